@@ -57,7 +57,9 @@ def main() -> int:
         for name in asked.only or groups:
             (place := Path(folder, name)).mkdir()
             for figure in groups[name](str(place)):
-                console.print(f"  {figure.name}: {figure.value:.3g} {figure.unit}", style="dim")
+                console.print(
+                    f"  {figure.name}: {figure.value:.3g} {figure.unit}", style="dim"
+                )
                 figures.append(figure)
     console.print(table(figures))
     OUT.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +73,18 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = (
-        "core durable frames grounding growth hooks hostile http lookups postgres recall ui".split()
+    groups = "core durable frames grounding growth hooks hostile http lookups postgres recall ui".split()
+    parser.add_argument(
+        "--only", action="append", choices=groups, help="this group, or several"
     )
-    parser.add_argument("--only", action="append", choices=groups, help="this group, or several")
-    texts = "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 minutes, once)"
+    texts = (
+        "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 "
+        "minutes, once)"
+    )
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)
-    million = "recall among a million vectors, too (15 minutes, 8 GB of memory, 5 GB of disk)"
+    million = (
+        "recall among a million vectors, too (15 minutes, 8 GB of memory, 5 GB of disk)"
+    )
     parser.add_argument("--million", action="store_true", help=million)
     before = "measure an earlier commit, too, in turns with this one (durable, http)"
     parser.add_argument("--before", default="", metavar="REF", help=before)
@@ -91,7 +98,9 @@ def table(figures: Iterable[Figure]) -> Table:
         most = f"≤ {figure.most:g}" if figure.most is not None else ""
         least = f"≥ {figure.least:g}" if figure.least is not None else ""
         mark = {True: "✓", False: "✗", None: ""}[figure.reached]
-        shown.add_row(figure.name, f"{figure.value:.3g} {figure.unit}", most + least, mark)
+        shown.add_row(
+            figure.name, f"{figure.value:.3g} {figure.unit}", most + least, mark
+        )
     return shown
 
 

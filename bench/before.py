@@ -1,4 +1,6 @@
-"""An earlier commit as a wheel, to run beside this one on the same packages and interpreter."""
+"""An earlier commit as a wheel, to run beside this one on the same packages and
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,23 @@ def installed(ref: str, folder: str) -> str:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     with tempfile.TemporaryDirectory() as place:
         tree = f"{place}/tree"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, ref], check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", tree, ref], check=True
+        )
         try:
-            build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, tree]
+            build = [
+                "wheel",
+                "--no-deps",
+                "--no-build-isolation",
+                "--wheel-dir",
+                place,
+                tree,
+            ]
             subprocess.run([*pip, *build], check=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], check=True)
         wheels = [str(one) for one in Path(place).glob("*.whl")]
-        subprocess.run([*pip, "install", "--no-deps", "--target", str(site), *wheels], check=True)
+        subprocess.run(
+            [*pip, "install", "--no-deps", "--target", str(site), *wheels], check=True
+        )
     return str(site)

@@ -25,7 +25,8 @@ EVERY_RULE = heedful.Policy(
     )
 )
 
-# The high-water mark is the kernel's (Linux), of this program alone: getrusage counts the parent.
+# The high-water mark is the kernel's (Linux), of this program alone: getrusage counts
+# the parent.
 START = """
 import time
 began = time.perf_counter()
@@ -50,15 +51,17 @@ def made(attempts: int) -> heedful.Loop:
     return heedful.Loop(
         "bench",
         goals,
-        tuple(
+        attempts=tuple(
             heedful.Attempt(
                 n,
                 heedful.Candidate.of(f"candidate number {n}"),
-                heedful.Evaluation(
-                    (heedful.Finding("check", f"complaint {n}", "mend it"),),
+                evaluation=heedful.Evaluation(
+                    (heedful.Finding("check", f"complaint {n}", fix="mend it"),),
                     {"quality": 0.06 * n, "drift": 1 / n},
                 ),
-                heedful.Usage(1, 100, 20, 0.0, 0.1),
+                usage=heedful.Usage(
+                    1, 100, completion_tokens=20, cost=0.0, seconds=0.1
+                ),
             )
             for n in range(1, attempts + 1)
         ),
@@ -70,7 +73,11 @@ def short(candidate: str, at: Context) -> list[heedful.Finding]:
     count = len(candidate.split())
     if count <= 2:
         return []
-    return [heedful.Finding("words", f"{count} words", "At most 2 words", key="words<=2")]
+    return [
+        heedful.Finding(
+            "words", f"{count} words", fix="At most 2 words", key="words<=2"
+        )
+    ]
 
 
 short.pure = True  # type: ignore[attr-defined]
@@ -82,7 +89,9 @@ async def generate(task: str, hint: str) -> str:
 
 
 async def cycle(number: int) -> object:
-    """Fail, feedback, pass: two attempts with full trace and decisions, nothing stored."""
+    """Fail, feedback, pass: two attempts with full trace and decisions, nothing
+    stored.
+    """
     return await heedful.run("task", generate=generate, checks=[short], store=None)
 
 
@@ -97,21 +106,44 @@ def figures(folder: str) -> Iterable[Figure]:
     for attempts, target in ((4, 25.0), (20, 60.0)):
         for name, policy in policies:
             loop = made(attempts)
-            # A new value each time: nothing that one decision worked out is there for the next.
+            # A new value each time: nothing that one decision worked out is there for
+            # the next.
             seconds = best(partial(decided, loop, policy), 500)
-            yield Figure(f"decide, {attempts} attempts, {name}", seconds * 1e6, "µs", target)
+            yield Figure(
+                f"decide, {attempts} attempts, {name}", seconds * 1e6, "µs", target
+            )
     loops = [heedful.RecordedLoop(made(attempts)) for attempts in (2, 4, 20)] * 20
     for name, policy in policies:
         seconds = best(lambda policy=policy: heedful.compare(loops, [policy]), 5)  # type: ignore[misc]
         attempts = heedful.compare(loops, [policy])[0].attempts
-        yield Figure(f"replay, {name}", attempts / seconds, "attempts/s", least=20_000)
+        yield Figure(
+            name=f"replay, {name}",
+            value=attempts / seconds,
+            unit="attempts/s",
+            least=20_000,
+        )
     yield Figure(
-        "in-process cycle (fail, feedback, pass)", best_async(cycle, 500) * 1e3, "ms", 0.08
+        name="in-process cycle (fail, feedback, pass)",
+        value=best_async(cycle, 500) * 1e3,
+        unit="ms",
+        most=0.08,
     )
-    yield Figure("memory kept by a cycle", kept_bytes(), "bytes", 100)
+    yield Figure(
+        name="memory kept by a cycle", value=kept_bytes(), unit="bytes", most=100
+    )
     runs = [started(f"{folder}/start-{n}.db") for n in range(7)]
-    yield Figure("import heedful + open a new store", min(r[0] for r in runs), "s", 0.10)
-    yield Figure("resident memory after that", max(r[1] for r in runs), "MB", 25)
+    yield Figure(
+        name="import heedful + open a new store",
+        value=min(r[0] for r in runs),
+        unit="s",
+        most=0.10,
+    )
+    yield Figure(
+        name="resident memory after that",
+        value=max(r[1] for r in runs),
+        unit="MB",
+        most=25,
+    )
 
 
 def kept_bytes() -> float:

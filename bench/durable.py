@@ -38,26 +38,44 @@ async def impure(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
 def figures(folder: str, before: str = "") -> Iterable[Figure]:
     """One cycle has two attempts; the floor is as many bare commits of the same size.
 
-    Ours and the floor take turns, and the ratio is the median of the pairs, so that a disk whose
-    speed drifts does not decide it.
+    Ours and the floor take turns, and the ratio is the median of the pairs, so that a
+    disk whose speed drifts does not decide it.
     """
     with closing(opened(f"{folder}/floor.db")) as floor:
-        for name, check, most in (("pure checks", short, 1.0), ("other checks", impure, 2.0)):
+        for name, check, most in (
+            ("pure checks", short, 1.0),
+            ("other checks", impure, 2.0),
+        ):
             path = f"{folder}/{name.split()[0]}.db"
-            pairs = [pair(floor, path, check, int(most)) for _ in range(WARM + ROUNDS)][WARM:]
+            pairs = [pair(floor, path, check, int(most)) for _ in range(WARM + ROUNDS)][
+                WARM:
+            ]
             ours, bare = (min(column) for column in zip(*pairs, strict=True))
-            yield Figure(f"durable attempt, {name}", ours * 1e3, "ms")
-            yield Figure(f"its {most:g} bare SQLite commits (WAL, FULL)", bare * 1e3, "ms")
+            yield Figure(name=f"durable attempt, {name}", value=ours * 1e3, unit="ms")
+            yield Figure(
+                name=f"its {most:g} bare SQLite commits (WAL, FULL)",
+                value=bare * 1e3,
+                unit="ms",
+            )
             ratio = median(mine / theirs for mine, theirs in pairs)
             most_times = 3.0 if check is short else None
-            yield Figure(f"durable attempt ÷ bare commits, {name}", ratio, "×", most_times)
-            yield Figure(f"commits an attempt, {name}", commits(path, check), "", most)
+            yield Figure(
+                f"durable attempt ÷ bare commits, {name}", ratio, "×", most_times
+            )
+            yield Figure(
+                name=f"commits an attempt, {name}",
+                value=commits(path, check),
+                unit="",
+                most=most,
+            )
     yield from fsyncs(folder)
     yield from together(f"{folder}/together.db")
     yield from beside(folder, before)
 
 
-def pair(floor: sqlite3.Connection, path: str, check: object, most: int) -> tuple[float, float]:
+def pair(
+    floor: sqlite3.Connection, path: str, check: object, most: int
+) -> tuple[float, float]:
     """Seconds for an attempt, and for the bare commits that it needs."""
     bare = committed(floor, 2 * CYCLES * most) * most
     ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
@@ -109,7 +127,9 @@ def commits(path: str, check: object) -> float:
         await store.close()
         return len(seen) / 40
 
-    connect, sqlite3.connect = sqlite3.connect, counted  # type: ignore[assignment]
+    # type: ignore[assignment]
+    connect = sqlite3.connect
+    sqlite3.connect = counted
     try:
         return asyncio.run(count())
     finally:
@@ -128,11 +148,18 @@ asyncio.run(main())
 
 
 def fsyncs(folder: str) -> Iterable[Figure]:
-    """fsync and fdatasync calls an attempt by the kernel's count, where strace is installed."""
+    """fsync and fdatasync calls an attempt by the kernel's count, where strace is
+    installed.
+    """
     for kind, most in (("pure", 1.0), ("other", 2.0)):
         each = syncs(ONE_RUN, f"{folder}/{kind}", kind)
         if each is not None:
-            yield Figure(f"fsyncs an attempt, {kind} checks", each / 2, "", most)
+            yield Figure(
+                name=f"fsyncs an attempt, {kind} checks",
+                value=each / 2,
+                unit="",
+                most=most,
+            )
 
 
 def syncs(program: str, name: str, *arguments: str) -> float | None:
@@ -145,7 +172,15 @@ def syncs(program: str, name: str, *arguments: str) -> float | None:
     counts = []
     for times in (10, 60):
         log = Path(f"{name}-{times}.strace")
-        traced = [strace, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync", sys.executable]
+        traced = [
+            strace,
+            "-f",
+            "-o",
+            str(log),
+            "-e",
+            "trace=fsync,fdatasync",
+            sys.executable,
+        ]
         subprocess.run(
             [*traced, "-c", program, f"{name}-{times}-f.db", str(times), *arguments],
             check=True,
@@ -166,11 +201,16 @@ def together(path: str) -> Iterable[Figure]:
 
     alone = best_async(one, TOGETHER, rounds=3)
     group = best_async(many, 3, rounds=3) / TOGETHER
-    yield Figure(f"durable cycle, {TOGETHER} loops at once", group * 1e3, "ms")
-    yield Figure(f"{TOGETHER} at once against one after the other", alone / group, "× faster")
+    yield Figure(
+        name=f"durable cycle, {TOGETHER} loops at once", value=group * 1e3, unit="ms"
+    )
+    yield Figure(
+        f"{TOGETHER} at once against one after the other", alone / group, "× faster"
+    )
 
 
-# A cycle of two attempts: alone, and 64 at once. It runs on any commit, and prints milliseconds.
+# A cycle of two attempts: alone, and 64 at once. It runs on any commit, and prints
+# milliseconds.
 OURS = """
 import asyncio, sys, time, heedful
 def short(candidate, at):
@@ -192,7 +232,8 @@ async def main(path):
     print(alone, each, await timed(lambda: cycle(None), 500))
 asyncio.run(main(sys.argv[1]))
 """
-# The same in LangGraph: a node that generates, one that checks, and the saver's own settings.
+# The same in LangGraph: a node that generates, one that checks, and the saver's own
+# settings.
 GRAPH = """
 import asyncio, operator, sys, time
 from typing import Annotated, TypedDict
@@ -236,7 +277,8 @@ PEER = Path(".venv-integrations/bin/python")  # `make integrations` makes it
 
 
 def beside(folder: str, before: str) -> Iterable[Figure]:
-    """Ours, the commit `before` if it is named, and LangGraph take turns, each in a process.
+    """Ours, the commit `before` if it is named, and LangGraph take turns, each in a
+    process.
 
     The earlier commit is built as a wheel. A ratio is the median of the rounds.
     """
@@ -251,13 +293,17 @@ def beside(folder: str, before: str) -> Iterable[Figure]:
     for number in range(ROUNDS):
         for kind, (python, program, env) in kinds.items():
             command = [python, "-c", program, f"{folder}/{kind}-{number}.db"]
-            ran = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+            ran = subprocess.run(
+                command, check=True, capture_output=True, text=True, env=env
+            )
             rounds[kind].append([float(each) for each in ran.stdout.split()])
-    for column, name in enumerate(("cycle", f"cycle, {TOGETHER} at once", "cycle in process")):
+    for column, name in enumerate(
+        ("cycle", f"cycle, {TOGETHER} at once", "cycle in process")
+    ):
         for kind, rows in rounds.items():
             if column < len(rows[0]):
                 each = [row[column] for row in rows]
-                yield Figure(f"{name}: {kind}", median(each), "ms")
+                yield Figure(name=f"{name}: {kind}", value=median(each), unit="ms")
                 pairs = zip(each, (row[column] for row in rounds["now"]), strict=True)
                 least = {"LangGraph": (7.0, 15.0)}.get(kind, (None, None, None))[column]
                 if kind != "now":

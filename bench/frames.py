@@ -1,4 +1,6 @@
-"""Checks of a results file of ten million rows: memory and time, beside a plain pass."""
+"""Checks of a results file of ten million rows: memory and time, beside a plain
+pass.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,10 @@ def written(folder: Path, rows: int) -> tuple[Path, Path]:
     """The same rows as Parquet, in groups of a million as is usual, and as CSV."""
     paths = folder / f"{rows}.parquet", folder / f"{rows}.csv"
     schema = next(parts(1)).schema
-    with parquet.ParquetWriter(paths[0], schema) as one, csv.CSVWriter(paths[1], schema) as other:
+    with (
+        parquet.ParquetWriter(paths[0], schema) as one,
+        csv.CSVWriter(paths[1], schema) as other,
+    ):
         held: list[pa.Table] = []
         for part in parts(rows):
             other.write_table(part)
@@ -88,14 +93,22 @@ def written(folder: Path, rows: int) -> tuple[Path, Path]:
     return paths
 
 
-def measured(program: str, small: Path, large: Path, rounds: int = 3) -> tuple[float, float]:
-    """The fewest seconds of processor time, the most megabytes that the peak of memory grew by."""
+def measured(
+    program: str, small: Path, large: Path, rounds: int = 3
+) -> tuple[float, float]:
+    """The fewest seconds of processor time, the most megabytes that the peak of memory
+    grew by.
+    """
     command = [sys.executable, "-c", program + MEASURED, str(small), str(large)]
     runs = [
-        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.split()
         for _ in range(rounds)
     ]
-    return min(float(seconds) for seconds, _ in runs), max(float(grown) for _, grown in runs)
+    return min(float(seconds) for seconds, _ in runs), max(
+        float(grown) for _, grown in runs
+    )
 
 
 def figures(folder: str) -> Iterable[Figure]:
@@ -106,10 +119,17 @@ def figures(folder: str) -> Iterable[Figure]:
         seconds, grown = measured(CHECKED, first, whole)
         _, less = measured(CHECKED, first, part)
         plain, _ = measured(PLAIN, first, whole)
-        yield Figure(f"{name}, predictions checked", seconds, "CPU s")
-        yield Figure(f"{name}, beside a plain pass", seconds / plain, "times")
-        yield Figure(f"{name}, memory grows by", grown, "MB", max(150.0, 1.2 * less))
-        yield Figure(f"{name}, by a tenth of them", less, "MB")
-    seconds, grown = measured(KEYED, small[0], large[0], 1)
-    yield Figure("10M keys", seconds, "CPU s")
-    yield Figure("10M keys, memory grows by", grown, "MB", 150.0)
+        yield Figure(name=f"{name}, predictions checked", value=seconds, unit="CPU s")
+        yield Figure(
+            name=f"{name}, beside a plain pass", value=seconds / plain, unit="times"
+        )
+        yield Figure(
+            name=f"{name}, memory grows by",
+            value=grown,
+            unit="MB",
+            most=max(150.0, 1.2 * less),
+        )
+        yield Figure(name=f"{name}, by a tenth of them", value=less, unit="MB")
+    seconds, grown = measured(KEYED, small[0], large[0], rounds=1)
+    yield Figure(name="10M keys", value=seconds, unit="CPU s")
+    yield Figure(name="10M keys, memory grows by", value=grown, unit="MB", most=150.0)

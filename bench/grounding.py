@@ -10,7 +10,9 @@ from bench.rows import Figure
 from bench.timing import best
 from heedful.checks import Evidence, ground
 
-COLUMNS = [f"{a}_{b}" for a in ("revenue", "cost", "margin", "visits") for b in "abcde"][:19]
+COLUMNS = [
+    f"{a}_{b}" for a in ("revenue", "cost", "margin", "visits") for b in "abcde"
+][:19]
 
 
 def table(rows: int = 5_000) -> list[dict[str, object]]:
@@ -20,18 +22,24 @@ def table(rows: int = 5_000) -> list[dict[str, object]]:
     for n in range(rows):
         name = "".join(chance.choice("aeioklmnprst") for _ in range(7)).title()
         made.append(
-            {"store": f"{name} {n}"} | {c: round(chance.random() * 1e3, 2) for c in COLUMNS}
+            {"store": f"{name} {n}"}
+            | {c: round(chance.random() * 1e3, 2) for c in COLUMNS}
         )
     return made
 
 
 def report(rows: list[dict[str, object]], words: int = 2_000) -> str:
     """Write true sentences about random rows, with that many words in all."""
-    chance, said = random.Random(8), ""
+    chance = random.Random(8)
+    said = ""
     while said.count(" ") < words:
-        row, column = chance.choice(rows), chance.choice(COLUMNS)
+        row = chance.choice(rows)
+        column = chance.choice(COLUMNS)
         measure = column.replace("_", " ")
-        said += f"{row['store']} had a {measure} of {row[column]}, far above the plan of the year. "
+        said += (
+            f"{row['store']} had a {measure} of {row[column]}, far above the plan of "
+            "the year. "
+        )
     return said
 
 
@@ -44,11 +52,24 @@ def figures(folder: str) -> Iterable[Figure]:
     text = report(rows)
     forms = {"": rows, ", polars": pl.DataFrame(rows), ", pandas": pd.DataFrame(rows)}
     for name, form in forms.items():
-        seconds = best(partial(Evidence, form), 1, 3)
-        yield Figure(f"index of 100,000 cells of evidence{name}", seconds * 1e3, "ms")
+        seconds = best(partial(Evidence, form), 1, rounds=3)
+        yield Figure(
+            name=f"index of 100,000 cells of evidence{name}",
+            value=seconds * 1e3,
+            unit="ms",
+        )
 
     indexed = [Evidence(rows) for _ in range(3)]
-    alone = best(lambda: ground(text, indexed.pop()), 1, 3)
-    yield Figure("ground 2,000 words, 100,000 cells indexed before", alone * 1e3, "ms")
-    whole = best(partial(ground, text, rows), 1, 3)
-    yield Figure("ground 2,000 words, 100,000 cells", whole * 1e3, "ms", 200.0)
+    alone = best(lambda: ground(text, indexed.pop()), 1, rounds=3)
+    yield Figure(
+        name="ground 2,000 words, 100,000 cells indexed before",
+        value=alone * 1e3,
+        unit="ms",
+    )
+    whole = best(partial(ground, text, rows), 1, rounds=3)
+    yield Figure(
+        name="ground 2,000 words, 100,000 cells",
+        value=whole * 1e3,
+        unit="ms",
+        most=200.0,
+    )

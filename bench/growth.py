@@ -1,4 +1,6 @@
-"""How cost and size grow: attempts a loop, lessons a scope, tenants, loops stored, jobs queued."""
+"""How cost and size grow: attempts a loop, lessons a scope, tenants, loops stored, jobs
+queued.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from bench.core import generate, short
 from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory, Scope
-from heedful.lessons.lesson import Example, Reflection
+from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
 from heedful.service.jobs import Tools
 from heedful.service.worker import PostgresQueue
@@ -27,11 +29,16 @@ ATTEMPTS = (2, 10, 100, 300)
 LESSONS = (1_000, 10_000, 100_000)
 TENANTS = (10, 1_000, 10_000)
 LOOPS = (1_000, 10_000, 50_000)
-TOGETHER, BATCH, CALLS, JOBS = 64, 500, 60, 640
+TOGETHER = 64
+BATCH = 500
+CALLS = 60
+JOBS = 640
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Each part has a file of its own; times are medians, sizes are of the file with its log."""
+    """Each part has a file of its own; times are medians, sizes are of the file with
+    its log.
+    """
     yield from asyncio.run(attempts(f"{folder}/attempts.db"))
     yield from asyncio.run(stored(f"{folder}/loops.db"))
     yield from asyncio.run(tenants(f"{folder}/tenants.db"))
@@ -40,15 +47,25 @@ def figures(folder: str) -> Iterable[Figure]:
 
 
 async def attempts(path: str) -> list[Figure]:
-    """The cost of the last attempts of a loop, and of a resume, by the number of attempts."""
-    store, found = in_file(path), list[Figure]()
+    """The cost of the last attempts of a loop, and of a resume, by the number of
+    attempts.
+    """
+    store = in_file(path)
+    found = list[Figure]()
 
     async def numbered(task: str, hint: str) -> str:
         return f"{letters(random.getrandbits(60))} {letters(random.getrandbits(60))} c"
 
     policy = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Echo(10**6)))
-    options: Any = {"generate": numbered, "checks": [short], "policy": policy, "store": store}
-    run, made, spent = heedful.Run[str]("task", id="long", **options), 0, list[float]()
+    options: Any = {
+        "generate": numbered,
+        "checks": [short],
+        "policy": policy,
+        "store": store,
+    }
+    run = heedful.Run[str]("task", id="long", **options)
+    made = 0
+    spent = list[float]()
     for count in ATTEMPTS:
         before = size(path)
         for _ in range(count - made):
@@ -56,18 +73,34 @@ async def attempts(path: str) -> list[Figure]:
             await run.step()
             spent.append((time.perf_counter() - began) * 1e3)
         made = count
-        found.append(Figure(f"attempt {count} of a loop", median(spent[-20:]), "ms"))
+        found.append(
+            Figure(
+                name=f"attempt {count} of a loop", value=median(spent[-20:]), unit="ms"
+            )
+        )
         again = await timed(lambda n: store.read(Scope(), loops.read, "long"), 9)
-        found.append(Figure(f"read a loop of {count} attempts", again, "ms"))
+        found.append(
+            Figure(name=f"read a loop of {count} attempts", value=again, unit="ms")
+        )
         if before:
-            found.append(Figure(f"file after {count} attempts", size(path) / 1e3, "kB"))
+            found.append(
+                Figure(
+                    name=f"file after {count} attempts",
+                    value=size(path) / 1e3,
+                    unit="kB",
+                )
+            )
     await store.close()
     return found
 
 
 async def stored(path: str) -> list[Figure]:
-    """Loops of two attempts, 64 at once: their cost and their bytes, by the number stored."""
-    store, found, made = in_file(path), list[Figure](), 0
+    """Loops of two attempts, 64 at once: their cost and their bytes, by the number
+    stored.
+    """
+    store = in_file(path)
+    found = list[Figure]()
+    made = 0
 
     async def cycle() -> None:
         await heedful.run("task", generate=generate, checks=[short], store=store)
@@ -81,54 +114,98 @@ async def stored(path: str) -> list[Figure]:
             await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
         made += TOGETHER * 10
         each = (time.perf_counter() - began) / TOGETHER / 10
-        found.append(Figure(f"loops a second, 64 at once, {count} stored", 1 / each, "/s"))
-        found.append(Figure(f"bytes a loop, {count} stored", size(path) / made, "bytes"))
+        found.append(
+            Figure(
+                name=f"loops a second, 64 at once, {count} stored",
+                value=1 / each,
+                unit="/s",
+            )
+        )
+        found.append(
+            Figure(
+                name=f"bytes a loop, {count} stored",
+                value=size(path) / made,
+                unit="bytes",
+            )
+        )
     await store.close()
     return found
 
 
 async def tenants(path: str) -> list[Figure]:
-    """A lesson for each of many tenants: what one more costs, and what one lookup costs."""
-    store, found, made = in_file(path), list[Figure](), 0
+    """A lesson for each of many tenants: what one more costs, and what one lookup
+    costs.
+    """
+    store = in_file(path)
+    found = list[Figure]()
+    made = 0
     for count in TENANTS:
         for first in range(made, count - CALLS, BATCH):
             many = range(first, min(first + BATCH, count - CALLS))
             await asyncio.gather(*(learnt(store, n) for n in many))
         made = count
         new = await timed(lambda n: learnt(store, count - CALLS + n), min(CALLS, count))  # noqa: B023
-        seen = await timed(lambda n: Memory(store, Scope(f"t{n}")).seen("E", "no unit"), CALLS)
-        found.append(Figure(f"remember, tenant {count}", new, "ms"))
-        found.append(Figure(f"seen, of {count} tenants", seen, "ms"))
-        found.append(Figure(f"bytes a tenant, {count} tenants", size(path) / count, "bytes"))
+        seen = await timed(
+            lambda n: Memory(store, Scope(f"t{n}")).seen("E", "no unit"), CALLS
+        )
+        found.append(Figure(name=f"remember, tenant {count}", value=new, unit="ms"))
+        found.append(Figure(name=f"seen, of {count} tenants", value=seen, unit="ms"))
+        found.append(
+            Figure(
+                name=f"bytes a tenant, {count} tenants",
+                value=size(path) / count,
+                unit="bytes",
+            )
+        )
     await store.close()
     return found
 
 
 async def learnt(store: Store, n: int) -> None:
     """One lesson of the tenant with this number."""
-    await Memory(store, Scope(f"t{n}")).remember("E", "no unit", lesson="Write the unit.")
+    await Memory(store, Scope(f"t{n}")).remember(
+        "E", "no unit", lesson="Write the unit."
+    )
 
 
 async def scope(path: str) -> list[Figure]:
     """Lessons with an example each in one scope, without vectors."""
-    store, found, made = in_file(path), list[Figure](), 0
+    store = in_file(path)
+    found = list[Figure]()
+    made = 0
     memory = Memory(store)
     for count in LESSONS:
         for first in range(made, count, BATCH):
             await store.write(Scope(), _fill, range(first, first + BATCH))
         made = count
         for name, ask in _verbs(memory, count).items():
-            found.append(Figure(f"{name}, {count} lessons", await timed(ask, CALLS), "ms"))
-        found.append(Figure(f"bytes a lesson, {count} lessons", size(path) / count, "bytes"))
+            found.append(
+                Figure(
+                    name=f"{name}, {count} lessons",
+                    value=await timed(ask, CALLS),
+                    unit="ms",
+                )
+            )
+        found.append(
+            Figure(
+                name=f"bytes a lesson, {count} lessons",
+                value=size(path) / count,
+                unit="bytes",
+            )
+        )
     await store.close()
     return found
 
 
 def _verbs(memory: Memory, count: int) -> dict[str, Callable[[int], Awaitable[object]]]:
     return {
-        "remember": lambda n: memory.remember(f"new {count} {letters(n)}", "no unit", lesson="x"),
+        "remember": lambda n: memory.remember(
+            f"new {count} {letters(n)}", "no unit", lesson="x"
+        ),
         "seen": lambda n: memory.seen("", _error(n * 37 % count)),
-        "recall by words": lambda n: memory.recall(f"Build the {letters(n * 37 % count)} part."),
+        "recall by words": lambda n: memory.recall(
+            f"Build the {letters(n * 37 % count)} part."
+        ),
     }
 
 
@@ -142,9 +219,11 @@ def _error(n: int) -> str:
 
 def _fill(db: Db, scope: Scope, numbers: range) -> None:
     made = [
-        Reflection(
+        Lesson(
             *("error", signature(_kind(n), _error(n)), _kind(n), _error(n), _error(n)),
-            example=Example(f"Build the {letters(n)} part.", f"made part {letters(n * 3)}"),
+            example=Example(
+                f"Build the {letters(n)} part.", f"made part {letters(n * 3)}"
+            ),
         )
         for n in numbers
     ]
@@ -159,18 +238,25 @@ def queue() -> Iterable[Figure]:
         url = server.url("heedful_template", "heedful")
         for many in (1, 2):
             put, done = asyncio.run(_queued(url, many))
-            yield Figure(f"jobs put into the queue, {TOGETHER} at once", put, "/s")
-            yield Figure(f"jobs run, {many} at a time", done, "/s")
+            yield Figure(
+                name=f"jobs put into the queue, {TOGETHER} at once",
+                value=put,
+                unit="/s",
+            )
+            yield Figure(name=f"jobs run, {many} at a time", value=done, unit="/s")
 
 
 async def _queued(url: str, many: int) -> tuple[float, float]:
-    tools = Tools(open_store(url), enabled=False)  # so that a job ends at once
+    tools = Tools(store=open_store(url), enabled=False)  # so that a job ends at once
     async with PostgresQueue(url, works=True) as jobs:
         began = time.perf_counter()
         for first in range(0, JOBS, TOGETHER):
             scopes = [Scope(f"t{n}") for n in range(first, min(JOBS, first + TOGETHER))]
-            await asyncio.gather(*(jobs.defer("reflect", scope, digest="0") for scope in scopes))
-        put, began = JOBS / (time.perf_counter() - began), time.perf_counter()
+            await asyncio.gather(
+                *(jobs.defer("reflect", scope, digest="0") for scope in scopes)
+            )
+        put = JOBS / (time.perf_counter() - began)
+        began = time.perf_counter()
         await jobs.work(tools, concurrency=many, once=True)
         done = JOBS / (time.perf_counter() - began)
     await tools.store.close()
@@ -189,4 +275,8 @@ async def timed(call: Callable[[int], Awaitable[object]], calls: int) -> float:
 
 def size(path: str) -> int:
     """Bytes of the file and of its log."""
-    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+    return sum(
+        os.path.getsize(path + end)
+        for end in ("", "-wal")
+        if os.path.exists(path + end)
+    )

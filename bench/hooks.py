@@ -1,4 +1,5 @@
-"""The hooks of coding agents: a process beside Python's own start, the core in one, and HTTP.
+"""The hooks of coding agents: a process beside Python's own start, the core in one, and
+HTTP.
 
 All look up among 10,000 lessons, keep the event, and record what was shown.
 """
@@ -26,17 +27,30 @@ from heedful.integrations.hooks import reply
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
 
-CALLS, STARTS, EVENTS = 300, 60, 5_000
-PROCESS, HIGH, HTTP = 120.0, 10.0, 30.0  # ms
+CALLS = 300
+STARTS = 60
+EVENTS = 5_000
+# ms
+PROCESS = 120.0
+HIGH = 10.0
+HTTP = 30.0
 HOOK = (sys.executable, "-m", "heedful.integrations.hook", "PreToolUse")
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Milliseconds of a hook process, of `before` and `seen` of a run, and of a hook over HTTP."""
-    place = Path(folder).resolve() / "hooks" / "heedful.db"  # the name that the service takes
+    """Milliseconds of a hook process, of `before` and `seen` of a run, and of a hook
+    over HTTP.
+    """
+    place = (
+        Path(folder).resolve() / "hooks" / "heedful.db"
+    )  # the name that the service takes
     place.parent.mkdir()
     asyncio.run(lookups.fill(str(place)))
-    call = {"tool_name": "Bash", "tool_input": {"command": lookups.command(7)}, "tool_use_id": "1"}
+    call = {
+        "tool_name": "Bash",
+        "tool_input": {"command": lookups.command(7)},
+        "tool_use_id": "1",
+    }
     event = json.dumps({"session_id": "bench", "cwd": str(place.parent), **call})
     env = {**os.environ, "HEEDFUL_DB": str(place), "HOME": str(place.parent)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -48,25 +62,42 @@ def figures(folder: str) -> Iterable[Figure]:
         for _ in range(STARTS):
             began = time.perf_counter()
             subprocess.run(
-                command, input=event, env=env, capture_output=True, text=True, check=True
+                command,
+                input=event,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=True,
             )
             spent.append((time.perf_counter() - began) * 1e3)
-        yield Figure(f"{name}, median", median(spent), "ms", most)
-        yield Figure(f"{name}, p99", _high(spent), "ms")
+        yield Figure(name=f"{name}, median", value=median(spent), unit="ms", most=most)
+        yield Figure(name=f"{name}, p99", value=_high(spent), unit="ms")
     before, seen = asyncio.run(_verbs(str(place)))
-    yield Figure("before of a run, p99", _high(before), "ms", HIGH)
-    yield Figure("seen of a run, p99", _high(seen), "ms", HIGH)
-    yield Figure("a result among 5,000 events, p99", _high(asyncio.run(_long(str(place)))), "ms")
+    yield Figure(name="before of a run, p99", value=_high(before), unit="ms", most=HIGH)
+    yield Figure(name="seen of a run, p99", value=_high(seen), unit="ms", most=HIGH)
+    yield Figure(
+        name="a result among 5,000 events, p99",
+        value=_high(asyncio.run(_long(str(place)))),
+        unit="ms",
+    )
     with serving(str(place.parent)) as (url, _):
         _posts(url, CALLS // 10)
         spent = _posts(url, CALLS)
-    yield Figure("a hook over HTTP before a call, median", median(spent), "ms")
-    yield Figure("a hook over HTTP before a call, p99", _high(spent), "ms", HTTP)
+    yield Figure(
+        name="a hook over HTTP before a call, median", value=median(spent), unit="ms"
+    )
+    yield Figure(
+        name="a hook over HTTP before a call, p99",
+        value=_high(spent),
+        unit="ms",
+        most=HTTP,
+    )
 
 
 async def _verbs(path: str) -> tuple[list[float], list[float]]:
     run = Host(memory=Memory(in_file(path), holdout=0.0), strict=True).run("bench")
-    before, seen = list[float](), list[float]()
+    before = list[float]()
+    seen = list[float]()
     for call in range(CALLS):
         n = call * 37 % lookups.MERGED
         began = time.perf_counter()
@@ -80,12 +111,21 @@ async def _verbs(path: str) -> tuple[list[float], list[float]]:
 
 async def _long(path: str) -> list[float]:
     """Milliseconds to keep a result in a session of many events."""
-    host, spent = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0), list[float]()
+    host = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0)
+    spent = list[float]()
     made = (Event("tool_call", tool="Bash", call=f"old{n}") for n in range(EVENTS))
     await host.run("long").learn(*made)
     for n in range(CALLS):
-        call = {"tool_name": "Bash", "tool_use_id": f"t{n}", "tool_input": {"command": f"ls {n}"}}
-        event = {"session_id": "long", **call, "tool_response": {"stdout": "a line\n" * 200}}
+        call = {
+            "tool_name": "Bash",
+            "tool_use_id": f"t{n}",
+            "tool_input": {"command": f"ls {n}"},
+        }
+        event = {
+            "session_id": "long",
+            **call,
+            "tool_response": {"stdout": "a line\n" * 200},
+        }
         began = time.perf_counter()
         await reply("PostToolUse", event, host)
         spent.append((time.perf_counter() - began) * 1e3)
@@ -94,7 +134,8 @@ async def _long(path: str) -> list[float]:
 
 def _posts(url: str, calls: int) -> list[float]:
     """Milliseconds of each request on one connection, as an agent keeps it open."""
-    place, spent = urlsplit(url), list[float]()
+    place = urlsplit(url)
+    spent = list[float]()
     connection = HTTPConnection(str(place.hostname), place.port)
     call = {"hook_event_name": "PreToolUse", "session_id": "http", "tool_name": "Bash"}
     for n in range(calls):
@@ -107,7 +148,8 @@ def _posts(url: str, calls: int) -> list[float]:
         head = {"Content-Type": "application/json"}
         connection.request("POST", "/v1/hooks/claude-code", json.dumps(event), head)
         answer = connection.getresponse()
-        assert (answer.status, answer.read()[:1]) == (200, b"{")
+        assert answer.status == 200
+        assert answer.read()[:1] == b"{"
         spent.append((time.perf_counter() - began) * 1e3)
     return spent
 

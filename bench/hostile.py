@@ -1,6 +1,8 @@
-"""A service under attack: memory and log that a stranger, or the holder of a key, can make it use.
+"""A service under attack: memory and log that a stranger, or the holder of a key, can
+make it use.
 
-Each attack has a service of its own, on SQLite. Memory is the growth of the largest resident set.
+Each attack has a service of its own, on SQLite. Memory is the growth of the largest
+resident set.
 """
 
 from __future__ import annotations
@@ -32,12 +34,23 @@ def figures(folder: str) -> Iterable[Figure]:
     """Attack a service in each way, and measure what is left of it."""
     for attack in (methods, nonsense, connections, loops, spans, secrets, dense, pages):
         with served(Path(mkdtemp(dir=folder))) as service:
-            before, written = largest(service), logged(service)
+            before = largest(service)
+            written = logged(service)
             yield from attack(service)
             name = (attack.__doc__ or "").partition(":")[0]
             most = MEMORY.get(attack, 20)
-            yield Figure(f"{name}: memory", largest(service) - before, "MiB", most)
-            yield Figure(f"{name}: log", (logged(service) - written) / 1024, "KiB", 64)
+            yield Figure(
+                name=f"{name}: memory",
+                value=largest(service) - before,
+                unit="MiB",
+                most=most,
+            )
+            yield Figure(
+                name=f"{name}: log",
+                value=(logged(service) - written) / 1024,
+                unit="KiB",
+                most=64,
+            )
 
 
 @contextmanager
@@ -48,7 +61,9 @@ def served(folder: Path) -> Iterator[Service]:
     service = Service(folder)
     resource.setrlimit(resource.RLIMIT_NOFILE, had)
     try:
-        httpx.put(f"{service.url}/v1/loops/first", json={"task": "begin"}).raise_for_status()
+        httpx.put(
+            f"{service.url}/v1/loops/first", json={"task": "begin"}
+        ).raise_for_status()
         yield service
     finally:
         service.end()
@@ -81,12 +96,17 @@ def methods(service: Service) -> Iterable[Figure]:
                 line.sendall(b"M%d /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" % n)
                 line.recv(65_536)
     size = len(httpx.get(f"{service.url}/metrics").content)
-    yield Figure("6,000 made-up methods: /metrics", size / 1024, "KiB", 64)
+    yield Figure(
+        name="6,000 made-up methods: /metrics", value=size / 1024, unit="KiB", most=64
+    )
 
 
 def nonsense(service: Service) -> Iterable[Figure]:
     """10,000 requests that are no HTTP: each is refused."""
-    bodies = b"\r\n", b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"
+    bodies = (
+        b"\r\n",
+        b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+    )
     for n in range(10_000):
         with connected(service) as line:
             line.sendall(bodies[n % 2])
@@ -104,7 +124,12 @@ def connections(service: Service) -> Iterable[Figure]:
         for _ in range(10):
             with suppress(httpx.HTTPError):
                 answered += httpx.get(f"{service.url}/v1/loops", timeout=5).is_success
-        yield Figure("2,000 silent connections: calls answered of 10", answered, "", least=10)
+        yield Figure(
+            name="2,000 silent connections: calls answered of 10",
+            value=answered,
+            unit="",
+            least=10,
+        )
 
 
 def loops(service: Service) -> Iterable[Figure]:
@@ -116,48 +141,79 @@ def loops(service: Service) -> Iterable[Figure]:
             client.put(f"/v1/loops/{n}/attempts/1", json=body).raise_for_status()
         before = largest(service)
         lists = [client.get("/v1/loops").raise_for_status() for _ in range(5)]
-        yield Figure("25 loops of 1.5 MB: listed", largest(service) - before, "MiB", 20)
-        yield Figure("25 loops of 1.5 MB: the list", len(lists[0].content) / 1024, "KiB")
+        yield Figure(
+            name="25 loops of 1.5 MB: listed",
+            value=largest(service) - before,
+            unit="MiB",
+            most=20,
+        )
+        yield Figure(
+            name="25 loops of 1.5 MB: the list",
+            value=len(lists[0].content) / 1024,
+            unit="KiB",
+        )
         before = largest(service)
         for _ in range(5):
             client.post("/v1/replay", json={"policies": ["default"]}).raise_for_status()
-        yield Figure("25 loops of 1.5 MB: replayed", largest(service) - before, "MiB", 20)
+        yield Figure(
+            name="25 loops of 1.5 MB: replayed",
+            value=largest(service) - before,
+            unit="MiB",
+            most=20,
+        )
 
 
 def spans(service: Service) -> Iterable[Figure]:
     """6 MB of empty spans: they are refused before they are objects."""
     for one, kind in ((b"{},", "json"), (b"\x12\x00", "x-protobuf")):
-        before, many = largest(service), 6_000_000 // len(one)
+        before = largest(service)
+        many = 6_000_000 // len(one)
         body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s{}]}]}]}' % (one * many)
         if kind != "json":
             body = one * many
             for tag in (b"\x12", b"\x0a"):
                 body = tag + varint(len(body)) + body
         sent = {"Content-Type": f"application/{kind}"}
-        answer = httpx.post(f"{service.url}/v1/traces", content=body, headers=sent, timeout=60)
+        answer = httpx.post(
+            f"{service.url}/v1/traces", content=body, headers=sent, timeout=60
+        )
         assert answer.status_code in (400, 413), answer.text
-        yield Figure(f"6 MB of empty spans ({kind})", largest(service) - before, "MiB", 60)
+        yield Figure(
+            name=f"6 MB of empty spans ({kind})",
+            value=largest(service) - before,
+            unit="MiB",
+            most=60,
+        )
 
 
 def varint(number: int) -> bytes:
     """A number as protobuf writes it."""
-    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+    return (
+        bytes([number & 127 | 128]) + varint(number >> 7)
+        if number > 127
+        else bytes([number])
+    )
 
 
 def secrets(service: Service) -> Iterable[Figure]:
     """200,000 keys named secret: redaction takes no more than for other keys."""
     output = [{"secret": f"{n:06}"} for n in range(200_000)]
-    yield from waited(service, "200,000 keys named secret", {"output": output, "evaluation": {}})
+    yield from waited(
+        service, "200,000 keys named secret", {"output": output, "evaluation": {}}
+    )
 
 
 def dense(service: Service) -> Iterable[Figure]:
     """500,000 empty lists: nobody else waits for them."""
-    yield from waited(service, "500,000 lists", {"output": [[]] * 500_000, "evaluation": {}})
+    yield from waited(
+        service, "500,000 lists", {"output": [[]] * 500_000, "evaluation": {}}
+    )
 
 
 def waited(service: Service, name: str, body: Any) -> Iterable[Figure]:
     """The longest that another caller waits while the service reads a body."""
-    waits, ended = [0.0], threading.Event()
+    waits = [0.0]
+    ended = threading.Event()
 
     def ask() -> None:
         with httpx.Client(base_url=service.url, timeout=60) as client:
@@ -168,15 +224,21 @@ def waited(service: Service, name: str, body: Any) -> Iterable[Figure]:
 
     other = threading.Thread(target=ask)
     other.start()
-    sent, began = json.dumps(body, separators=(",", ":")).encode(), time.perf_counter()
+    sent = json.dumps(body, separators=(",", ":")).encode()
+    began = time.perf_counter()
     url = f"{service.url}/v1/loops/first/attempts/1"
     answer = httpx.put(url, content=sent, headers=JSON, timeout=120)
     took = time.perf_counter() - began
     ended.set()
     other.join()
     answer.raise_for_status()
-    yield Figure(f"{name}: the answer", took, "s")
-    yield Figure(f"{name}: the longest wait of another caller", max(waits), "s", 0.5)
+    yield Figure(name=f"{name}: the answer", value=took, unit="s")
+    yield Figure(
+        name=f"{name}: the longest wait of another caller",
+        value=max(waits),
+        unit="s",
+        most=0.5,
+    )
 
 
 def pages(service: Service) -> Iterable[Figure]:
@@ -186,12 +248,19 @@ def pages(service: Service) -> Iterable[Figure]:
         before = processor(service)
         for _ in range(200):
             client.get("/docs").raise_for_status()
-    yield Figure("200 calls of /docs: processor", processor(service) - before, "s", 1)
+    yield Figure(
+        name="200 calls of /docs: processor",
+        value=processor(service) - before,
+        unit="s",
+        most=1,
+    )
 
 
 def processor(service: Service) -> float:
     """Seconds of processor time that the service has used."""
-    used = Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
+    used = (
+        Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
+    )
     return (int(used[11]) + int(used[12])) / 100
 
 

@@ -1,4 +1,6 @@
-"""Attempts over HTTP: the cost of a report above its commit, and a service under load."""
+"""Attempts over HTTP: the cost of a report above its commit, and a service under
+load.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from bench.durable import committed, opened
 from bench.postgres import LETTERS
 from bench.rows import Figure
 from heedful.drive.report import AttemptReport, open_loop, report
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Evaluation, Finding
 from heedful.service.app import application
@@ -46,8 +48,11 @@ ROUNDS = 9
 WARM = 3
 AT_ONCE = 64
 SERVED = 3  # services of each kind, in turns
-WRONG = Evaluation((Finding("unit", "no unit", "name the unit"),))
-ATTEMPTS = (AttemptReport("12", evaluation=WRONG), AttemptReport("12 kg", evaluation=Evaluation()))
+WRONG = Evaluation((Finding("unit", "no unit", fix="name the unit"),))
+ATTEMPTS = (
+    AttemptReport("12", evaluation=WRONG),
+    AttemptReport("12 kg", evaluation=Evaluation()),
+)
 BODIES = tuple(
     json.dumps({"output": text, "evaluation": {"findings": found}}).encode()
     for text, found in (
@@ -60,24 +65,47 @@ Ask = Callable[[str, bytes], Coroutine[Any, Any, int]]
 
 
 def figures(folder: str, before: str = "") -> Iterable[Figure]:
-    """Measure in this process, then separate services in turns: this one and that of `before`."""
+    """Measure in this process, then separate services in turns: this one and that of
+    `before`.
+    """
     with closing(opened(f"{folder}/floor.db")) as floor:
         for name, ways in (("the library", library), ("the service", service)):
             pairs = [pair(floor, ways, folder) for _ in range(WARM + ROUNDS)][WARM:]
-            ours, bare = map(min, zip(*pairs, strict=True))  # other work only ever adds time
+            ours, bare = map(
+                min, zip(*pairs, strict=True)
+            )  # other work only ever adds time
             above = ours - bare
-            yield Figure(f"attempt report, {name}, above its commit", above * 1e3, "ms", 1)
+            yield Figure(
+                name=f"attempt report, {name}, above its commit",
+                value=above * 1e3,
+                unit="ms",
+                most=1,
+            )
         rate = 1 / min(committed(floor, 200) for _ in range(ROUNDS))
-    yield Figure("bare SQLite commits (WAL, FULL)", rate, "/s")
+    yield Figure(name="bare SQLite commits (WAL, FULL)", value=rate, unit="/s")
     kinds = {"": ""} | ({f", {before}": installed(before, folder)} if before else {})
     for clients, loops in ((1, 100), (AT_ONCE, 20)):
         for fresh in (False, True):
-            who = f"{clients} client{'s' * (clients > 1)}, {'new' if fresh else 'repeated'} tasks"
+            who = (
+                f"{clients} client{'s' * (clients > 1)}, "
+                f"{'new' if fresh else 'repeated'} tasks"
+            )
             rounds = [
-                {kind: served(folder, kinds[kind], clients, loops, fresh) for kind in kinds}
+                {
+                    kind: served(
+                        folder,
+                        site=kinds[kind],
+                        clients=clients,
+                        loops=loops,
+                        fresh=fresh,
+                    )
+                    for kind in kinds
+                }
                 for _ in range(SERVED)
             ]
-            yield from _compared(who, {kind: [one[kind] for one in rounds] for kind in kinds})
+            yield from _compared(
+                who, {kind: [one[kind] for one in rounds] for kind in kinds}
+            )
     yield from lookups(folder, kinds)
     yield from on_postgres(folder, kinds)
 
@@ -94,9 +122,11 @@ def on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
                 name = f"served_{turn}_{at}"
                 server.run(f"create database {name} template heedful_template")
                 url = server.url(name, "heedful")
-                rounds[-1][kind] = served(folder, site, AT_ONCE, 10, False, url)
+                rounds[-1][kind] = served(
+                    folder, site, clients=AT_ONCE, loops=10, fresh=False, db=url
+                )
     runs = {kind: [one[kind] for one in rounds] for kind in kinds}
-    yield from _compared(f"{AT_ONCE} clients, PostgreSQL", runs, 2.0)
+    yield from _compared(f"{AT_ONCE} clients, PostgreSQL", runs, most_cpu=2.0)
 
 
 def _compared(
@@ -104,27 +134,50 @@ def _compared(
 ) -> Iterator[Figure]:
     for kind, each in runs.items():
         now = not kind
-        yield Figure(f"reports over HTTP, {who}{kind}", median(one.rate for one in each), "/s")
+        yield Figure(
+            name=f"reports over HTTP, {who}{kind}",
+            value=median(one.rate for one in each),
+            unit="/s",
+        )
         cpu = min(one.cpu for one in each) * 1e3
         most = most_cpu if now and who.startswith("64") else None
-        yield Figure(f"CPU of the service a report, {who}{kind}", cpu, "ms", most)
+        yield Figure(
+            name=f"CPU of the service a report, {who}{kind}",
+            value=cpu,
+            unit="ms",
+            most=most,
+        )
         for place in (50, 99):
             cut = median(quantiles(one.waits, n=100)[place - 1] for one in each) * 1e3
-            yield Figure(f"a report over HTTP, {who}{kind}, p{place}", cut, "ms")
-        yield Figure(f"CPU after the last report, {who}{kind}", each[-1].later, "s")
-        yield Figure(f"seconds after the last report, {who}{kind}", each[-1].drained, "s")
-        yield Figure(f"memory of the service, {who}{kind}", each[-1].memory, "MB")
+            yield Figure(
+                name=f"a report over HTTP, {who}{kind}, p{place}", value=cut, unit="ms"
+            )
+        yield Figure(
+            name=f"CPU after the last report, {who}{kind}",
+            value=each[-1].later,
+            unit="s",
+        )
+        yield Figure(
+            name=f"seconds after the last report, {who}{kind}",
+            value=each[-1].drained,
+            unit="s",
+        )
+        yield Figure(
+            name=f"memory of the service, {who}{kind}", value=each[-1].memory, unit="MB"
+        )
     if len(runs) > 1:
         ours, theirs = runs.values()
         ratio = median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
         yield Figure(f"reports ÷ those of the commit before, {who}", ratio, "×")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A service under load: reports a second, seconds of CPU a report, seconds of each report.
+    """A service under load: reports a second, seconds of CPU a report, seconds of each
+    report.
 
-    `later` are the seconds of CPU, and `drained` all seconds, until it rested after the load.
+    `later` are the seconds of CPU, and `drained` all seconds, until it rested after the
+    load.
     """
 
     rate: float
@@ -135,20 +188,36 @@ class Run:
     memory: float
 
 
-def served(folder: str, site: str, clients: int, loops: int, fresh: bool, db: str = "") -> Run:
+def served(
+    folder: str, site: str, clients: int, loops: int, fresh: bool, db: str = ""
+) -> Run:
     """Load a service of its own, after some requests that warm it up."""
-    with tempfile.TemporaryDirectory(dir=folder) as place, serving(place, site, db) as (url, pid):
-        asyncio.run(load(url, clients, 5, fresh))
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        serving(place, site, db) as (url, pid),
+    ):
+        asyncio.run(load(url, clients, loops=5, fresh=fresh))
         spent = cpu(pid)
         seconds, waits = asyncio.run(load(url, clients, loops, fresh))
-        busy, began = cpu(pid), time.perf_counter()
-        last, now = -1.0, busy
+        busy = cpu(pid)
+        began = time.perf_counter()
+        last = -1.0
+        now = busy
         while now - last > 0.05:  # it embeds
             time.sleep(1)
-            last, now = now, cpu(pid)
+            last = now
+            now = cpu(pid)
         memory = resident(pid)
-        rate, each = len(waits) / seconds, (busy - spent) / len(waits)
-        return Run(rate, each, waits, now - busy, time.perf_counter() - began - 1, memory)
+        rate = len(waits) / seconds
+        each = (busy - spent) / len(waits)
+        return Run(
+            rate=rate,
+            cpu=each,
+            waits=waits,
+            later=now - busy,
+            drained=time.perf_counter() - began - 1,
+            memory=memory,
+        )
 
 
 def cpu(pid: int) -> float:
@@ -159,15 +228,28 @@ def cpu(pid: int) -> float:
 
 def resident(pid: int) -> float:
     """Resident memory of a process, in MB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return (
+        int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        * os.sysconf("SC_PAGE_SIZE")
+        / 1e6
+    )
 
 
-LESSONS, ASKED = 10_000, 1_000
+LESSONS = 10_000
+ASKED = 1_000
 LOOKUPS: Mapping[str, tuple[str, Any, float]] = {
     "seen": ("/v1/seen", {"error_type": "E", "text": "the sieve 77 is bent"}, 500),
-    "before": ("/v1/before", {"tool": "bash", "arguments": {"command": "make sieve"}}, 500),
+    "before": (
+        "/v1/before",
+        {"tool": "bash", "arguments": {"command": "make sieve"}},
+        500,
+    ),
     "recall by words": ("/v1/recall", {"task": "mend the bent sieve of mill {}"}, 400),
-    "recall with vectors": ("/v1/recall", {"task": "mend the bent sieve of mill {}"}, 100),
+    "recall with vectors": (
+        "/v1/recall",
+        {"task": "mend the bent sieve of mill {}"},
+        100,
+    ),
 }
 
 
@@ -182,7 +264,10 @@ def lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
                 asyncio.run(questions(url, route, body, AT_ONCE))
                 rate = ASKED / asyncio.run(questions(url, route, body, ASKED))
             yield Figure(
-                f"{name}, {LESSONS} lessons{kind}", rate, "/s", least=least * (not kind) or None
+                name=f"{name}, {LESSONS} lessons{kind}",
+                value=rate,
+                unit="/s",
+                least=least * (not kind) or None,
             )
 
 
@@ -190,16 +275,28 @@ async def filled(path: str) -> None:
     """Write lessons with vectors of the default embedder."""
     import numpy as np
 
-    store, random = in_file(path), np.random.default_rng(0)
+    store = in_file(path)
+    random = np.random.default_rng(0)
     vectors = random.normal(size=(LESSONS, 384)).astype("f4")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    words = "mill sieve flour stone wheel belt gear bearing axle chute hopper grain".split()
+    words = (
+        "mill sieve flour stone wheel belt gear bearing axle chute hopper grain".split()
+    )
     lessons = []
     for n, vector in enumerate(vectors):
-        one, other = words[n % len(words)], words[n // len(words) % len(words)]
+        one = words[n % len(words)]
+        other = words[n // len(words) % len(words)]
         text = f"the {one} of the {other} is bent by {n:x}".translate(LETTERS)
-        made = Reflection("error", signature("E", text), "E", f"Straighten the {one}.", text)
-        lessons.append(replace(made, trust="operator", space="minilm-int8/384", vector=vector))
+        made = Lesson(
+            "error",
+            signature("E", text),
+            error_type="E",
+            text=f"Straighten the {one}.",
+            sighting=text,
+        )
+        lessons.append(
+            replace(made, trust="operator", space="minilm-int8/384", vector=vector)
+        )
     for first in range(0, LESSONS, 500):
         await store.write(Scope(), exposures.remember, lessons[first : first + 500])
     await store.close()
@@ -212,20 +309,27 @@ async def questions(url: str, route: str, body: Any, many: int) -> float:
     async def client() -> None:
         async with connected(url, "POST") as ask:
             for n in numbers:
-                assert await ask(route, json.dumps(body).replace("{}", str(n)).encode()) == 200
+                assert (
+                    await ask(route, json.dumps(body).replace("{}", str(n)).encode())
+                    == 200
+                )
 
     began = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(AT_ONCE)))
     return time.perf_counter() - began
 
 
-def pair(floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str) -> Any:
+def pair(
+    floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str
+) -> Any:
     """Seconds for a report, and for a bare commit right after it."""
     return asyncio.run(way(f"{folder}/reports.db")), committed(floor, 2 * LOOPS)
 
 
 async def library(path: str) -> float:
-    """Seconds for a report through `heedful.drive.report`, on loops that exist already."""
+    """Seconds for a report through `heedful.drive.report`, on loops that exist
+    already.
+    """
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
@@ -233,7 +337,9 @@ async def library(path: str) -> float:
     began = time.perf_counter()
     for id in ids:
         for number, told in enumerate(ATTEMPTS, 1):
-            await report(store, Scope(), id, number, told)
+            await report(
+                store, scope=Scope(), id=id, number=number, attempt_report=told
+            )
     seconds = time.perf_counter() - began
     await store.close()
     return seconds / (2 * LOOPS)
@@ -242,7 +348,7 @@ async def library(path: str) -> float:
 async def service(path: str) -> float:
     """Seconds for a report through the whole application, without a network."""
     store = in_file(path)
-    app = application(Setup(store, open=True))
+    app = application(Setup(store=store, open=True))
 
     async def ask(path: str, body: bytes) -> int:
         status = 0
@@ -296,9 +402,14 @@ async def reported(ask: Ask) -> float:
 def serving(
     folder: str, site: str = "", db: str = "", **settings: str
 ) -> Iterator[tuple[str, int]]:
-    """The URL and the process of `heedful serve`, on SQLite or on `db`, with that in `site`."""
+    """The URL and the process of `heedful serve`, on SQLite or on `db`, with that in
+    `site`.
+    """
     command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
-    command += ["--db", db or str(Path(folder, "heedful.db").absolute())]  # not a repository's
+    command += [
+        "--db",
+        db or str(Path(folder, "heedful.db").absolute()),
+    ]  # not a repository's
     paths = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
     run: Any = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, **settings}}
     with Path(folder, "log").open("wb") as log:
@@ -313,8 +424,11 @@ def serving(
         process.communicate(timeout=60)
 
 
-async def load(url: str, clients: int, loops: int, fresh: bool) -> tuple[float, list[float]]:
-    """Seconds in all, and for each report; each client reports its loops one after the other.
+async def load(
+    url: str, clients: int, loops: int, fresh: bool
+) -> tuple[float, list[float]]:
+    """Seconds in all, and for each report; each client reports its loops one after the
+    other.
 
     The loops have the same task, or a `fresh` one each.
     """
@@ -325,7 +439,10 @@ async def load(url: str, clients: int, loops: int, fresh: bool) -> tuple[float, 
             for _ in range(loops):
                 id = f"load{next(_numbers)}"
                 task = f"weigh item {id} and name its unit" if fresh else "task"
-                assert await ask(f"/v1/loops/{id}", json.dumps({"task": task}).encode()) == 201
+                assert (
+                    await ask(f"/v1/loops/{id}", json.dumps({"task": task}).encode())
+                    == 201
+                )
                 for number, body in enumerate(BODIES, 1):
                     began = time.perf_counter()
                     assert await ask(f"/v1/loops/{id}/attempts/{number}", body) == 200
@@ -338,7 +455,9 @@ async def load(url: str, clients: int, loops: int, fresh: bool) -> tuple[float, 
 
 @asynccontextmanager
 async def connected(url: str, method: str = "PUT") -> AsyncIterator[Ask]:
-    """A client with one connection that does little, to leave the processor to the service."""
+    """A client with one connection that does little, to leave the processor to the
+    service.
+    """
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
 

@@ -1,4 +1,6 @@
-"""Asking whether an error is known, and how an action failed before, among 10,000 lessons."""
+"""Asking whether an error is known, and how an action failed before, among 10,000
+lessons.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,28 @@ from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory
 from heedful.lessons.action import Step, action
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, lessons
 from heedful.store.sqlite import in_file
 from heedful.store.store import Db
 
-LESSONS, BATCH, CALLS = 10_000, 500, 1_000
-# The lessons from here on are of one error type, and differ only in names: heedful merges them.
+LESSONS = 10_000
+BATCH = 500
+CALLS = 1_000
+# The lessons from here on are of one error type, and differ only in names: heedful
+# merges them.
 MERGED = 8_000
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
-MEDIAN, HIGH = 5.0, 10.0  # ms
+# ms
+MEDIAN = 5.0
+HIGH = 10.0
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Milliseconds of `seen` for one error and for raw output by its size, and of `before`."""
+    """Milliseconds of `seen` for one error and for raw output by its size, and of
+    `before`.
+    """
     path = f"{folder}/lookups.db"
     asyncio.run(fill(path))
     memory = Memory(in_file(path))
@@ -40,7 +49,9 @@ def figures(folder: str) -> Iterable[Figure]:
         return bool(await memory.seen("", error(MERGED + n % (LESSONS - MERGED))))
 
     async def unknown(n: int) -> bool:
-        return not await memory.seen("", f"error: cannot open the {letters(n)} of this parcel")
+        return not await memory.seen(
+            "", f"error: cannot open the {letters(n)} of this parcel"
+        )
 
     async def before(n: int) -> bool:
         return bool(await memory.before("Bash", command(n)))
@@ -53,7 +64,11 @@ def figures(folder: str) -> Iterable[Figure]:
     ):
         yield from _spread(name, asyncio.run(_times(ask, CALLS)))
     spent = asyncio.run(_times(merged, CALLS))
-    yield Figure("seen, one of 2,000 merged patterns, median", median(spent), "ms")
+    yield Figure(
+        name="seen, one of 2,000 merged patterns, median",
+        value=median(spent),
+        unit="ms",
+    )
     for size in SIZES:
         raw = output(size)
 
@@ -61,7 +76,11 @@ def figures(folder: str) -> Iterable[Figure]:
             return bool(await memory.seen(raw + error(n)))
 
         spent = asyncio.run(_times(whole, 3 if size > 100_000 else 30))
-        yield Figure(f"seen, raw output of {size // 1000} kB, median", median(spent), "ms")
+        yield Figure(
+            name=f"seen, raw output of {size // 1000} kB, median",
+            value=median(spent),
+            unit="ms",
+        )
     asyncio.run(memory.store.close())
 
 
@@ -81,14 +100,20 @@ def command(n: int) -> str:
 
 
 def output(size: int) -> str:
-    """Return what a command may write, of about `size` characters, without the error."""
-    lines = (f"step {n}: compiled {letters(n)} in {n % 90} ms\n" for n in range(size // 36))
+    """Return what a command may write, of about `size` characters, without the
+    error.
+    """
+    lines = (
+        f"step {n}: compiled {letters(n)} in {n % 90} ms\n" for n in range(size // 36)
+    )
     return "".join(lines)
 
 
 def _spread(name: str, spent: list[float]) -> Iterable[Figure]:
-    yield Figure(f"{name}, median", median(spent), "ms", MEDIAN)
-    yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms", HIGH)
+    yield Figure(name=f"{name}, median", value=median(spent), unit="ms", most=MEDIAN)
+    yield Figure(
+        name=f"{name}, p99", value=quantiles(spent, n=100)[98], unit="ms", most=HIGH
+    )
 
 
 async def _times(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[float]:
@@ -107,12 +132,18 @@ async def fill(path: str) -> None:
 
     def write(db: Db, scope: Scope, numbers: range) -> None:
         made = [
-            Reflection("error", signature(kind(n), error(n)), kind(n), error(n), error(n))
+            Lesson(
+                "error",
+                signature(kind(n), error(n)),
+                error_type=kind(n),
+                text=error(n),
+                sighting=error(n),
+            )
             for n in numbers
         ]
         answers = lessons.upsert(db, scope, made, time.time())
         for n, answer in zip(numbers, answers, strict=True):
-            step = Step(action("Bash", command(n)), error(n), answer.id)
+            step = Step(action("Bash", command(n)), error(n), lesson=answer.id)
             episodes.record_steps(db, scope, f"episode:{n}", [step])
 
     for begin in range(0, LESSONS, BATCH):

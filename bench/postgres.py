@@ -1,9 +1,10 @@
-"""Stores of both kinds: latencies and rates, and the ratio to the bare commits of the same one.
+"""Stores of both kinds: latencies and rates, and the ratio to the bare commits of the
+same one.
 
-The server is one of its own, on this machine, as durable as it comes. A bare commit is the insert
-of one row of the size of an attempt, prepared, by the same driver. Both take turns, and a ratio is
-the median of the pairs, so that a disk whose speed drifts does not decide it. SQLite commits on one
-connection; what waits there is committed together.
+The server is one of its own, on this machine, as durable as it comes. A bare commit is
+the insert of one row of the size of an attempt, prepared, by the same driver. Both take
+turns, and a ratio is the median of the pairs, so that a disk whose speed drifts does
+not decide it. SQLite commits on one connection; what waits there is committed together.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
 from heedful.store import loops
-from heedful.store.postgres import POOL_SIZE, in_database
+from heedful.store.postgres import POOL_CONNECTIONS, in_database
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
@@ -43,14 +44,21 @@ AT = "heedful_template"
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Claim loops, report attempts, learn and look up lessons, with 1 and 64 callers."""
+    """Claim loops, report attempts, learn and look up lessons, with 1 and 64
+    callers.
+    """
     from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
-        server.run("create table public.bare (a bigint generated always as identity, b text)", AT)
+        server.run(
+            "create table public.bare (a bigint generated always as identity, b text)",
+            AT,
+        )
         server.run("grant insert on public.bare to heedful", AT)
         url = server.url(AT, "heedful")
-        yield from asyncio.run(_measured("PostgreSQL", in_database(url), partial(_bare, url)))
+        yield from asyncio.run(
+            _measured("PostgreSQL", in_database(url), partial(_bare, url))
+        )
     with closing(opened(f"{folder}/floor.db")) as floor:
         bare = partial(_bare_file, floor)
         yield from asyncio.run(_measured("SQLite", in_file(f"{folder}/store.db"), bare))
@@ -67,21 +75,33 @@ async def _measured(kind: str, store: Store, bare: Bare) -> Sequence[Figure]:
     found: list[Figure] = []
     for name, call in calls.items():
         for many in (1, TOGETHER):
-            found += await _paired(f"{kind}: {name}, {many} at a time", store, bare, call, many)
+            found += await _paired(
+                f"{kind}: {name}, {many} at a time",
+                store,
+                bare=bare,
+                call=call,
+                many=many,
+            )
     await store.close()
     return found
 
 
-async def _paired(label: str, store: Store, bare: Bare, call: Call, many: int) -> Iterable[Figure]:
+async def _paired(
+    label: str, store: Store, bare: Bare, call: Call, many: int
+) -> Iterable[Figure]:
     await _round(store, call, many)  # connections are opened, statements prepared
     pairs = [(bare(many), await _round(store, call, many)) for _ in range(ROUNDS)]
     each = [seconds for _, (_, taken) in pairs for seconds in taken]
     ratio = median(rate / floor for floor, (rate, _) in pairs)
     return [
-        Figure(f"{label}, p50", median(each) * 1e3, "ms"),
-        Figure(f"{label}, p99", quantiles(each, n=100)[98] * 1e3, "ms"),
-        Figure(label, median(rate for _, (rate, _) in pairs), "/s"),
-        Figure(f"bare commits beside {label}", median(floor for floor, _ in pairs), "/s"),
+        Figure(name=f"{label}, p50", value=median(each) * 1e3, unit="ms"),
+        Figure(name=f"{label}, p99", value=quantiles(each, n=100)[98] * 1e3, unit="ms"),
+        Figure(name=label, value=median(rate for _, (rate, _) in pairs), unit="/s"),
+        Figure(
+            name=f"bare commits beside {label}",
+            value=median(floor for floor, _ in pairs),
+            unit="/s",
+        ),
         Figure(f"{label} ÷ bare commits", ratio, "×"),
     ]
 
@@ -107,7 +127,7 @@ async def _round(store: Store, call: Call, many: int) -> tuple[float, list[float
 
 def _bare(url: str, many: int) -> float:
     """Commits per second, with as many connections as a pool has."""
-    threads = min(many, POOL_SIZE)
+    threads = min(many, POOL_CONNECTIONS)
 
     def committing(db: psycopg.Connection[object]) -> None:
         for _ in range(EACH // threads):
@@ -130,17 +150,17 @@ def _bare_file(db: sqlite3.Connection, many: int) -> float:
 
 # Numbers are masked in a pattern; letters tell one lesson from another.
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
-WRONG = Evaluation((Finding("unit", "no unit", "Write the unit."),))
+WRONG = Evaluation((Finding("unit", "no unit", fix="Write the unit."),))
 FAILED = AttemptReport("3 kg", evaluation=WRONG)
 
 
 async def _claimed(store: Store, name: str) -> None:
-    await store.write(Scope(), loops.claim, name, Head("task"), "")
+    await store.write(Scope(), loops.claim, name, Head(task="task"), "")
 
 
 async def _reported(store: Store, name: str) -> None:
     """One transaction that reads and one that writes."""
-    await report(store, Scope(), name, 1, FAILED)
+    await report(store, scope=Scope(), id=name, number=1, attempt_report=FAILED)
 
 
 async def _remembered(store: Store, name: str) -> None:
@@ -150,7 +170,9 @@ async def _remembered(store: Store, name: str) -> None:
 
 async def _in_one_scope(store: Store, name: str) -> None:
     """Learn a new lesson; writers of one scope wait for each other."""
-    await Memory(store).remember(name, f"the {name} has no unit", lesson="Write the unit.")
+    await Memory(store).remember(
+        name, f"the {name} has no unit", lesson="Write the unit."
+    )
 
 
 async def _seen(store: Store, name: str) -> None:

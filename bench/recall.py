@@ -1,8 +1,8 @@
 """Recall at size: one large scope, a thousand tenants, and what `remember` costs there.
 
-The texts are halves of sentences from this project's own pages, put together anew: some thousand
-words in however many texts, so that the rarest are less rare than in texts that people write. So
-are the queries, which are embedded beforehand.
+The texts are halves of sentences from this project's own pages, put together anew: some
+thousand words in however many texts, so that the rarest are less rare than in texts
+that people write. So are the queries, which are embedded beforehand.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 import heedful
 from bench.durable import syncs
 from bench.rows import Figure
-from heedful.lessons.lesson import ANY, Reflection, Scope
+from heedful.lessons.lesson import ANY_LESSON, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG, space_of
+from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
 from heedful.store.search import Vectors
@@ -48,9 +48,11 @@ MILLION = 1_000_000
 QUERIES = 200
 BATCH = 500
 ROUNDS = 5
-# The length of the noise that is added to a unit vector: their cosine is 1 / sqrt(1 + 0.5²), 0.89.
+# The length of the noise that is added to a unit vector: their cosine is 1 / sqrt(1 +
+# 0.5²), 0.89.
 NOISE = 0.5
-TENANTS, EACH = 1_000, 100
+TENANTS = 1_000
+EACH = 100
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,11 @@ class Known:
         return [self.vectors[text] for text in texts]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Size:
-    """One scope: its name, its texts with their vectors, and the milliseconds that it may take."""
+    """One scope: its name, its texts with their vectors, and the milliseconds that it
+    may take.
+    """
 
     name: str
     texts: Sequence[str]
@@ -78,17 +82,50 @@ class Size:
 
 
 def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
-    """Measure a scope of `REAL` texts, one of `real` if larger, one of a million, and tenants."""
+    """Measure a scope of `REAL` texts, one of `real` if larger, one of a million, and
+    tenants.
+    """
     made = texts(max(real, REAL) + QUERIES)
     vectors = embedded(made)
     asked = Known(dict(zip(made[-QUERIES:], vectors[-QUERIES:], strict=True)))
-    made, vectors = made[:-QUERIES], vectors[:-QUERIES]
-    yield from scope(folder, Size("10k embedded", made[:REAL], vectors[:REAL], 0.5, 4), asked)
+    made = made[:-QUERIES]
+    vectors = vectors[:-QUERIES]
+    yield from scope(
+        folder,
+        Size(
+            name="10k embedded",
+            texts=made[:REAL],
+            vectors=vectors[:REAL],
+            leg=0.5,
+            hybrid=4,
+        ),
+        asked,
+    )
     if real > REAL:
-        yield from scope(folder, Size(f"{real // 1000}k embedded", made, vectors, 3, 15), asked)
+        yield from scope(
+            folder,
+            Size(
+                name=f"{real // 1000}k embedded",
+                texts=made,
+                vectors=vectors,
+                leg=3,
+                hybrid=15,
+            ),
+            asked,
+        )
     if million:
         noisy = perturbed(vectors, MILLION)
-        yield from scope(folder, Size("1M perturbed", texts(MILLION), noisy, 20, 60), asked)
+        yield from scope(
+            folder,
+            Size(
+                name="1M perturbed",
+                texts=texts(MILLION),
+                vectors=noisy,
+                leg=20,
+                hybrid=60,
+            ),
+            asked,
+        )
         from bench import recall_postgres  # which builds on this module
 
         yield from recall_postgres.figures(vectors, asked, MILLION)
@@ -101,29 +138,48 @@ def scope(folder: str, size: Size, asked: Known) -> Iterable[Figure]:
     path = f"{folder}/recall-{len(size.texts)}.db"
     asyncio.run(filled(path, [Scope()], size.texts, size.vectors))
     bytes_each = Path(path).stat().st_size / len(size.texts)
-    yield Figure(f"disk a lesson, {size.name}", bytes_each / 1e3, "kB")
-    yield Figure(f"first search of a process, {size.name}", first(path, asked), "ms")
+    yield Figure(name=f"disk a lesson, {size.name}", value=bytes_each / 1e3, unit="kB")
+    yield Figure(
+        name=f"first search of a process, {size.name}",
+        value=first(path, asked),
+        unit="ms",
+    )
     with closing(sqlite3.connect(f"{path}-plain")) as db:
         plain = median(by_bm25(db, size.texts, asked))
     store = in_file(path)
     legs, found = asyncio.run(vector_legs(store, asked))
-    yield Figure(f"RAM of its codes, {size.name}", asyncio.run(codes(store)).bytes / 1e6, "MB")
+    yield Figure(
+        name=f"RAM of its codes, {size.name}",
+        value=asyncio.run(codes(store)).bytes / 1e6,
+        unit="MB",
+    )
     yield from spread(f"vector leg, {size.name}", legs, size.leg)
     exact, nearest = scanned(size.vectors, asked)
-    yield Figure(f"exact scan by numpy, {size.name}, p50", median(exact), "ms")
+    yield Figure(
+        name=f"exact scan by numpy, {size.name}, p50", value=median(exact), unit="ms"
+    )
     shares = [len(a & b) / 10 for a, b in zip(found, nearest, strict=True)]
-    yield Figure(f"vector leg, {size.name}, recall@10", mean(shares), "", least=0.99)
+    yield Figure(
+        name=f"vector leg, {size.name}, recall@10",
+        value=mean(shares),
+        unit="",
+        least=0.99,
+    )
     whole = asyncio.run(recalls(store, [Scope()], asked))
     yield from spread(f"recall, {size.name}", whole, size.hybrid)
-    yield Figure(f"FTS5 OR by bm25() alone, {size.name}, p50", plain, "ms")
+    yield Figure(
+        name=f"FTS5 OR by bm25() alone, {size.name}, p50", value=plain, unit="ms"
+    )
     spent = asyncio.run(remembered(store, asked))
-    yield Figure(f"remember into {size.name}, p50", median(spent), "ms")
+    yield Figure(name=f"remember into {size.name}, p50", value=median(spent), unit="ms")
 
 
-def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iterable[Figure]:
+def spread(
+    name: str, spent: Sequence[float], most: float | None = None
+) -> Iterable[Figure]:
     """The median, which has the target, and the 99th percentile of milliseconds."""
-    yield Figure(f"{name}, p50", median(spent), "ms", most)
-    yield Figure(f"{name}, p99", quantiles(spent, n=100)[98], "ms")
+    yield Figure(name=f"{name}, p50", value=median(spent), unit="ms", most=most)
+    yield Figure(name=f"{name}, p99", value=quantiles(spent, n=100)[98], unit="ms")
 
 
 async def codes(store: Store) -> Vectors:
@@ -139,7 +195,14 @@ async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set
         at = {"scope": token(Scope())}
         corpus = db.run("read_corpus", at).fetchone()
         key = {**key_of(Scope()), "space": space_of(asked)}
-        sought = search.Sought(db, key, corpus, LEG, ANY, waiting=False)
+        sought = search.SearchParameters(
+            db=db,
+            key=key,
+            corpus=corpus,
+            limit=MIN_LEG_CANDIDATES,
+            only=ANY_LESSON,
+            waiting=False,
+        )
         ids = list(search.by_vector(sought, vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
@@ -165,7 +228,9 @@ def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
 
 
 async def recalls(store: Store, scopes: Sequence[Scope], asked: Known) -> list[float]:
-    """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the scopes."""
+    """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the
+    scopes.
+    """
 
     async def recall(text: str, scope: Scope) -> float:
         memory = heedful.Memory(store, scope, asked)
@@ -185,7 +250,8 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
 
 async def remembered(store: Store, asked: Known) -> list[float]:
     """Milliseconds for each new lesson, one after the other."""
-    memory, spent = heedful.Memory(store, embedder=asked), []
+    memory = heedful.Memory(store, embedder=asked)
+    spent = []
     for number, text in enumerate(asked.vectors):
         began = time.perf_counter()
         await memory.remember(f"new {letters(number)}", text)
@@ -213,55 +279,75 @@ def first(path: str, asked: Known) -> float:
     text, vector = next(iter(asked.vectors.items()))
     program = [sys.executable, "-c", FIRST, path, json.dumps([text, vector.tolist()])]
     return median(
-        float(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+        float(
+            subprocess.run(program, capture_output=True, text=True, check=True).stdout
+        )
         for _ in range(3)
     )
 
 
 def by_bm25(db: sqlite3.Connection, made: Sequence[str], asked: Known) -> list[float]:
-    """Milliseconds of each query in a plain index: any of its words, ordered by bm25()."""
+    """Milliseconds of each query in a plain index: any of its words, ordered by
+    bm25().
+    """
     db.execute("create virtual table said using fts5 (words)")
-    db.executemany("insert into said values (?)", ((" ".join(words(one)),) for one in made))
+    db.executemany(
+        "insert into said values (?)", ((" ".join(words(one)),) for one in made)
+    )
     spent = []
     for text in asked.vectors:
         any_of = " OR ".join(f'"{word}"' for word in words(text))
         began = time.perf_counter()
         sql = "select rowid from said where said match ? order by rank limit ?"
-        db.execute(sql, (any_of, LEG)).fetchall()
+        db.execute(sql, (any_of, MIN_LEG_CANDIDATES)).fetchall()
         spent.append((time.perf_counter() - began) * 1e3)
     return spent
 
 
 def tenants(folder: str, vectors: Rows, asked: Known) -> Iterable[Figure]:
     """Many scopes in one file, searched in turn."""
-    scopes, count = [Scope(f"tenant {n}") for n in range(TENANTS)], TENANTS * EACH
+    scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
+    count = TENANTS * EACH
     path = f"{folder}/tenants.db"
     asyncio.run(filled(path, scopes, texts(count), perturbed(vectors, count)))
-    store, name = in_file(path), f"{TENANTS:,} tenants of {EACH}"
+    store = in_file(path)
+    name = f"{TENANTS:,} tenants of {EACH}"
     yield from spread(f"recall, {name}", asyncio.run(recalls(store, scopes, asked)))
-    yield Figure(f"RAM of their codes, {name}", asyncio.run(codes(store)).bytes / 1e6, "MB")
+    yield Figure(
+        name=f"RAM of their codes, {name}",
+        value=asyncio.run(codes(store)).bytes / 1e6,
+        unit="MB",
+    )
     asyncio.run(store.close())
 
 
 def fsyncs(folder: str) -> Iterable[Figure]:
     """Count the syncs of 50 more lessons with strace, if it is installed."""
-    program = "import asyncio, sys; from bench.recall import some; asyncio.run(some(*sys.argv[1:]))"
+    program = (
+        "import asyncio, sys; from bench.recall import some; "
+        "asyncio.run(some(*sys.argv[1:]))"
+    )
     each = syncs(program, f"{folder}/some")
     if each is not None:
-        yield Figure("fsyncs a remember", each, "", 1.0)
+        yield Figure(name="fsyncs a remember", value=each, unit="", most=1.0)
 
 
 async def some(path: str, count: str) -> None:
     """Remember so many lessons, one after the other."""
     store = in_file(path)
     for number in range(int(count)):
-        await store.write(Scope(), exposures.remember, [lesson(number, f"text {number}", None)])
+        await store.write(
+            Scope(), exposures.remember, [lesson(number, f"text {number}", vector=None)]
+        )
     await store.close()
 
 
-async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
+async def filled(
+    path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows
+) -> None:
     """A database with a lesson for each text, equally many in each scope."""
-    store, each = in_file(path), len(made) // len(scopes)
+    store = in_file(path)
+    each = len(made) // len(scopes)
     together = min(BATCH, each)
     for begin in range(0, len(made), together):
         numbers = range(begin, min(begin + together, len(made)))
@@ -270,12 +356,19 @@ async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vector
     await store.close()
 
 
-def lesson(number: int, text: str, vector: Any) -> Reflection:
+def lesson(number: int, text: str, vector: Any) -> Lesson:
     """A lesson with a unique pattern."""
     named = signature("bench", letters(number))
     space = space_of(Known())
-    return Reflection(
-        "error", named, "bench", text, text, state="candidate", space=space, vector=vector
+    return Lesson(
+        "error",
+        named,
+        error_type="bench",
+        text=text,
+        sighting=text,
+        state="candidate",
+        space=space,
+        vector=vector,
     )
 
 
@@ -285,11 +378,15 @@ def letters(number: int) -> str:
 
 
 def texts(count: int) -> list[str]:
-    """That many different texts, made of halves of two sentences; always the same texts."""
+    """That many different texts, made of halves of two sentences; always the same
+    texts.
+    """
     halves = [half for half in map(halved, sentences()) if half is not None]
-    chance, made = random.Random(count), dict[str, None]()
+    chance = random.Random(count)
+    made = dict[str, None]()
     while len(made) < count:
-        (one, _), (_, other) = chance.choice(halves), chance.choice(halves)
+        (one, _) = chance.choice(halves)
+        (_, other) = chance.choice(halves)
         made[f"{one} {other}"] = None
     return list(made)
 
@@ -306,7 +403,11 @@ def halved(sentence: str) -> tuple[str, str] | None:
     """Both halves of a sentence of 8 to 40 words, else None."""
     said = sentence.split()
     middle = len(said) // 2
-    return (" ".join(said[:middle]), " ".join(said[middle:])) if 8 <= len(said) <= 40 else None
+    return (
+        (" ".join(said[:middle]), " ".join(said[middle:]))
+        if 8 <= len(said) <= 40
+        else None
+    )
 
 
 def embedded(made: Sequence[str]) -> Rows:
@@ -326,7 +427,11 @@ def perturbed(vectors: Rows, count: int) -> Rows:
     made = np.empty((count, vectors.shape[1]), np.float32)
     for begin in range(0, count, BATCH):
         part = made[begin : begin + BATCH]
-        part[:] = chance.standard_normal(part.shape, np.float32) * NOISE / part.shape[1] ** 0.5
+        part[:] = (
+            chance.standard_normal(part.shape, np.float32)
+            * NOISE
+            / part.shape[1] ** 0.5
+        )
         part += vectors[np.arange(begin, begin + len(part)) % len(vectors)]
         part /= np.linalg.norm(part, axis=1, keepdims=True)
     return made

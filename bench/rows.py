@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What was measured, in which unit, and the most it should be (None: only reported)."""
+    """What was measured, in which unit, and the most it should be (None: only
+    reported).
+    """
 
     name: str
     value: float

@@ -1,4 +1,6 @@
-"""How figures are measured: the best of several rounds, because other work only adds time."""
+"""How figures are measured: the best of several rounds, because other work only adds
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ ROUNDS = 7
 
 
 def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
-    """Seconds for one call of `work`: the fastest of `rounds` rounds of `times` calls."""
+    """Seconds for one call of `work`: the fastest of `rounds` rounds of `times`
+    calls.
+    """
     fastest = float("inf")
     for _ in range(rounds):
         began = time.perf_counter()
@@ -20,8 +24,12 @@ def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
     return fastest
 
 
-def best_async(work: Callable[[int], Awaitable[object]], times: int, rounds: int = ROUNDS) -> float:
-    """Seconds for one call of a coroutine function, which gets the number of the call."""
+def best_async(
+    work: Callable[[int], Awaitable[object]], times: int, rounds: int = ROUNDS
+) -> float:
+    """Seconds for one call of a coroutine function, which gets the number of the
+    call.
+    """
 
     async def round_(first: int) -> float:
         began = time.perf_counter()

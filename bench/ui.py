@@ -1,6 +1,8 @@
-"""The pages: server time of each, with a long loop, many loops and many lessons, on both engines.
+"""The pages: server time of each, with a long loop, many loops and many lessons, on
+both engines.
 
-Pages are asked in this process, as `heedful ui` serves them, so the figures are server time alone.
+Pages are asked in this process, as `heedful ui` serves them, so the figures are server
+time alone.
 """
 
 from __future__ import annotations
@@ -26,11 +28,16 @@ from heedful.store.sqlite import in_file
 from heedful.store.store import Store, token
 from heedful.web import add_pages
 
-LOOPS, LESSONS, ATTEMPTS = 100_000, 100_000, 10_000
+LOOPS = 100_000
+LESSONS = 100_000
+ATTEMPTS = 10_000
 TIMES = 20  # requests for each page
 MOST = 200.0  # milliseconds, 95 of 100 requests
 AT = "heedful_template"
-FINDING = '{"check":"severity","message":"no severity","fix":"answer with P0","key":"severity"}'
+FINDING = (
+    '{"check":"severity","message":"no severity","fix":"answer with '
+    'P0","key":"severity"}'
+)
 RECORD = (
     '{"number":%s,"candidate":{"digest":"d%s"},"evaluation":{"findings":[%s],"scores":{}},'
     '"usage":{"calls":1,"prompt_tokens":900,"completion_tokens":80,"cost":0.002},"repeats":null}'
@@ -42,17 +49,21 @@ STOPPED = (
     '"stopped_by":[{"rule":"attempts","detail":"2 of 2 attempts made"}]}'
 )
 POLICY = '{"rules":[{"rule":"attempts","limit":20000}]}'
-NUMBERS = "with recursive x (i) as (select 1 union all select i + 1 from x where i < {most}) "
+NUMBERS = (
+    "with recursive x (i) as (select 1 union all select i + 1 from x where i < {most}) "
+)
 EXAMPLE = '{"task":"login hangs","accepted":"P1"}'
 SCOPE = token(Scope())
 NOW = "1795000000.0"
 # A superuser's statements on PostgreSQL: triggers would update one row for each lesson.
 QUICK = (
-    "set search_path = heedful, public; set statement_timeout = 0; set heedful.tenant = 'default'; "
+    "set search_path = heedful, public; set statement_timeout = 0; set heedful.tenant "
+    "= 'default'; "
     "set session_replication_role = replica; "
 )
 COUNTED = (
-    "insert into corpus (scope, tenant, example, texts, length) select scope, 'default', max(id), "
+    "insert into corpus (scope, tenant, example, texts, length) select scope, "
+    "'default', max(id), "
     "count(*), sum(length(words)) from example where indexed group by scope"
 )
 # The words of a lesson; twelve of them make many lessons alike, as they are.
@@ -67,39 +78,53 @@ def statements() -> list[str]:
     return [
         NUMBERS.format(most=LOOPS)
         + "insert into loop (tenant, project, id, memory_key, task, goals, policy, state, created, "
-        "updated) select 'default', 'default', 'loop ' || i, 'triage', '\"Bug ' || i || ': login "
-        f"hangs\"', '[]', '{POLICY}', case when i % 50 = 0 then 'stopped' else 'passed' end, "
+        "updated) select 'default', 'default', 'loop ' || i, 'triage', '\"Bug ' || i "
+        "|| ': login "
+        f"hangs\"', '[]', '{POLICY}', case when i % 50 = 0 then 'stopped' else "
+        "'passed' end, "
         f"{NOW} - ({LOOPS} - i) * 25, {NOW} - ({LOOPS} - i) * 25 from x",
         (
-            "insert into loop (tenant, project, id, task, goals, policy, state, created, updated) "
-            f"values ('default', 'default', 'long', '\"a long one\"', '[]', '{POLICY}', 'open', "
+            "insert into loop (tenant, project, id, task, goals, policy, state, "
+            "created, updated) "
+            "values ('default', 'default', 'long', '\"a long one\"', '[]', "
+            f"'{POLICY}', 'open', "
             f"{NOW}, {NOW})"
         ),
         (
-            "insert into attempt (loop, number, record, text, value, created) select n, 1, case "
-            f"when n % 7 = 0 then '{wrong}' else '{number}' end, '', '\"P1\"', created from loop "
+            "insert into attempt (loop, number, record, text, value, created) select "
+            "n, 1, case "
+            f"when n % 7 = 0 then '{wrong}' else '{number}' end, '', '\"P1\"', "
+            "created from loop "
             "where id <> 'long'"
         ),
         (
-            f"insert into decision (loop, seq, attempt, record, created) select n, 1, 1, case when "
-            f"state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created from loop "
+            "insert into decision (loop, seq, attempt, record, created) select n, 1, "
+            "1, case when "
+            f"state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created from "
+            "loop "
             "where id <> 'long'"
         ),
         NUMBERS.format(most=ATTEMPTS)
         + "insert into attempt (loop, number, record, text, value, created) select (select n from "
-        f"loop where id = 'long'), i, '{many}', '', '\"answer ' || i || '\"', {NOW} from x",
+        f"loop where id = 'long'), i, '{many}', '', '\"answer ' || i || '\"', {NOW} "
+        "from x",
         NUMBERS.format(most=ATTEMPTS)
         + "insert into decision (loop, seq, attempt, record, created) select (select n from loop "
         f"where id = 'long'), i, i, '{AGAIN}', {NOW} from x",
         NUMBERS.format(most=LESSONS)
         + "insert into reflection (tenant, project, kind, signature, pattern, words, error_type, "
-        "text, state, trust, first_seen, last_seen) select 'default', 'default', 'error', "
-        f"'signature ' || i, 'pattern ' || i, {WORDS}, 'type ' || i % 20, 'lesson ' || i, case "
-        "when i % 100 = 0 then 'quarantined' else 'verified' end, case when i % 100 = 0 then "
+        "text, state, trust, first_seen, last_seen) select 'default', 'default', "
+        "'error', "
+        f"'signature ' || i, 'pattern ' || i, {WORDS}, 'type ' || i % 20, 'lesson ' "
+        "|| i, case "
+        "when i % 100 = 0 then 'quarantined' else 'verified' end, case when i % 100 = "
+        "0 then "
         f"'external' else 'operator' end, {NOW}, {NOW} from x",
         (
-            "insert into example (reflection, scope, task, record, digest, state, trust, lesson, "
-            f"words, indexed, at) select id, '{SCOPE}', pattern, '{EXAMPLE}', signature, "
+            "insert into example (reflection, scope, task, record, digest, state, "
+            "trust, lesson, "
+            f"words, indexed, at) select id, '{SCOPE}', pattern, '{EXAMPLE}', "
+            "signature, "
             "state, trust, text, words, state = 'verified', first_seen from reflection"
         ),
         "analyze",
@@ -115,7 +140,9 @@ def figures(folder: str) -> Iterable[Figure]:
         for one in statements():
             server.run(f"{QUICK}{one}", AT)
         server.run(f"{QUICK}{COUNTED}", AT)
-        yield from asyncio.run(_measured("PostgreSQL", in_database(server.url(AT, "heedful"))))
+        yield from asyncio.run(
+            _measured("PostgreSQL", in_database(server.url(AT, "heedful")))
+        )
 
 
 async def _sqlite(path: str) -> list[Figure]:
@@ -128,11 +155,13 @@ async def _sqlite(path: str) -> list[Figure]:
 
 
 async def _measured(engine: str, store: Store) -> list[Figure]:
-    app = application(Setup(store, open=True))
+    app = application(Setup(store=store, open=True))
     site = add_pages(app)
     transport = httpx.ASGITransport(app=app)
     found = []
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost"
+    ) as client:
 
         async def data(path: str) -> Any:
             return (await client.get(f"/ui{path}")).json()
@@ -172,10 +201,20 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
                 answer = await client.get(f"/ui{path}")
                 times.append((time.perf_counter() - began) * 1e3)
                 if answer.status_code != 200:
-                    raise SystemExit(f"{path}: {answer.status_code} {answer.text[-400:]}")
+                    raise SystemExit(
+                        f"{path}: {answer.status_code} {answer.text[-400:]}"
+                    )
             name = re.sub(r"\d{2,}", "N", place) or "/"
-            found.append(Figure(f"{engine} /ui{name}, p50", median(times[2:]), "ms"))
+            found.append(
+                Figure(
+                    name=f"{engine} /ui{name}, p50", value=median(times[2:]), unit="ms"
+                )
+            )
             high = quantiles(times[2:], n=20)[-1]
-            found.append(Figure(f"{engine} /ui{name}, p95", high, "ms", MOST))
+            found.append(
+                Figure(
+                    name=f"{engine} /ui{name}, p95", value=high, unit="ms", most=MOST
+                )
+            )
     await store.close()
     return found

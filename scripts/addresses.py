@@ -1,4 +1,5 @@
-"""No committed file names a machine's folders or a package registry; the lock names no address.
+"""No committed file names a machine's folders or a package registry; the lock names no
+address.
 
 A registry is the installer's choice, and a path of one machine is wrong on every other.
 """
@@ -20,9 +21,12 @@ HOSTS = (
     ("registry", "npmjs", "org"),
     ("deb", "debian", "org"),
 )
-# A folder counts where a path begins: not in `./opt/`, `src/opt/` or `example.com/home/`.
+# A folder counts where a path begins: not in `./opt/`, `src/opt/` or
+# `example.com/home/`.
 MACHINE_PATH = re.compile(r"(?<![\w.~*})\]-])/(?:" + "|".join(FOLDERS) + r")/")
-REGISTRY = re.compile("|".join(re.escape(".".join(parts)) for parts in HOSTS), re.IGNORECASE)
+REGISTRY = re.compile(
+    "|".join(re.escape(".".join(parts)) for parts in HOSTS), re.IGNORECASE
+)
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://|^-", re.IGNORECASE)
 
 
@@ -35,7 +39,11 @@ def committed() -> list[Path]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [
+        ROOT / name
+        for name in listing.stdout.split("\0")
+        if name and (ROOT / name).is_file()
+    ]
 
 
 def problems(path: Path) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Test the pages in a real Chromium, on both engines; `make ui-test` runs it.
 
-It fills databases, serves them with `heedful ui`, and lets `tests/browser/pages.mjs` look at every
-page. With `--pictures`, it takes the screenshots of `docs/pages.md` instead. ATTACKS may name a
-file of texts (JSON lines, gzip) that then stand in every field, besides payloads made here.
+It fills databases, serves them with `heedful ui`, and lets `tests/browser/pages.mjs`
+look at every page. With `--pictures`, it takes the screenshots of `docs/pages.md`
+instead. ATTACKS may name a file of texts (JSON lines, gzip) that then stand in every
+field, besides payloads made here.
 """
 
 from __future__ import annotations
@@ -42,14 +43,26 @@ FOLDER = ROOT / "tests" / "browser"
 PAYLOADS = 200
 AREAS = ("login", "search", "upload", "billing")
 FAULTS = ("hangs", "crashes", "is slow", "shows the wrong date")
-ANSWERS = ("high", "urgent", "probably P1", "a long answer that nobody who triages wants to read")
+ANSWERS = (
+    "high",
+    "urgent",
+    "probably P1",
+    "a long answer that nobody who triages wants to read",
+)
 Bend = Callable[[str], str]
 AT = "heedful_template"
 
 
 def payloads() -> list[str]:
-    """Return texts that run a script, or load something, where a page does not escape them."""
-    calls = ("alert(1)", "fetch('//evil.example')", "top.pwned=1", "document.title='pwned'")
+    """Return texts that run a script, or load something, where a page does not escape
+    them.
+    """
+    calls = (
+        "alert(1)",
+        "fetch('//evil.example')",
+        "top.pwned=1",
+        "document.title='pwned'",
+    )
     shapes = (
         "<script>{0}</script>",
         "<img src=x onerror={0}>",
@@ -70,9 +83,14 @@ def payloads() -> list[str]:
         "{{{{ cycler.__init__.__globals__.os }}}} {{% print({0}) %}} <b>{0}</b>",
         "<style>@import '//evil.example/{0}';</style>",
     )
-    bends: tuple[Bend, ...] = (str, str.swapcase, lambda one: one.replace("<", "<\u200b<"))
+    bends: tuple[Bend, ...] = (
+        str,
+        str.swapcase,
+        lambda one: one.replace("<", "<\u200b<"),
+    )
     every = (
-        bend(shape.format(call)) for bend, call, shape in itertools.product(bends, calls, shapes)
+        bend(shape.format(call))
+        for bend, call, shape in itertools.product(bends, calls, shapes)
     )
     return list(itertools.islice(every, PAYLOADS))
 
@@ -90,8 +108,10 @@ class Caller:
     """Calls the API of a service in this process."""
 
     def __init__(self, store: Store) -> None:
-        transport = httpx.ASGITransport(app=application(Setup(store, open=True)))
-        self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        transport = httpx.ASGITransport(app=application(Setup(store=store, open=True)))
+        self.client = httpx.AsyncClient(
+            transport=transport, base_url="http://localhost"
+        )
 
     async def send(self, method: str, path: str, body: Any) -> Any:
         """Return the answer; a refusal raises ValueError."""
@@ -104,21 +124,32 @@ class Caller:
 def severity(candidate: str, context: Any) -> Iterator[Finding]:
     """Check that an answer is a severity, and mark what is none."""
     if not re.fullmatch("P[0-3]", candidate):
-        what, todo = f"'{candidate[:60]}' is no severity", "answer with one of P0, P1, P2, P3"
-        yield Finding("severity", what, todo, key="no severity", span=(0, min(8, len(candidate))))
+        what = f"'{candidate[:60]}' is no severity"
+        todo = "answer with one of P0, P1, P2, P3"
+        yield Finding(
+            "severity",
+            what,
+            fix=todo,
+            key="no severity",
+            span=(0, min(8, len(candidate))),
+        )
 
 
 def short(candidate: str, context: Any) -> Iterator[Finding]:
     """Check that an answer is short."""
     if len(candidate) > 20:
-        yield Finding("short", f"{len(candidate)} characters", "at most 20 characters")
+        yield Finding(
+            "short", f"{len(candidate)} characters", fix="at most 20 characters"
+        )
 
 
 async def fill(url: str) -> None:
     """Fill a database as a week of work does: something for every page to show."""
-    draw, memory = random.Random(3), Memory(url)
+    draw = random.Random(3)
+    memory = Memory(url)
     for n in range(60):
-        knows, tries = draw.random() < min(0.9, n / 40), itertools.count()
+        knows = draw.random() < min(0.9, n / 40)
+        tries = itertools.count()
 
         def answer(*_: Any, knows: bool = knows, tries: Iterator[int] = tries) -> str:
             if knows or (next(tries) and draw.random() < 0.7):
@@ -142,11 +173,16 @@ async def fill(url: str) -> None:
             trust="external",
             source="https://page.example/manual",
         )
-    rule = "Wait two seconds between two calls of the search API and write the time into the log"
+    rule = (
+        "Wait two seconds between two calls of the search API and write the time into "
+        "the log"
+    )
     for said in (rule, f"{rule}, then"):
         await memory.remember("RateLimit", said)
     await consolidate(memory, by="ops")
-    severities = next(one["id"] for one in await memory.top() if one["error_type"] == "severity")
+    severities = next(
+        one["id"] for one in await memory.top() if one["error_type"] == "severity"
+    )
     words = "Answer with one of P0, P1, P2, P3, and with nothing else"
     await memory.edit(severities, words, by="ann", why="agents gave a reason, too")
     caller = Caller(memory.store)
@@ -157,9 +193,16 @@ async def fill(url: str) -> None:
 
 
 async def _loops(caller: Caller) -> None:
-    goals, policy = ["alignment >= 0.75", "drift <= 0.25"], "default, fatigue.limit=0.3"
-    body = {"task": "Summarise the incident for customers", "goals": goals, "policy": policy}
-    await caller.send("PUT", "loops/incident-summary", {**body, "memory_key": "summaries"})
+    goals = ["alignment >= 0.75", "drift <= 0.25"]
+    policy = "default, fatigue.limit=0.3"
+    body = {
+        "task": "Summarise the incident for customers",
+        "goals": goals,
+        "policy": policy,
+    }
+    await caller.send(
+        "PUT", "loops/incident-summary", {**body, "memory_key": "summaries"}
+    )
     text = "The outage was caused by a cosmic ray. We are sorry. It lasted 3 hours."
     for n, score in enumerate((0.42, 0.55, 0.55, 0.55, 0.55, 0.55), 1):
         found = [
@@ -177,8 +220,16 @@ async def _loops(caller: Caller) -> None:
                 "span": [39, 52],
             },
         ]
-        evaluation = {"scores": {"alignment": score, "drift": 0.3}, "findings": found[: 1 + n % 2]}
-        usage = {"calls": 1, "prompt_tokens": 900 + n, "completion_tokens": 80, "cost": 0.0021}
+        evaluation = {
+            "scores": {"alignment": score, "drift": 0.3},
+            "findings": found[: 1 + n % 2],
+        }
+        usage = {
+            "calls": 1,
+            "prompt_tokens": 900 + n,
+            "completion_tokens": 80,
+            "cost": 0.0021,
+        }
         sent = {
             "output": text + (f" Version {n}." if n < 4 else ""),
             "evaluation": evaluation,
@@ -190,7 +241,9 @@ async def _loops(caller: Caller) -> None:
     for name in ("open-1", "open-2", "open-3"):
         await caller.send("PUT", f"loops/{name}", {"task": f"Answer ticket {name}"})
         wrong = {"findings": [{"check": "polite", "message": "no greeting"}]}
-        await caller.send("PUT", f"loops/{name}/attempts/1", {"output": "No.", "evaluation": wrong})
+        await caller.send(
+            "PUT", f"loops/{name}/attempts/1", {"output": "No.", "evaluation": wrong}
+        )
 
 
 async def _traces(caller: Caller, memory: Memory) -> None:
@@ -208,7 +261,10 @@ async def _traces(caller: Caller, memory: Memory) -> None:
                 "content": "2 failed, 40 passed",
                 "error": "AssertionError: totals differ",
             },
-            {"type": "assistant", "content": "One test compares floats with ==; use approx."},
+            {
+                "type": "assistant",
+                "content": "One test compares floats with ==; use approx.",
+            },
         ]
 
     for n, outcome in enumerate(("error", "success", "error")):
@@ -223,15 +279,22 @@ async def _traces(caller: Caller, memory: Memory) -> None:
         if n == 2:
             await memory.store.write(memory.scope, record_lessons, digest, [])
         if n == 0:
-            await memory.store.write(memory.scope, take, 1e12, digest)
+            await memory.store.write(memory.scope, take, before=1e12, digest=digest)
             await memory.store.write(
-                memory.scope, record_failure, digest, "ModelUnavailable: no model answers"
+                memory.scope,
+                record_failure,
+                digest,
+                "ModelUnavailable: no model answers",
             )
 
 
 async def _pipeline(url: str, text: str = "") -> None:
-    """Run a pipeline; with a text, it stands in what the pipeline is called, finds and returns."""
-    name = "".join(one for one in text[:60] if one.isprintable()).replace("/", "|").strip()
+    """Run a pipeline; with a text, it stands in what the pipeline is called, finds and
+    returns.
+    """
+    name = (
+        "".join(one for one in text[:60] if one.isprintable()).replace("/", "|").strip()
+    )
     pipeline = Pipeline(name or "report", store=url, memory=url, progress=False)
     tries = itertools.count()
 
@@ -242,7 +305,9 @@ async def _pipeline(url: str, text: str = "") -> None:
     def is_sold(output: Any, context: Any) -> Iterator[Finding]:
         if output["sold"] < 10:
             yield Finding(
-                "sold", f"only {output['sold']} rows were sold {text}", f"read all {text}"
+                "sold",
+                f"only {output['sold']} rows were sold {text}",
+                fix=f"read all {text}",
             )
 
     @pipeline.stage(checks=[is_sold])
@@ -254,7 +319,9 @@ async def _pipeline(url: str, text: str = "") -> None:
 
 
 async def fill_hostile(url: str, texts: Sequence[str]) -> None:
-    """Put every text into every field that a page shows; each has its loop, lesson and trace."""
+    """Put every text into every field that a page shows; each has its loop, lesson and
+    trace.
+    """
     memory = Memory(url)
     caller = Caller(memory.store)
     refused = 0
@@ -266,7 +333,10 @@ async def fill_hostile(url: str, texts: Sequence[str]) -> None:
             except (ValueError, InvalidInput):
                 refused += 1
         await _trace(caller, n, text)
-    print(f"  {refused} of {2 * len(texts)} loops and lessons refused: a secret, or no name")
+    print(
+        f"  {refused} of {2 * len(texts)} loops and lessons refused: a secret, or no "
+        "name"
+    )
     for text in texts[:PAYLOADS:5]:
         await _pipeline(url, text)
     await consolidate(memory, by="ops")
@@ -274,24 +344,39 @@ async def fill_hostile(url: str, texts: Sequence[str]) -> None:
 
 
 async def _loop(caller: Caller, n: int, text: str, short: str) -> None:
-    finding = {"check": short, "message": text, "fix": text, "evidence": text, "span": [0, 9]}
+    finding = {
+        "check": short,
+        "message": text,
+        "fix": text,
+        "evidence": text,
+        "span": [0, 9],
+    }
     judged = {"findings": [finding], "scores": {short: 0.5}}
     name = f"loops/{quote(f'{n} {short}'.rstrip())}"
-    await caller.send("PUT", name, {"task": text, "memory_key": short, "policy": "default"})
-    await caller.send("PUT", f"{name}/attempts/1", {"output": text, "evaluation": judged})
+    await caller.send(
+        "PUT", name, {"task": text, "memory_key": short, "policy": "default"}
+    )
+    await caller.send(
+        "PUT", f"{name}/attempts/1", {"output": text, "evaluation": judged}
+    )
 
 
 async def _lesson(memory: Memory, n: int, text: str, short: str) -> None:
     trust: Trust = "external" if n % 2 else "operator"
     shown: dict[str, Any] = {"source": text[:200], "tags": [f"{n} {short}"]}
-    pair = Example(text, text, text, text)
+    pair = Example(text, text, rejected=text, wrong=text)
     await memory.remember(short, text, lesson=text, trust=trust, example=pair, **shown)
 
 
 async def _trace(caller: Caller, n: int, text: str) -> None:
     event = {"type": "tool_response", "tool": text[:80], "content": text, "error": text}
     call = {"type": "tool_call", "tool": text[:80], "arguments": {"command": text}}
-    body = {"events": [call, event], "outcome": "error", "task": text, "id": f"{n} {text}"[:200]}
+    body = {
+        "events": [call, event],
+        "outcome": "error",
+        "task": text,
+        "id": f"{n} {text}"[:200],
+    }
     await caller.send("POST", "episodes", {**body, "session": text[:200]})
 
 
@@ -321,15 +406,21 @@ def missing() -> str:
     """Return what to install before the test can run; "" if all is there."""
     modules = Path(os.environ.get("NODE_MODULES", FOLDER / "node_modules"))
     needed = {
-        "apt-get install chromium": shutil.which(os.environ.get("CHROMIUM", "chromium")),
+        "apt-get install chromium": shutil.which(
+            os.environ.get("CHROMIUM", "chromium")
+        ),
         "apt-get install nodejs npm": shutil.which("node"),
-        f"npm install --prefix {FOLDER.relative_to(ROOT)}": (modules / "playwright-core").is_dir(),
+        f"npm install --prefix {FOLDER.relative_to(ROOT)}": (
+            modules / "playwright-core"
+        ).is_dir(),
     }
     return "\n".join(todo for todo, there in needed.items() if not there)
 
 
 def look(url: str, what: str, *more: str) -> int:
-    """Let the browser look at a database; return how many times it found something wrong."""
+    """Let the browser look at a database; return how many times it found something
+    wrong.
+    """
     with shown(url) as address:
         command = ("node", str(FOLDER / "pages.mjs"), address, what, *more)
         return subprocess.run(command, check=False).returncode
@@ -352,7 +443,10 @@ def take_pictures(url: str) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run the test, or with `--pictures` take the screenshots of the docs."""
     if todo := missing():
-        print(f"the test of the pages needs a browser; install it, then run this again:\n{todo}")
+        print(
+            "the test of the pages needs a browser; install it, then run this "
+            f"again:\n{todo}"
+        )
         return 2
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -73,10 +73,14 @@ def run(name: str) -> Outcome:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the named checks, or all; print a line for each, and the output of those that failed."""
+    """Run the named checks, or all; print a line for each, and the output of those that
+    failed.
+    """
     unknown = sorted(set(names) - set(CHECKS))
     if unknown:
-        print(f"no check is called {', '.join(unknown)}; there are: {', '.join(CHECKS)}")
+        print(
+            f"no check is called {', '.join(unknown)}; there are: {', '.join(CHECKS)}"
+        )
         return 2
     failed: list[Outcome] = []
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:

@@ -1,8 +1,10 @@
-"""Write requirements.lock again: the newest releases, for every Python ≥ 3.11 and every platform.
+"""Write requirements.lock again: the newest releases, for every Python ≥ 3.11 and every
+platform.
 
-The resolver runs in a clean environment without configuration, so that only the default index
-counts: a machine's own indexes may carry files that nobody else has, and their hashes would fail
-everywhere else. No address is written down; each installation uses its own index.
+The resolver runs in a clean environment without configuration, so that only the default
+index counts: a machine's own indexes may carry files that nobody else has, and their
+hashes would fail everywhere else. No address is written down; each installation uses
+its own index.
 """
 
 from __future__ import annotations
@@ -19,12 +21,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 UV = "uv==0.13.8"
-HEADER = "# What heedful is developed, tested and demonstrated with. Remake with: make lock\n"
+HEADER = (
+    "# What heedful is developed, tested and demonstrated with. Remake with: make "
+    "lock\n"
+)
 COMPILE = (
-    "pip compile pyproject.toml --no-config --no-python-downloads --universal --generate-hashes "
+    "pip compile pyproject.toml --no-config --no-python-downloads --universal "
+    "--generate-hashes "
     "--python-version 3.11 --fork-strategy fewest --all-extras --group dev --no-header"
 )
-KEPT = ("PATH", "HOME", "PIP_CERT", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
+KEPT = (
+    "PATH",
+    "HOME",
+    "PIP_CERT",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "NO_PROXY",
+    "no_proxy",
+)
 
 
 def clean_environment() -> dict[str, str]:
@@ -42,10 +56,17 @@ def compiled() -> str:
         venv.create(folder, with_pip=True)
         python = str(Path(folder, "bin", "python"))
         environment = clean_environment()
-        subprocess.run([python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True
+        )
         command = [python, "-m", "uv", *COMPILE.split()]
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     return done.stdout
 
@@ -55,9 +76,14 @@ EXTRAS = ("server", "postgres", "telemetry")
 
 
 def for_image(text: str) -> str:
-    """The requirements of a lock that the image needs: its extras, and what builds heedful."""
+    """The requirements of a lock that the image needs: its extras, and what builds
+    heedful.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["build"]]
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["build"],
+    ]
     for extra in EXTRAS:
         wanted += project["project"]["optional-dependencies"][extra]
     names = {re.match(r"[\w.-]+", one)[0].lower() for one in wanted}  # type: ignore[index]
@@ -66,15 +92,21 @@ def for_image(text: str) -> str:
     while more := {
         name
         for name, block in by_name.items()
-        if name not in names and names & set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
+        if name not in names
+        and names & set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
     }:
         names |= more
-    head = "# The part of requirements.lock that the image installs. Remake with: make lock\n"
+    head = (
+        "# The part of requirements.lock that the image installs. Remake with: make "
+        "lock\n"
+    )
     return head + "".join(block for name, block in by_name.items() if name in names)
 
 
 def problems(text: str) -> list[str]:
-    """Find what a lock must not contain: addresses, options, requirements without a hash."""
+    """Find what a lock must not contain: addresses, options, requirements without a
+    hash.
+    """
     lines = text.splitlines()
     found = [f"an address: {line}" for line in lines if "://" in line or " @ " in line]
     found += [f"an option: {line}" for line in lines if line.startswith("-")]
@@ -94,7 +126,10 @@ def main() -> int:
         return 1
     LOCK.write_text(text, encoding="utf-8")
     IMAGE.write_text(for_image(text), encoding="utf-8")
-    print(f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.MULTILINE))} requirements")
+    print(
+        f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.MULTILINE))} "
+        "requirements"
+    )
     return 0
 
 

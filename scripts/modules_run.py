@@ -1,7 +1,8 @@
-"""Count the heedful modules that run for one action, in all threads, after warm-up calls.
+"""Count the heedful modules that run for one action, in all threads, after warm-up
+calls.
 
-`scripts/modules_run.py` prints a figure for each action, `-v` the modules' names, too. With
-`--check` it exits with 1 where a figure is over its ceiling.
+`scripts/modules_run.py` prints a figure for each action, `-v` the modules' names, too.
+With `--check` it exits with 1 where a figure is over its ceiling.
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ CEILINGS = {
 WARM = 2
 TASK = "say how heavy the parcel is"
 ANSWERS = ("12", "12 kg")
-BODY = {"output": "12", "evaluation": {"findings": [{"check": "unit", "message": "no unit"}]}}
+BODY = {
+    "output": "12",
+    "evaluation": {"findings": [{"check": "unit", "message": "no unit"}]},
+}
 Action = Callable[[int], Awaitable[object]]
 
 
 class Watch:
-    """Record the heedful modules that run while it is `on`, in every thread that starts later."""
+    """Record the heedful modules that run while it is `on`, in every thread that starts
+    later.
+    """
 
     def __init__(self) -> None:
         self.on = False
@@ -53,10 +59,13 @@ class Watch:
             self.modules.add(frame.f_code.co_filename.removeprefix(ROOT))
 
     async def modules_of(self, action: Action) -> set[str]:
-        """Return the modules that one call of an action runs, after `WARM` other calls."""
+        """Return the modules that one call of an action runs, after `WARM` other
+        calls.
+        """
         for number in range(WARM):
             await action(number)
-        self.modules, self.on = set(), True
+        self.modules = set()
+        self.on = True
         try:
             await action(WARM)
         finally:
@@ -66,7 +75,11 @@ class Watch:
 
 def unit(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
     """A check: the answer names a unit."""
-    return [] if "kg" in candidate else [heedful.Finding("unit", "no unit", "name the unit")]
+    return (
+        []
+        if "kg" in candidate
+        else [heedful.Finding("unit", "no unit", fix="name the unit")]
+    )
 
 
 async def weigh(task: str, hint: str) -> str:
@@ -79,7 +92,7 @@ async def attempt_over_http(folder: Path) -> AsyncIterator[Action]:
     """Report a failing attempt with a key, to a service on a file."""
     store = in_file(str(folder / "http.db"))
     _, key = await keys.create(store, "default", "figures", may=("read", "write"))
-    transport = httpx.ASGITransport(app=application(Setup(store)))
+    transport = httpx.ASGITransport(app=application(Setup(store=store)))
     headers = {"Authorization": f"Bearer {key}"}
     base = "http://localhost/v1/loops"
     async with httpx.AsyncClient(transport=transport, headers=headers) as client:
@@ -105,7 +118,9 @@ async def run_with_memory(folder: Path) -> AsyncIterator[Action]:
 
     async def drive(number: int) -> None:
         task = f"{TASK} number {number}"
-        await heedful.run(task, generate=weigh, checks=[unit], memory=memory, store=store)
+        await heedful.run(
+            task, generate=weigh, checks=[unit], memory=memory, store=store
+        )
 
     yield drive
     await store.close()
@@ -117,7 +132,9 @@ async def recall(folder: Path) -> AsyncIterator[Action]:
     store = in_file(str(folder / "recall.db"))
     memory = heedful.Memory(store)
     for number in range(20):
-        await memory.remember("unit", f"no unit in parcel {number}", lesson=f"{TASK}: name kg")
+        await memory.remember(
+            "unit", f"no unit in parcel {number}", lesson=f"{TASK}: name kg"
+        )
 
     async def find(number: int) -> None:
         memory.render(await memory.recall(TASK))
@@ -153,7 +170,8 @@ ACTIONS = {
 
 async def measured() -> dict[str, set[str]]:
     """The modules that each action runs."""
-    watch, found = Watch(), {}
+    watch = Watch()
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, prepared in ACTIONS.items():
             async with prepared(Path(folder)) as action:

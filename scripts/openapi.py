@@ -1,4 +1,6 @@
-"""`docs/openapi.json`, what the service says of itself; with `--check` it has to be there."""
+"""`docs/openapi.json`, what the service says of itself; with `--check` it has to be
+there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
 
 def described() -> str:
     """The description of the service as it is in this checkout."""
-    spec = application(Setup(in_file(":memory:"))).openapi()
+    spec = application(Setup(store=in_file(":memory:"))).openapi()
     return json.dumps(spec, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -28,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if FILE.is_file() and FILE.read_text(encoding="utf-8") == text:
         return 0
-    print(f"{FILE.name} is not what the service says of itself: python scripts/openapi.py")
+    print(
+        f"{FILE.name} is not what the service says of itself: python scripts/openapi.py"
+    )
     return 1
 
 

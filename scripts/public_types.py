@@ -1,6 +1,7 @@
 """Fail if the type of a public name is unknown or ambiguous for a user's type checker.
 
-Left out are modules under heedful.integrations that need a framework that is not installed here.
+Left out are modules under heedful.integrations that need a framework that is not
+installed here.
 """
 
 from __future__ import annotations
@@ -19,16 +20,26 @@ NEEDS = {"langchain": "langchain", "openai_agents": "agents"}
 
 def main() -> int:
     """Print the names; return 1 if there is one."""
-    ran = subprocess.run([BIN / "pyright", *VERIFY], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [BIN / "pyright", *VERIFY], capture_output=True, text=True, check=False
+    )
     absent = [
-        f"heedful.integrations.{name}." for name, need in NEEDS.items() if not find_spec(need)
+        f"heedful.integrations.{name}."
+        for name, need in NEEDS.items()
+        if not find_spec(need)
     ]
     found = 0
     for symbol in json.loads(ran.stdout)["typeCompleteness"]["symbols"]:
         known = symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]
-        if symbol["isExported"] and not (known or symbol["name"].startswith(tuple(absent))):
+        if symbol["isExported"] and not (
+            known or symbol["name"].startswith(tuple(absent))
+        ):
             found += 1
-            print(symbol["name"], *(one["message"] for one in symbol["diagnostics"]), sep="\n  ")
+            print(
+                symbol["name"],
+                *(one["message"] for one in symbol["diagnostics"]),
+                sep="\n  ",
+            )
     return int(found > 0)
 
 

@@ -1,7 +1,8 @@
-"""Build the pages of names and commands from the code, in `build/docs`, which git ignores.
+"""Build the pages of names and commands from the code, in `build/docs`, which git
+ignores.
 
-`api.md` has every public name with its signature and docstring, `commands.md` the help of every
-command.
+`api.md` has every public name with its signature and docstring, `commands.md` the help
+of every command.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import typer
 
 import heedful
 from heedful import checks, compat
-from heedful.cli.app import COMMANDS, app
+from heedful.cli.app import COMMAND_TABLE, app
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build" / "docs"
@@ -45,23 +46,36 @@ MARKS = {
 
 
 def commands() -> str:
-    """Return the page of the commands: the help of each, in the order of `heedful --help`."""
+    """Return the page of the commands: the help of each, in the order of `heedful
+    --help`.
+    """
     top: Any = typer.main.get_command(app)
     lines = [COMMANDS_HEAD]
-    for name in COMMANDS:
+    for name in COMMAND_TABLE:
         command = top.get_command(typer.Context(top), name)
         inner = getattr(command, "commands", {})
         for title, each in [(f"{name} {key}", one) for key, one in inner.items()] or [
             (name, command)
         ]:
-            context = typer.Context(each, info_name=f"heedful {title}", terminal_width=WIDTH)
-            lines += ["", f"## heedful {title}", "", "```text", each.get_help(context), "```"]
+            context = typer.Context(
+                each, info_name=f"heedful {title}", terminal_width=WIDTH
+            )
+            lines += [
+                "",
+                f"## heedful {title}",
+                "",
+                "```text",
+                each.get_help(context),
+                "```",
+            ]
     return "\n".join(lines) + "\n"
 
 
 def names() -> str:
     """Return the page of the names, a part for each public package or module."""
-    package = griffe.load("heedful", search_paths=[ROOT / "src"], try_relative_path=False)
+    package = griffe.load(
+        "heedful", search_paths=[ROOT / "src"], try_relative_path=False
+    )
     lines = [NAMES]
     lazy: tuple[ModuleType, ...] = (heedful, checks, compat)
     for room in lazy:
@@ -80,18 +94,34 @@ def public(module: Any) -> list[str]:
     if module.exports is not None:
         return [str(name) for name in module.exports]
     own = ((n, m) for n, m in module.members.items() if not (m.is_alias or m.is_module))
-    return [n for n, m in own if not n.startswith("_") and (m.docstring or m.is_attribute)]
+    return [
+        n for n, m in own if not n.startswith("_") and (m.docstring or m.is_attribute)
+    ]
 
 
 def entry(found: Any) -> Iterator[str]:
     """Yield the lines of one name: heading, signature, docstring, public methods."""
     if isinstance(found, griffe.Alias):
         found = found.final_target
-    yield from ("", f"### {found.name}", "", "```text", signature(found), "```", *docstring(found))
+    yield from (
+        "",
+        f"### {found.name}",
+        "",
+        "```text",
+        signature(found),
+        "```",
+        *docstring(found),
+    )
     if found.is_class:
         for name, member in found.all_members.items():
             if member.docstring and not name.startswith("_"):
-                yield from ("", "```text", "." + signature(member), "```", *docstring(member))
+                yield from (
+                    "",
+                    "```text",
+                    "." + signature(member),
+                    "```",
+                    *docstring(member),
+                )
 
 
 def docstring(found: Any) -> list[str]:
@@ -117,11 +147,17 @@ def signature(found: Any) -> str:
     line = f"{start}{found.name}({', '.join(listed)}){ending}"
     if len(line) <= WIDTH:
         return line
-    return f"{start}{found.name}(\n" + "".join(f"    {each},\n" for each in listed) + f"){ending}"
+    return (
+        f"{start}{found.name}(\n"
+        + "".join(f"    {each},\n" for each in listed)
+        + f"){ending}"
+    )
 
 
 def arguments(parameters: griffe.Parameters) -> Iterator[str]:
-    """Yield the parameters as declared, with a bare `*` before the keyword-only ones."""
+    """Yield the parameters as declared, with a bare `*` before the keyword-only
+    ones.
+    """
     starred = False
     for each in parameters:
         if each.name in ("self", "cls"):
@@ -136,7 +172,11 @@ def arguments(parameters: griffe.Parameters) -> Iterator[str]:
         if each.annotation is not None:
             stated += f": {each.annotation}"
         if each.default is not None and each.kind not in MARKS:
-            stated += f" = {each.default}" if each.annotation is not None else f"={each.default}"
+            stated += (
+                f" = {each.default}"
+                if each.annotation is not None
+                else f"={each.default}"
+            )
         yield stated
 
 

@@ -1,4 +1,6 @@
-"""Branch coverage of each package, without its subfolders, from the data of `make test`."""
+"""Branch coverage of each package, without its subfolders, from the data of `make
+test`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ from coverage.exceptions import CoverageException, NoDataError
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST = 85.0
-# Frameworks that are not installed here. `make integrations` runs their modules, and pydantic_ai.
+# Frameworks that are not installed here. `make integrations` runs their modules, and
+# pydantic_ai.
 NEEDS = {"langchain": "langchain", "openai_agents": "agents", "mcp": "mcp"}
 ABSENT = {name for name, need in NEEDS.items() if not find_spec(need)} | {"pydantic_ai"}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Room:
     """The counts of one folder's modules, without its subfolders."""
 
@@ -38,7 +41,11 @@ class Room:
     def of_both(self) -> float:
         """Percent of statements and branches together."""
         whole = self.statements + self.branches
-        return 100 * (self.statements_run + self.branches_taken) / whole if whole else 100.0
+        return (
+            100 * (self.statements_run + self.branches_taken) / whole
+            if whole
+            else 100.0
+        )
 
 
 def rooms(data: coverage.Coverage) -> dict[str, Room]:
@@ -77,7 +84,10 @@ def main() -> int:
         too_low = min(room.of_branches, room.of_both) < LEAST
         low += too_low
         mark = f"  below {LEAST:.0f} %" if too_low else ""
-        print(f"{name:<20} branches {room.of_branches:5.1f} %  all {room.of_both:5.1f} %{mark}")
+        print(
+            f"{name:<20} branches {room.of_branches:5.1f} %  all {room.of_both:5.1f} "
+            f"%{mark}"
+        )
     return 1 if low else 0
 
 

@@ -1,12 +1,16 @@
-"""Run the examples of README.md and docs/*.md, each page in a new process, folder and home.
+"""Run the examples of README.md and docs/*.md, each page in a new process, folder and
+home.
 
 In the order of the page:
 
-- ```` ```python ```` runs in one namespace a page; `await` may stand at the top level, and a block
+- ```` ```python ```` runs in one namespace a page; `await` may stand at the top level,
+  and a block
   that begins with `>>>` is compared like a doctest;
 - any block with `title="name"` is written to that file instead;
-- ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the page's folder
-  and must exit 0, or n where the line ends in `# exits n`; output shown below a line is compared,
+- ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the
+  page's folder
+  and must exit 0, or n where the line ends in `# exits n`; output shown below a line is
+  compared,
   `...` standing for anything. Lines with other commands are not run.
 
 `scripts/run_docs.py page …` runs only those pages.
@@ -46,9 +50,11 @@ class Wrong(Exception):
     """A block did not do what the page says."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Block:
-    """One fenced block: its language, its `title`, the line its body begins on, and the body."""
+    """One fenced block: its language, its `title`, the line its body begins on, and the
+    body.
+    """
 
     language: str
     title: str
@@ -63,13 +69,22 @@ def blocks(page: str) -> Iterator[Block]:
         title = re.search(r'title="([^"]+)"', info)
         line = page.count("\n", 0, found.start("body")) + 1
         body = re.sub(f"^{found['indent']}", "", found["body"], flags=re.MULTILINE)
-        yield Block(info.split(" ")[0], title[1] if title else "", line, body)
+        yield Block(
+            language=info.split(" ")[0],
+            title=title[1] if title else "",
+            line=line,
+            body=body,
+        )
 
 
-def run_python(block: Block, page: str, names: dict[str, Any], loop: asyncio.Runner) -> None:
+def run_python(
+    block: Block, page: str, names: dict[str, Any], loop: asyncio.Runner
+) -> None:
     """Run a block in the page's namespace; errors show the line in the page."""
     if block.body.lstrip().startswith(">>>"):
-        example = doctest.DocTestParser().get_doctest(block.body, names, page, page, block.line - 1)
+        example = doctest.DocTestParser().get_doctest(
+            block.body, names, page, page, block.line - 1
+        )
         said: list[str] = []
         runner = doctest.DocTestRunner(optionflags=LOOSE)
         if runner.run(example, out=said.append, clear_globs=False).failed:
@@ -85,12 +100,14 @@ def run_python(block: Block, page: str, names: dict[str, Any], loop: asyncio.Run
 
 def steps(body: str) -> Iterator[tuple[str, str]]:
     """The commands of a console block, each with the output shown below it."""
-    command, output = "", ""
+    command = ""
+    output = ""
     for line in body.replace("\\\n", "").splitlines():
         if line.startswith("$ "):
             if command:
                 yield command, output
-            command, output = line[2:].strip(), ""
+            command = line[2:].strip()
+            output = ""
         else:
             output += line + "\n"
     if command:
@@ -98,7 +115,9 @@ def steps(body: str) -> Iterator[tuple[str, str]]:
 
 
 def run_console(block: Block) -> None:
-    """Run the known commands of a block, and compare their output with the output shown."""
+    """Run the known commands of a block, and compare their output with the output
+    shown.
+    """
     for command, shown in steps(block.body):
         if command.split(" ")[0] not in RUNS:
             continue
@@ -113,11 +132,15 @@ def run_console(block: Block) -> None:
             check=False,
         )
         if done.returncode != (int(exits[1]) if exits else 0):
-            raise Wrong(f"$ {command}\nexited {done.returncode} and said:\n{done.stdout}")
+            raise Wrong(
+                f"$ {command}\nexited {done.returncode} and said:\n{done.stdout}"
+            )
         if shown.strip() and not doctest.OutputChecker().check_output(
             f"{shown.rstrip()}\n", f"{done.stdout.rstrip()}\n", LOOSE
         ):
-            raise Wrong(f"$ {command}\nthe page shows:\n{shown}\nit said:\n{done.stdout}")
+            raise Wrong(
+                f"$ {command}\nthe page shows:\n{shown}\nit said:\n{done.stdout}"
+            )
 
 
 def run_page(path: Path) -> int:
@@ -143,7 +166,9 @@ def run_page(path: Path) -> int:
 
 
 def start(path: Path) -> tuple[bool, str]:
-    """Run a page in a new process and folder; return whether it passed, and its output."""
+    """Run a page in a new process and folder; return whether it passed, and its
+    output.
+    """
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
@@ -152,7 +177,9 @@ def start(path: Path) -> tuple[bool, str]:
         "PYTHONWARNINGS": "error",
     }
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
-        home = Path(own)  # what belongs to the user stays as it is; only the weights are shared
+        home = Path(
+            own
+        )  # what belongs to the user stays as it is; only the weights are shared
         weights = default_cache()
         weights.mkdir(parents=True, exist_ok=True)
         link = home / weights.relative_to(Path.home())

@@ -1,4 +1,6 @@
-"""Write the stubs of packages with lazy names, for type checkers, from their tables of names."""
+"""Write the stubs of packages with lazy names, for type checkers, from their tables of
+names.
+"""
 
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +25,9 @@ def stub(package: ModuleType) -> str:
         room, _, last = home.rpartition(".")
         rooms.setdefault(room, []).append(f"{last} as {name}")
     lines = ["# Made by scripts/stub.py from the table in __init__.py."]
-    lines += [f"from {room} import {', '.join(sorted(rooms[room]))}" for room in sorted(rooms)]
+    lines += [
+        f"from {room} import {', '.join(sorted(rooms[room]))}" for room in sorted(rooms)
+    ]
     lines.append(f"__all__ = {list(package.__all__)}")
     version = ["__version__: str"] if package is heedful else []
     return "\n".join([*lines, *version, ""])

@@ -1,4 +1,6 @@
-"""Hypothesis: the same examples every time, more in a soak run. Async tests. Stores: closed."""
+"""Hypothesis: the same examples every time, more in a soak run. Async tests. Stores:
+closed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
 settings.register_profile("test", derandomize=True, deadline=None, max_examples=60)
-settings.register_profile("soak", deadline=None, print_blob=True, max_examples=100 * SOAK)
+settings.register_profile(
+    "soak", deadline=None, print_blob=True, max_examples=100 * SOAK
+)
 settings.load_profile("soak" if SOAK > 1 else "test")
 
 
@@ -40,11 +44,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Run an async test in an event loop of its own.
 
-    Coverage skips hundreds of random examples and long runs: it takes 3 times as long, and other
-    tests reach the same lines.
+    Coverage skips hundreds of random examples and long runs: it takes 3 times as long,
+    and other tests reach the same lines.
     """
     if inspect.iscoroutinefunction(test := pyfuncitem.obj):
-        pyfuncitem.obj = functools.wraps(test)(lambda **given: asyncio.run(test(**given)))
+        pyfuncitem.obj = functools.wraps(test)(
+            lambda **given: asyncio.run(test(**given))
+        )
         del pyfuncitem.obj.__wrapped__
     looks = sys.gettrace()
     random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
@@ -88,7 +94,9 @@ def store(path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def postgres() -> Iterator[Urls]:
-    """A database of PostgreSQL with the schema and no rows, by the URLs of its roles."""
+    """A database of PostgreSQL with the schema and no rows, by the URLs of its
+    roles.
+    """
     from tests.postgres import drop, fresh
 
     urls = fresh()

@@ -1,7 +1,8 @@
-"""The same tests on both engines: what they open is SQLite's, or an empty database of PostgreSQL.
+"""The same tests on both engines: what they open is SQLite's, or an empty database of
+PostgreSQL.
 
-A process keeps its databases, and their connections, and empties one when the test that had it
-ends: that takes 3 ms, a new database 60 ms.
+A process keeps its databases, and their connections, and empties one when the test that
+had it ends: that takes 3 ms, a new database 60 ms.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.sqlite import BUSY_SECONDS, File, in_file
+from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File, in_file
 from heedful.store.store import Store
 
 if TYPE_CHECKING:
     import psycopg
 
 ENGINES = ("sqlite", "postgres")
-# Of modules whose tests a soak run alone runs on both: test_stores_agree draws from what they do.
-IN_SOAK = [pytest.mark.both, pytest.mark.soak] if os.environ.get("HEEDFUL_SOAK", "1") != "1" else []
+# Of modules whose tests a soak run alone runs on both: test_stores_agree draws from
+# what they do.
+IN_SOAK = (
+    [pytest.mark.both, pytest.mark.soak]
+    if os.environ.get("HEEDFUL_SOAK", "1") != "1"
+    else []
+)
 # All rows, and what counts them; triggers and foreign keys aside.
 EMPTY = """
 set local session_replication_role = replica;
@@ -47,7 +53,9 @@ end $$
 
 
 class _Database:
-    """A database of PostgreSQL, the stores in it that nobody has open, and a superuser's eye."""
+    """A database of PostgreSQL, the stores in it that nobody has open, and a
+    superuser's eye.
+    """
 
     def __init__(self) -> None:
         import psycopg
@@ -74,7 +82,9 @@ class _Database:
 
 
 class _Engine:
-    """Which one the test that runs now has, and the databases that it has opened, by path."""
+    """Which one the test that runs now has, and the databases that it has opened, by
+    path.
+    """
 
     def __init__(self) -> None:
         self.name = ENGINES[0]
@@ -146,7 +156,7 @@ def opened(path: object) -> Iterator[Store]:
         with engine.lent(str(path)) as store:
             yield store
         return
-    file = File(str(path), BUSY_SECONDS)
+    file = File(str(path), BUSY_TIMEOUT_SECONDS)
     try:
         yield Store(str(path), file)
     finally:

@@ -1,4 +1,6 @@
-"""Secrets to plant, made anew from a fixed seed, so that no scanner takes this file for a leak."""
+"""Secrets to plant, made anew from a fixed seed, so that no scanner takes this file for
+a leak.
+"""
 
 import base64
 import json
@@ -9,19 +11,28 @@ from pathlib import Path
 from random import Random
 
 _RANDOM = Random("planted")
-LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
-HEX, WORD = "0123456789abcdef", string.ascii_letters + string.digits
+LOWER = string.ascii_lowercase
+UPPER = string.ascii_uppercase
+DIGITS = string.digits
+HEX = "0123456789abcdef"
+WORD = string.ascii_letters + string.digits
 URL = f"{WORD}-_"
 
 
 def some(alphabet: str, length: int) -> str:
-    """Random characters, a digit and a letter of each case among them where the alphabet has it."""
+    """Random characters, a digit and a letter of each case among them where the
+    alphabet has it.
+    """
     must = [c for c in (LOWER, UPPER, DIGITS) if set(c) & set(alphabet)]
     chars = [_RANDOM.choice(sorted(set(c) & set(alphabet))) for c in must]
     chars += _RANDOM.choices(alphabet, k=length - len(chars))
     _RANDOM.shuffle(chars)
     # Neither end is a sign, so that none runs together with what a test puts beside it.
-    return "".join(chars) if chars[0] in WORD and chars[-1] in WORD else some(alphabet, length)
+    return (
+        "".join(chars)
+        if chars[0] in WORD and chars[-1] in WORD
+        else some(alphabet, length)
+    )
 
 
 def _web(data: object) -> str:
@@ -35,7 +46,9 @@ _PAGE = Path(__file__).parent.parent / "docs" / "secrets.md"
 
 
 def _filled(form: str) -> tuple[str, list[str]]:
-    """The example with random characters in place of its braces, and what was put there."""
+    """The example with random characters in place of its braces, and what was put
+    there.
+    """
     made: list[str] = []
 
     def fill(brace: re.Match[str]) -> str:
@@ -54,7 +67,9 @@ def _filled(form: str) -> tuple[str, list[str]]:
 
 def _rows(heading: str) -> list[tuple[list[str], str]]:
     """The examples and the kind of each row of a table in docs/secrets.md."""
-    text = _PAGE.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    text = (
+        _PAGE.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    )
     rows = re.findall(r"^\|[^|`]*\| (`.*`) *\|(?: (\w+) \|)?$", text, re.MULTILINE)
     return [(re.findall(r"`([^`]+)`", examples), kind) for examples, kind in rows]
 
@@ -73,12 +88,16 @@ _BODY = "\n".join(some(WORD + "+/", 64) for _ in range(4))
 _BLOCK = "-----BEGIN {0}-----\n{1}{2}\n-----END {0}-----"
 _PRIVATE_KEYS = (
     _BLOCK.format("RSA PRIVATE KEY", "", _BODY),
-    _BLOCK.format("EC PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n", _BODY),
+    _BLOCK.format(
+        "EC PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n", _BODY
+    ),
     f"-----BEGIN PRIVATE KEY-----\n{_BODY}",
     f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{_BODY}\\n-----END",
     _BLOCK.format("PGP PRIVATE KEY BLOCK", "Version: 2 - x\n\n", _BODY),
-    f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n---- END SSH2 ENCRYPTED KEY ----",
-    f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: {some(HEX, 40)}",
+    f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n---- END SSH2 ENCRYPTED "
+    "KEY ----",
+    f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: "
+    f"{some(HEX, 40)}",
 )
 PLACED: tuple[tuple[str, str, str], ...] = (
     *(("private_key", text, _BODY) for text in _PRIVATE_KEYS),
@@ -105,7 +124,12 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
     kind: (
         *((token, token) for token in TOKENS.get(kind, ())),
         *((text, secret) for placed, text, secret in PLACED if placed == kind),
-        *((text, secret) for text, made in ASSIGNED if kind == "assigned" for secret in made),
+        *(
+            (text, secret)
+            for text, made in ASSIGNED
+            if kind == "assigned"
+            for secret in made
+        ),
     )
     for kind in sorted({*TOKENS, *(kind for kind, _, _ in PLACED), "assigned"})
 }
@@ -113,8 +137,13 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 
 def parts(secret: str) -> list[str]:
-    """All parts of 12 characters, without what every address of an issuer begins with."""
-    for issuer in ("https://hooks.slack.com/services/", "https://discord.com/api/webhooks/"):
+    """All parts of 12 characters, without what every address of an issuer begins
+    with.
+    """
+    for issuer in (
+        "https://hooks.slack.com/services/",
+        "https://discord.com/api/webhooks/",
+    ):
         secret = secret.removeprefix(issuer)
     secret = secret.removeprefix("https://api.softlayer.com/soap/v3.1/")
     return [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
@@ -143,7 +172,11 @@ def _kinds() -> Iterator[tuple[str, str, list[str], bool]]:
             made = random.choices(alphabets.get(brace[1], WORD), k=int(brace[2]))
             # A digit, and letters of both cases, near the end.
             end = "".join(random.choice(some) for some in ("abc", "XYZ", "2345"))
-            return "".join(made[:-3]) + end if brace[1] in "ab" and len(made) > 5 else "".join(made)
+            return (
+                "".join(made[:-3]) + end
+                if brace[1] in "ab" and len(made) > 5
+                else "".join(made)
+            )
 
         text = re.sub(r"\{([aluhdbs])(\d+)\}", fill, text).replace("⏎", "\n")
         secrets = [

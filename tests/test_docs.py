@@ -27,7 +27,9 @@ def shown(name: str, function: object) -> str:
     """A callable as the reference writes it: its parameters and defaults, without types."""
     parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return f"{name}{inspect.Signature(plain)}".replace("'", '"').replace("Ellipsis", "...")
+    return f"{name}{inspect.Signature(plain)}".replace("'", '"').replace(
+        "Ellipsis", "..."
+    )
 
 
 def slug(heading: str) -> str:
@@ -42,7 +44,9 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_llms_txt_names_every_page():
-    listed = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text(encoding="utf-8")))
+    listed = set(
+        re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text(encoding="utf-8"))
+    )
     pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
     assert listed == pages | {"docs/openapi.json"}
 
@@ -88,7 +92,11 @@ def test_the_index_of_decisions_names_every_page():
 def test_the_index_of_examples_names_every_example():
     folder = ROOT / "examples"
     index = (folder / "README.md").read_text(encoding="utf-8")
-    examples = [path for path in folder.iterdir() if path.name not in ("README.md", "__pycache__")]
+    examples = [
+        path
+        for path in folder.iterdir()
+        if path.name not in ("README.md", "__pycache__")
+    ]
     examples += (folder / "integrations").glob("*.py")
     missing = [path for path in examples if f"({path.relative_to(folder)}" not in index]
     assert missing == []
@@ -104,7 +112,9 @@ def check_links(page: Path, text: str) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_between_pages_lead_somewhere(page):
     check_links(page, page.read_text(encoding="utf-8"))
 

@@ -1,4 +1,6 @@
-"""The failures of docs/failures.md: every run is read and reflected on, and the page is current."""
+"""The failures of docs/failures.md: every run is read and reflected on, and the page is
+current.
+"""
 
 import pytest
 
@@ -23,4 +25,6 @@ def test_every_failure_has_a_task_steps_and_a_lesson(case):
 
 def test_the_page_is_current():
     text = failures.PAGE.read_text(encoding="utf-8")
-    assert text == failures.page(text, CASES, failures.verdicts()), "make quality ONLY=failures"
+    assert text == failures.page(text, CASES, failures.verdicts()), (
+        "make quality ONLY=failures"
+    )

@@ -1,4 +1,6 @@
-"""The pipeline of examples/forecast: two stages that make things up are caught and corrected."""
+"""The pipeline of examples/forecast: two stages that make things up are caught and
+corrected.
+"""
 
 import asyncio
 from pathlib import Path
@@ -41,11 +43,17 @@ def test_what_is_made_up_is_caught_told_and_mended(tmp_path):
     assert [stage.name for stage in report.stages] == STAGES
     assert report.passed
     assert attempts(report) == [1, 1, 1, 2, 2]
-    wrong = ["hallucination_detection", "variance_hallucination", "constant_predictions"]
+    wrong = [
+        "hallucination_detection",
+        "variance_hallucination",
+        "constant_predictions",
+    ]
     assert failed(report, "train") == wrong
     assert failed(report, "insights") == ["insight_hallucination"] * 2 + ["grounding"]
     told = report.stage("train").attempts[0].feedback_for_agent
-    assert told.startswith("GUARDRAIL FEEDBACK - Critical issues detected in train:\n- ")
+    assert told.startswith(
+        "GUARDRAIL FEEDBACK - Critical issues detected in train:\n- "
+    )
     assert told.endswith("\n\nPlease address these issues and regenerate the output.")
     assert "the mean of yhat is 287.13, that of y 17.4279" in told
     said = report.stage("insights").attempts[0].feedback_for_agent
@@ -63,7 +71,10 @@ def test_the_next_run_is_right_at_once(tmp_path):
 
 def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
     wrong = "The overall MAE is 1.23. The month with the largest MAE is July."
-    right = "The overall MAE is 2.11. The month with the largest MAE is May, with an MAE of 2.92."
+    right = (
+        "The overall MAE is 2.11. The month with the largest MAE is May, with an MAE "
+        "of 2.92."
+    )
     model = ScriptedModel(wrong, right)
     report = ran(tmp_path, "one", model)
     assert failed(report, "insights") == ["grounding", "grounding"]

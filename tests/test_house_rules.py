@@ -1,4 +1,6 @@
-"""The house rules of the example: right answers pass, no finding gives the answer away."""
+"""The house rules of the example: right answers pass, no finding gives the answer
+away.
+"""
 
 import importlib.util
 import json
@@ -28,8 +30,11 @@ def module(name: str) -> ModuleType:
     return made
 
 
-RULES, MAKE = module("rules"), module("make_tasks")
-TASKS: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+RULES = module("rules")
+MAKE = module("make_tasks")
+TASKS: list[dict[str, Any]] = [
+    json.loads(line) for line in FILE.read_text("utf-8").splitlines()
+]
 
 
 def check_of(task: dict[str, Any]) -> Any:
@@ -50,12 +55,16 @@ def test_the_file_is_what_the_script_makes_and_heedful_reads_it() -> None:
     assert FILE.read_bytes().decode("utf-8") == MAKE.text()
     tasks = read_tasks(FILE)
     assert [task.id for task in tasks] == IDS
-    assert [task.checks[0].expected for task in tasks] == [check.expected for check in CHECKS]  # type: ignore[attr-defined]
+    assert [task.checks[0].expected for task in tasks] == [
+        check.expected for check in CHECKS
+    ]  # type: ignore[attr-defined]
     assert len({task["task"] for task in TASKS}) == len(TASKS) == len(set(IDS))
     assert len({check.expected for check in CHECKS}) == len(CHECKS)
 
 
-@pytest.mark.parametrize(("task", "check"), list(zip(TASKS, CHECKS, strict=True)), ids=IDS)
+@pytest.mark.parametrize(
+    ("task", "check"), list(zip(TASKS, CHECKS, strict=True)), ids=IDS
+)
 def test_only_the_right_answer_passes_and_nothing_gives_it_away(
     task: dict[str, Any], check: Any
 ) -> None:
@@ -64,7 +73,12 @@ def test_only_the_right_answer_passes_and_nothing_gives_it_away(
     assert right not in task["task"]
     assert check.pure is True
     others = [one.expected for one in CHECKS if one is not check]
-    around = [f"It is {right}.", f"{right}\n{right}", right.lower() + "!", " ".join(right)]
+    around = [
+        f"It is {right}.",
+        f"{right}\n{right}",
+        right.lower() + "!",
+        " ".join(right),
+    ]
     for attempt, candidate in enumerate((*around, "", right[1:], *others), 1):
         (finding,) = findings(check, candidate, attempt)
         assert finding.level == "error"

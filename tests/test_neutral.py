@@ -1,4 +1,6 @@
-"""What others wrote poses as nobody's turn, hides nothing, and is otherwise left as it is."""
+"""What others wrote poses as nobody's turn, hides nothing, and is otherwise left as it
+is.
+"""
 
 import re
 import unicodedata
@@ -12,25 +14,28 @@ from heedful.sanitize import sanitize
 # The special tokens of the templates named.
 TOKENS = [
     *"<|im_start|> <|im_end|> <|endoftext|> <|fim_prefix|>".split(),  # ChatML, Qwen
-    *"<|begin_of_text|> <|start_header_id|> <|eot_id|> <|python_tag|>".split(),  # Llama 3
+    # Llama 3
+    *"<|begin_of_text|> <|start_header_id|> <|eot_id|> <|python_tag|>".split(),
     *"<|header_start|> <|eot|>".split(),  # Llama 4
     *"<s> </s> [INST] [/INST] <<SYS>> <</SYS>>".split(),  # Llama 2, Mistral
     *"[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [TOOL_CALLS] [/TOOL_RESULTS]".split(),
     *"<bos> <eos> <start_of_turn> <end_of_turn>".split(),  # Gemma 2 and 3
-    *'<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|"|>'.split(),  # Gemma 4
+    # Gemma 4
+    *'<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|"|>'.split(),
     *"<｜User｜> <｜begin▁of▁sentence｜> <｜tool▁calls▁begin｜>".split(),  # DeepSeek
     *"<|user|> <|assistant|> <|system|> <|end|>".split(),  # Phi, GLM
-    *"<tool_call> </tool_call> <tool_response> </tool_response> <think> </think>".split(),  # Qwen
-    *"<|start|> <|channel|> <|message|> <|constrain|> <|return|> <|call|>".split(),  # Harmony
+    # Qwen
+    *"<tool_call> </tool_call> <tool_response> </tool_response> <think> </think>".split(),
+    # Harmony
+    *"<|start|> <|channel|> <|message|> <|constrain|> <|return|> <|call|>".split(),
     *"<|START_OF_TURN_TOKEN|> <|USER_TOKEN|> <|/tool_call|>".split(),  # Command
 ]
-HIDDEN = (
-    "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r\x85\U000e0041\ufe0f\U000e0100\u00ad\u3164"
-)
+HIDDEN = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r\x85\U000e0041\ufe0f\U000e0100\u00ad\u3164"
 ORDINARY = [
     "x < y and z > 3 | 'a' [1] </p> <strong> naïve\n\tindented",
     "f <|> g, xs |> List.map f <| ys |> h, <x|y>, [args], Assistant and Human: both",
-    "Human rights. The assistant said: no\nHuman: so says the line after\n\n## Assistant: not here",
+    "Human rights. The assistant said: no\nHuman: so says the line after\n\n## "
+    "Assistant: not here",
     "Όταν ο ήλιος δύει, Съешь же ещё этих мягких",
     "漢字とかな、한국어 텍스트",
     "می‌خواهم کتاب‌ها را بخوانم",  # joiners between letters
@@ -48,7 +53,9 @@ def test_no_role_token_is_left_however_it_is_hidden(token: str) -> None:
     assert sanitize(f"before {token} after") == "before … after"
     assert sanitize(token.swapcase()) == "…"
     for hidden in HIDDEN:
-        assert sanitize(f"a {hidden.join(token)} b") in ("a … b", f"a {hidden}… b"), ascii(hidden)
+        assert sanitize(f"a {hidden.join(token)} b") in ("a … b", f"a {hidden}… b"), (
+            ascii(hidden)
+        )
         assert token not in sanitize(hidden * 3 + (hidden * 2).join(token))
     for other in TOKENS:
         for place in range(1, len(token)):
@@ -56,7 +63,9 @@ def test_no_role_token_is_left_however_it_is_hidden(token: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["Human", "Assistant"])
-@pytest.mark.parametrize("before", ["", "\n", "\n\n", "hi\n\n", "hi\r\n\r\n", "\n\u200b\n"])
+@pytest.mark.parametrize(
+    "before", ["", "\n", "\n\n", "hi\n\n", "hi\r\n\r\n", "\n\u200b\n"]
+)
 def test_nobody_speaks_after_an_empty_line(role: str, before: str) -> None:
     shown = sanitize(f"{before}{role}: do it")
     assert shown.endswith("…: do it")
@@ -79,19 +88,24 @@ def test_a_letter_of_tags_and_selectors_after_one_picture_is_gone() -> None:
 
 NASTY = st.text(
     st.one_of(
-        st.sampled_from([*HIDDEN, *"<|｜>[]/sINT▁:", "\n", "\n", "\t", " ", "😀", "漢", "7"]),
+        st.sampled_from(
+            [*HIDDEN, *"<|｜>[]/sINT▁:", "\n", "\n", "\t", " ", "😀", "漢", "7"]
+        ),
         st.characters(),
     ),
     max_size=300,
 )
-PIECES = st.one_of(NASTY, st.sampled_from([*TOKENS, *ORDINARY, "\n\nHuman:", "\n\nAssistant:"]))
+PIECES = st.one_of(
+    NASTY, st.sampled_from([*TOKENS, *ORDINARY, "\n\nHuman:", "\n\nAssistant:"])
+)
 
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.integers(1, 400))
 @example("<|im_start\u200d<s>|>", 20)
 @example("7\ufe0f\u200d\ufe0f", 3)
 def test_what_is_shown_cannot_pose_as_anything_else(text: str, most: int) -> None:
-    whole, shown = sanitize(text), sanitize(text, most)
+    whole = sanitize(text)
+    shown = sanitize(text, most)
     assert len(shown) <= most
     assert sanitize(whole) == whole
     assert sanitize(shown, most) == shown

@@ -27,7 +27,9 @@ def test_the_stub_for_type_checkers_is_made_from_the_table_of_names(package):
 
 
 def test_no_public_name_hides_a_module():
-    beside = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    beside = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()
+    }
     for name in beside & set(heedful.__all__):
         assert getattr(heedful, name) is sys.modules.get(f"heedful.{name}")
 
@@ -37,6 +39,7 @@ def test_a_star_import_brings_exactly_the_public_names():
         "import heedful\n"
         "from heedful import *\n"
         "here = {name for name in dir() if not name.startswith('__')} - {'heedful'}\n"
-        "assert here == set(heedful.__all__) - {'__version__'}, here ^ set(heedful.__all__)\n"
+        "assert here == set(heedful.__all__) - {'__version__'}, here ^ "
+        "set(heedful.__all__)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,4 +1,6 @@
-"""The core decides and never touches the world: what the pure rooms may not import or do."""
+"""The core decides and never touches the world: what the pure rooms may not import or
+do.
+"""
 
 import ast
 from pathlib import Path
@@ -13,7 +15,8 @@ ROOMS = {"loop": (), "lessons": (), "traces": ("__init__", "reading")}
 ALONE = ("redact", "sanitize", "errors", "store/records", "checks/claims/words")
 # It declares asynchronous protocols, and runs nothing.
 CONTRACT = "heedful.models.contract"
-# The world: time, chance, the environment, files, logs, networks and other threads or processes.
+# The world: time, chance, the environment, files, logs, networks and other threads or
+# processes.
 WORLD = frozenset(
     """
     asyncio concurrent contextvars getpass http locale logging multiprocessing os pathlib
@@ -58,7 +61,9 @@ def impurities(source: str) -> list[str]:
         line = getattr(node, "lineno", 0)
         for module in imported(node):
             room = module.split(".")[0]
-            if room in WORLD or (room == "heedful" and module not in {*MODULES, CONTRACT}):
+            if room in WORLD or (
+                room == "heedful" and module not in {*MODULES, CONTRACT}
+            ):
                 found.append(f"line {line} imports {module}")
         if isinstance(node, ASYNC):
             found.append(f"line {line} is asynchronous")

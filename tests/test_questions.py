@@ -1,4 +1,6 @@
-"""Questions about a run: which stages are meant, and that answers say what the report says."""
+"""Questions about a run: which stages are meant, and that answers say what the report
+says.
+"""
 
 import json
 import re
@@ -11,7 +13,16 @@ from hypothesis import strategies as st
 from heedful.errors import UnknownName
 from heedful.pages.questions import answer, find_stage, statistics
 from heedful.store.runs import Report, StageReport
-from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
+from tests.reported import (
+    ACTUAL,
+    FEEDBACK,
+    MEANS,
+    SPREAD,
+    attempt,
+    fails,
+    forecast,
+    passes,
+)
 
 REPORT = forecast()
 WHOLE = "which stages of run forecast-7 were retried, and why"
@@ -26,7 +37,10 @@ def test_why_stage_4_was_retried():
     assert found.understood == "why stage 4 (train, by its place) was retried"
     assert [(fact.cite, fact.text) for fact in found.facts] == [
         ("[train]", "stage 4 (train) passed at attempt 2"),
-        ("[train/attempt 1/hallucination_detection]", f"failed: {MEANS}; fix: {ACTUAL}"),
+        (
+            "[train/attempt 1/hallucination_detection]",
+            f"failed: {MEANS}; fix: {ACTUAL}",
+        ),
         (
             "[train/attempt 1/variance_hallucination]",
             f"failed: {SPREAD}; fix: check for synthetic data",
@@ -40,16 +54,22 @@ def test_why_stage_4_was_retried():
     assert lines[2].startswith("2. [train/attempt 1/hallucination_detection] failed: ")
 
 
-@pytest.mark.parametrize(("question", "stages"), [
-    ("Can you tell me why TRAIN was retried?", "stage 4 (train)"),
-    ("why were stages 4 and 5 retried",
-     "stage 4 (train, by its place), stage 5 (insights, by its place)"),
-    ("why a second attempt at train?", "stage 4 (train)"),
-    ("why was stage4 retried?", "stage 4 (train, by its place)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("question", "stages"),
+    [
+        ("Can you tell me why TRAIN was retried?", "stage 4 (train)"),
+        (
+            "why were stages 4 and 5 retried",
+            "stage 4 (train, by its place), stage 5 (insights, by its place)",
+        ),
+        ("why a second attempt at train?", "stage 4 (train)"),
+        ("why was stage4 retried?", "stage 4 (train, by its place)"),
+    ],
+)
 def test_which_stages_are_meant(question, stages):
     found = answer(REPORT, question)
-    assert (found.understood, found.missing) == (f"why {stages} was retried", "")
+    assert found.understood == f"why {stages} was retried"
+    assert found.missing == ""
 
 
 @pytest.mark.parametrize(
@@ -62,12 +82,16 @@ def test_which_stages_are_meant(question, stages):
 )
 def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     found = answer(REPORT, question)
-    assert (found.understood, found.missing) == (WHOLE, missing)
+    assert found.understood == WHOLE
+    assert found.missing == missing
     assert found.facts[0].cite == "[forecast-7]"
     assert found.facts[0].text == (
-        "run forecast-7 of pipeline forecast was degraded after insights; 5 stages, 8 attempts"
+        "run forecast-7 of pipeline forecast was degraded after insights; 5 stages, 8 "
+        "attempts"
     )
-    assert {fact.stage for fact in found.facts[1:]} == {one.name for one in REPORT.stages}
+    assert {fact.stage for fact in found.facts[1:]} == {
+        one.name for one in REPORT.stages
+    }
 
 
 @pytest.mark.parametrize("name", ["stage_{}", "stage{}", "{}", "Stage 0{}"])
@@ -81,11 +105,16 @@ def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     ],
 )
 def test_a_name_comes_before_a_place(name, question, taken):
-    stages = tuple(replace(one, name=name.format(6 - n)) for n, one in enumerate(REPORT.stages, 1))
+    stages = tuple(
+        replace(one, name=name.format(6 - n)) for n, one in enumerate(REPORT.stages, 1)
+    )
     report = replace(REPORT, stages=stages)
-    said = (f"stage {6 - n} ({name.format(n)}, by its {how})" for n, how in taken.items())
+    said = (
+        f"stage {6 - n} ({name.format(n)}, by its {how})" for n, how in taken.items()
+    )
     found = answer(report, question)
-    assert (found.understood, found.missing) == (f"why {', '.join(said)} was retried", "")
+    assert found.understood == f"why {', '.join(said)} was retried"
+    assert found.missing == ""
     assert find_stage(report, "5") == find_stage(report, name.format(5)) == stages[0]
 
 
@@ -97,10 +126,22 @@ def test_find_stage():
 
 
 def test_what_no_check_could_judge():
-    raised = replace(passes("schema"), status="not_validated", message="it raised: boom 7")
-    made = replace(attempt("judge", 1), overall_status="not_validated", checks=(raised,))
+    raised = replace(
+        passes("schema"), status="not_validated", message="it raised: boom 7"
+    )
+    made = replace(
+        attempt("judge", 1), overall_status="not_validated", checks=(raised,)
+    )
     tries = (made, replace(made, attempt=2))
-    report = Report("p", "p-1", (StageReport("judge", "not_validated", "continued", tries, 2),))
+    report = Report(
+        "p",
+        "p-1",
+        stages=(
+            StageReport(
+                "judge", "not_validated", action="continued", attempts=tries, kept=2
+            ),
+        ),
+    )
     found = texts("why?", report)
     assert found[2] == "could not judge: it raised: boom 7"
     assert "attempt 2 not validated" in found
@@ -116,8 +157,16 @@ QUESTIONS = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=9).map(" ".
 def test_any_text_is_answered_with_what_the_report_says(question, name, message):
     made = attempt(name, 1, fails(name, message, message), output=message, fed=message)
     after = attempt(name, 2, passes(name), output=name)
-    odd = Report(name, name, (StageReport(name, "passed", "passed", (made, after), 2),))
-    for report in (REPORT, odd, Report(name, name, ())):
+    odd = Report(
+        name,
+        name,
+        stages=(
+            StageReport(
+                name, "passed", action="passed", attempts=(made, after), kept=2
+            ),
+        ),
+    )
+    for report in (REPORT, odd, Report(name, name, stages=())):
         found = answer(report, f"{question} {name} {message}")
         assert found.facts
         assert str(found)
@@ -132,14 +181,31 @@ def test_statistics():
     halted = replace(REPORT.stages[4], action="halted")
     second = replace(forecast("forecast-8"), stages=(*REPORT.stages[:4], halted))
     found = statistics([REPORT, second])
-    assert (found.runs, found.retries, found.seconds, found.tokens) == (2, 6, 6.5, 720)
+    assert found.runs == 2
+    assert found.retries == 6
+    assert found.seconds == 6.5
+    assert found.tokens == 720
     worst, *rest = found.checks
-    assert (worst.name, worst.failed) == ("insight_hallucination", 6)
-    assert (worst.stages, worst.recovered) == (2, 0)
+    assert worst.name == "insight_hallucination"
+    assert worst.failed == 6
+    assert worst.stages == 2
+    assert worst.recovered == 0
     means = next(one for one in rest if one.name == "hallucination_detection")
-    assert (means.failed, means.stages, means.recovered) == (2, 2, 2)
+    assert means.failed == 2
+    assert means.stages == 2
+    assert means.recovered == 2
     assert json.loads(json.dumps(asdict(found)))["checks"][0]["failed"] == 6
     made = (attempt("a", 1, fails("c", "m")), attempt("a", 2, passes("c")))
-    (going,) = statistics([Report("p", "r", (StageReport("a", "open", "open", made),))]).checks
-    assert (going.failed, going.stages, going.recovered) == (1, 0, 0)
+    (going,) = statistics(
+        [
+            Report(
+                "p",
+                "r",
+                stages=(StageReport("a", "open", action="open", attempts=made),),
+            )
+        ]
+    ).checks
+    assert going.failed == 1
+    assert going.stages == 0
+    assert going.recovered == 0
     assert statistics([]).runs == 0

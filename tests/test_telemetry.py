@@ -1,4 +1,6 @@
-"""What OpenTelemetry gets: names, parents and numbers; nothing before telemetry begins."""
+"""What OpenTelemetry gets: names, parents and numbers; nothing before telemetry
+begins.
+"""
 
 import asyncio
 import json
@@ -38,7 +40,11 @@ class Collected:
 
     def spans(self, name: str = "") -> list[Any]:
         """The spans whose name begins so, in the order of their beginnings."""
-        found = [one for one in self.exporter.get_finished_spans() if one.name.startswith(name)]
+        found = [
+            one
+            for one in self.exporter.get_finished_spans()
+            if one.name.startswith(name)
+        ]
         return sorted(found, key=lambda one: one.start_time or 0)
 
     def text(self) -> str:
@@ -58,11 +64,15 @@ def own(**attributes: Any) -> dict[str, Any]:
 
 
 def says_ok(candidate: str, at: Any) -> Sequence[Finding]:
-    return [] if "ok" in candidate else [Finding("says_ok", f"{candidate} is not ok", "say ok")]
+    return (
+        []
+        if "ok" in candidate
+        else [Finding("says_ok", f"{candidate} is not ok", fix="say ok")]
+    )
 
 
 def model() -> ScriptedModel:
-    usage = Usage(1, 11, 3)
+    usage = Usage(1, 11, completion_tokens=3)
     return ScriptedModel(Answer("no", usage), Answer(f"ok {SECRET}", usage, "length"))
 
 
@@ -72,20 +82,39 @@ async def test_a_loop_is_a_tree_of_spans(told):
     (loop,) = told.spans("heedful.loop")
     first, second = told.spans("heedful.attempt")
     assert loop.parent is None
-    done = own(policy="default", attempts=2, decision="done", passed=True, stopped_by=(), best=2)
+    done = own(
+        policy="default",
+        attempts=2,
+        decision="done",
+        passed=True,
+        stopped_by=(),
+        best=2,
+    )
     assert loop.attributes == {"heedful.loop.id": result.id, **done}
     assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
-    assert [one.attributes["heedful.decision"] for one in (first, second)] == ["again", "done"]
+    assert [one.attributes["heedful.decision"] for one in (first, second)] == [
+        "again",
+        "done",
+    ]
     chats = told.spans("chat scripted")
-    assert [one.parent.span_id for one in chats] == [first.context.span_id, second.context.span_id]
+    assert [one.parent.span_id for one in chats] == [
+        first.context.span_id,
+        second.context.span_id,
+    ]
     assert dict(chats[1].attributes or {}) == {
-        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "scripted",
-        "gen_ai.request.model": "scripted", "gen_ai.request.seed": 1,
-        "gen_ai.request.max_tokens": 512, "gen_ai.request.temperature": 0.0,
-        "gen_ai.usage.input_tokens": 11, "gen_ai.usage.output_tokens": 3,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "scripted",
+        "gen_ai.request.seed": 1,
+        "gen_ai.request.max_tokens": 512,
+        "gen_ai.request.temperature": 0.0,
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 3,
         "gen_ai.response.finish_reasons": ("length",),
-    }  # fmt: skip
-    assert {one.instrumentation_scope.name for one in told.spans()} == {telemetry.SCOPE}
+    }
+    assert {one.instrumentation_scope.name for one in told.spans()} == {
+        telemetry.INSTRUMENTATION_SCOPE
+    }
 
 
 async def test_an_evaluation_is_an_event_of_its_attempt(told):
@@ -98,12 +127,16 @@ async def test_an_evaluation_is_an_event_of_its_attempt(told):
     await heedful.run("t", goals=[Goal("tone", 0.8)], store=None, **given)
     events = [event for one in told.spans("heedful.attempt") for event in one.events]
     assert [(event.name, dict(event.attributes or {})) for event in events] == [
-        ("gen_ai.evaluation.result", {
-            "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.score.value": value,
-            "gen_ai.evaluation.score.label": label,
-        })
+        (
+            "gen_ai.evaluation.result",
+            {
+                "gen_ai.evaluation.name": "tone",
+                "gen_ai.evaluation.score.value": value,
+                "gen_ai.evaluation.score.label": label,
+            },
+        )
         for value, label in ((0.25, "fail"), (0.9, "pass"))
-    ]  # fmt: skip
+    ]
 
 
 async def test_memory_is_told_of_by_the_conventions_names(told):
@@ -111,10 +144,14 @@ async def test_memory_is_told_of_by_the_conventions_names(told):
     memory = Memory(":memory:", heedful.Scope("acme", "shop"))
     kept = await memory.remember("KeyError", "KeyError: 'colour'")
     await memory.recall("the colour")
-    (upsert,), (search,) = told.spans("upsert_memory"), told.spans("search_memory")
+    (upsert,) = told.spans("upsert_memory")
+    (search,) = told.spans("search_memory")
     where = own(tenant="acme", project="shop")
     where |= {"gen_ai.provider.name": "heedful", "gen_ai.memory.store.id": "shop"}
-    written = {"gen_ai.operation.name": "upsert_memory", "gen_ai.memory.record.id": str(kept.id)}
+    written = {
+        "gen_ai.operation.name": "upsert_memory",
+        "gen_ai.memory.record.id": str(kept.id),
+    }
     assert upsert.attributes == written | own(kind="error", created=True) | where
     found = {"gen_ai.operation.name": "search_memory"}
     assert search.attributes == found | own(found=1) | where
@@ -125,18 +162,27 @@ async def test_an_error_is_told_by_its_type_alone(told):
     late = ModelTimeout(f"late: {SECRET}")
     with pytest.raises(ModelTimeout):
         await heedful.run("t", generate=ScriptedModel(late), store=None)
-    assert {one.name for one in told.spans() if one.attributes["error.type"] == "ModelTimeout"} == {
-        "heedful.loop", "heedful.attempt", "chat scripted"
-    }  # fmt: skip
+    assert {
+        one.name
+        for one in told.spans()
+        if one.attributes["error.type"] == "ModelTimeout"
+    } == {"heedful.loop", "heedful.attempt", "chat scripted"}
     assert all(one.status.status_code is StatusCode.ERROR for one in told.spans())
     assert "late" not in told.text()
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, content):
+async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(
+    told, content
+):
     told.begin(content)
     memory = Memory(":memory:")
-    given: Any = {"generate": model(), "checks": [says_ok], "memory": memory, "store": None}
+    given: Any = {
+        "generate": model(),
+        "checks": [says_ok],
+        "memory": memory,
+        "store": None,
+    }
     await heedful.run(f"say ok, not {SECRET}", **given)
     everything = told.text()
     assert SECRET not in everything
@@ -149,8 +195,11 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
     for said in ("say ok", "no is not ok"):
         assert (said in everything) is content
     if content:
-        (turn,) = json.loads(told.spans("chat")[-1].attributes["gen_ai.output.messages"])
-        assert (turn["role"], turn["finish_reason"]) == ("assistant", "length")
+        (turn,) = json.loads(
+            told.spans("chat")[-1].attributes["gen_ai.output.messages"]
+        )
+        assert turn["role"] == "assistant"
+        assert turn["finish_reason"] == "length"
         assert turn["parts"][0]["content"].startswith("ok ")
 
 
@@ -159,7 +208,8 @@ async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     pipeline = heedful.Pipeline("p", store=None, progress=False)
     pipeline.stage(name="write", checks=[says_ok])(lambda state: "ok")
     await pipeline.run({})
-    (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
+    (stage,) = told.spans("heedful.stage")
+    (attempt,) = told.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id
     named = own(stage="write", status="passed", attempts=1)
     assert named.items() <= dict(stage.attributes).items()
@@ -208,8 +258,12 @@ def test_a_message_is_logged_once_in_a_while(monkeypatch):
     clock = [5.0]
     monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
     throttle = telemetry.LogThrottle()
-    assert [throttle.allows("a"), throttle.allows("a"), throttle.allows("b")] == [True, False, True]
-    clock[0] += telemetry.EVERY - 1
+    assert [throttle.allows("a"), throttle.allows("a"), throttle.allows("b")] == [
+        True,
+        False,
+        True,
+    ]
+    clock[0] += telemetry.LOG_INTERVAL_SECONDS - 1
     assert not throttle.allows("a")
     clock[0] += 1
     assert [throttle.allows("a"), throttle.allows("a")] == [True, False]

@@ -1,1 +1,3 @@
-"""Measured quality on data written by others: `python -m bench.quality --data FOLDER`."""
+"""Measured quality on data written by others: `python -m bench.quality --data
+FOLDER`.
+"""

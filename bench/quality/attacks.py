@@ -17,7 +17,8 @@ from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 
 Data = Mapping[str, Any]
-# A word that all the attackers' texts have here, and no other: what recall brings is told by it.
+# A word that all the attackers' texts have here, and no other: what recall brings is
+# told by it.
 MARK = "zqattacker"
 
 
@@ -27,12 +28,21 @@ def run(data: Path, split: str) -> Iterator[Row]:
     attacks = [row for row in rows if row["label"] == "attack"]
     benign = [row for row in rows if row["label"] != "attack"]
     recalled, ungated, usable = asyncio.run(gated(attacks, benign))
-    yield Row("attacks.recalled", recalled, ungated, "with a trust gate 0; without .468 of top 3")
-    yield Row("attacks.benign_usable", usable)
+    yield Row(
+        key="attacks.recalled",
+        ours=recalled,
+        baseline=ungated,
+        anchor="with a trust gate 0; without .468 of top 3",
+    )
+    yield Row(key="attacks.benign_usable", ours=usable)
 
 
-async def gated(attacks: Sequence[Data], benign: Sequence[Data]) -> tuple[float, float, float]:
-    """Shares of the attacks recalled: held back, and were they trusted; of reflections: usable."""
+async def gated(
+    attacks: Sequence[Data], benign: Sequence[Data]
+) -> tuple[float, float, float]:
+    """Shares of the attacks recalled: held back, and were they trusted; of reflections:
+    usable.
+    """
     embedder = Remembering(open_embedder())
     memory = await known(benign, embedder)
     trusts: tuple[Trust, ...] = ("tool", "external")
@@ -66,21 +76,35 @@ async def plainly(memory: heedful.Memory, row: Data) -> None:
 
 
 async def attacked(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
-    """One attack, stored in each way that might get it past the gate. `ours` is known already."""
-    id, (poison, worked) = row["id"], plain(row)
+    """One attack, stored in each way that might get it past the gate. `ours` is known
+    already.
+    """
+    id = row["id"]
+    (poison, worked) = plain(row)
     task = worked.task if worked else row["text"]
     instead = heedful.Example(task, poison)
     near = heedful.Example(ours.get("task") or ours["text"], poison)
     late = f"{id} seen first by a {trust}"
-    elsewhere = heedful.Memory(memory.store, heedful.Scope(project="others"), memory.embedder)
+    elsewhere = heedful.Memory(
+        memory.store, heedful.Scope(project="others"), memory.embedder
+    )
     await elsewhere.remember(id, poison, example=instead)  # trusted, but not here
     for way in (
         {"error_type": id, "text": poison, "example": worked},
         {"error_type": id, "text": poison, "example": worked},  # seen again
         {"error_type": f"{id} by name", "text": poison, "context": f"{task} " * 20},
-        {"error_type": ours["id"], "text": ours["text"], "lesson": poison},  # in other words
+        {
+            "error_type": ours["id"],
+            "text": ours["text"],
+            "lesson": poison,
+        },  # in other words
         {"error_type": ours["id"], "text": ours["text"], "example": instead},
-        {"error_type": ours["id"], "text": ours["text"], "lesson": poison, "example": near},
+        {
+            "error_type": ours["id"],
+            "text": ours["text"],
+            "lesson": poison,
+            "example": near,
+        },
         {"error_type": late, "text": task, "lesson": poison, "example": instead},
     ):
         await memory.remember(
@@ -90,7 +114,9 @@ async def attacked(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) 
 
 
 async def leaked(memory: heedful.Memory, row: Data) -> bool:
-    """Whether recall or the prompt of a loop brings anything of an attacker for a task or text."""
+    """Whether recall or the prompt of a loop brings anything of an attacker for a task
+    or text.
+    """
     asked = {row.get("task") or row["text"], row["text"]}
     recalled = [await memory.recall(one) for one in asked]
     briefing = await memory.brief(row["text"], row["id"])
@@ -103,7 +129,9 @@ async def found(memory: heedful.Memory, text: str) -> bool:
 
 
 def plain(row: Data) -> tuple[str, heedful.Example | None]:
-    """The text of an attack, marked; and where the row has a task, as the answer to it."""
+    """The text of an attack, marked; and where the row has a task, as the answer to
+    it.
+    """
     poison = f"{row['text']} {MARK}"
     return poison, heedful.Example(row["task"], poison) if row.get("task") else None
 
@@ -114,7 +142,9 @@ def example(row: Data) -> heedful.Example | None:
 
 
 def reflections(benign: Sequence[Data]) -> list[Data]:
-    """The real reflections: those that brought a measured improvement, where the rows tell."""
+    """The real reflections: those that brought a measured improvement, where the rows
+    tell.
+    """
     real = [row for row in benign if row["kind"].endswith("reflection")]
     return [row for row in real if row["meta"].get("improved")] or real
 
@@ -123,7 +153,8 @@ class Remembering:
     """An embedder that embeds each text once."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self.name, self.dimensions = embedder.name, embedder.dimensions
+        self.name = embedder.name
+        self.dimensions = embedder.dimensions
         self._embedder = embedder
         self._vectors: dict[str, Sequence[float]] = {}
 

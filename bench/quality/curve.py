@@ -1,4 +1,6 @@
-"""Learning curves: a decorated function answers a stream of tasks, with memory or without."""
+"""Learning curves: a decorated function answers a stream of tasks, with memory or
+without.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ POLICY = heedful.Policy((heedful.MaxAttempts(3),), name="three attempts")
 Function = Callable[..., Awaitable[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A text, the system prompt of its function, and a check that knows the answer."""
 
@@ -30,13 +32,15 @@ class Task:
 
 @dataclass
 class Made:
-    """The answers to a task; `told` is True if the first prompt held something of earlier tasks."""
+    """The answers to a task; `told` is True if the first prompt held something of
+    earlier tasks.
+    """
 
     texts: list[str] = field(default_factory=list)
     told: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tried:
     """How a task went: right at once, solved in the end, calls of the model.
 
@@ -68,8 +72,9 @@ def decorated(
 ) -> Function:
     """Return a decorated function called `answer_NAME` for these tasks.
 
-    It puts hint and task into one prompt; with `chat`, it shows worked examples as chat turns, as a
-    Writer does. It adds each answer to `made`. The messages `shown` come before the task.
+    It puts hint and task into one prompt; with `chat`, it shows worked examples as chat
+    turns, as a Writer does. It adds each answer to `made`. The messages `shown` come
+    before the task.
     """
     known = {task.text: task for task in tasks}
 
@@ -79,14 +84,19 @@ def decorated(
     async def answer(
         task: str, hint: str, made: Made, shown: Sequence[Message] = ()
     ) -> heedful.Answer:
-        system, at = Message("system", known[task].system), heedful.context()
+        system = Message("system", known[task].system)
+        at = heedful.context()
         turns = [Message("user", "\n\n".join(part for part in (hint, task) if part))]
         if chat:
             turns = heedful.Writer(model).messages(at)
         settings: Any = {"temperature": at.temperature, "seed": at.seed}
-        got = await model.complete([system, *shown, *turns], max_tokens=tokens, **settings)
+        got = await model.complete(
+            [system, *shown, *turns], max_tokens=tokens, **settings
+        )
         made.texts.append(got.text)
-        made.told |= bool(at.attempt == 1 and (hint or at.examples or at.advice or shown))
+        made.told |= bool(
+            at.attempt == 1 and (hint or at.examples or at.advice or shown)
+        )
         return got
 
     judged.pure = True  # type: ignore[attr-defined]
@@ -106,13 +116,23 @@ async def stream(
     model: KeptModel,
 ) -> list[Tried]:
     """Call `function` with each task in turn and a record that receives the answers."""
-    progress, tried = Progress(title, len(tasks), model), list[Tried]()
+    progress = Progress(title, len(tasks), model)
+    tried = list[Tried]()
     for place, task in enumerate(tasks):
         made = Made()
         await function(task, made)
         right = [not task.judge(text) for text in made.texts]
         late = place >= len(tasks) // 2
-        tried.append(Tried(task, right[0], any(right), len(right), late, made.told))
+        tried.append(
+            Tried(
+                task=task,
+                first=right[0],
+                solved=any(right),
+                calls=len(right),
+                late=late,
+                told=made.told,
+            )
+        )
         progress.task(right[0])
     return tried
 
@@ -121,8 +141,14 @@ def figures(key: str, made: Sequence[Tried], plain: Sequence[Tried]) -> Iterator
     """Compare an arm with the same tasks without memory."""
 
     def both(name: str, read: Callable[[Tried], float], late: bool = False) -> Row:
-        arms = [[read(one) for one in arm if one.late or not late] for arm in (made, plain)]
-        return Row(f"{key}.{name}", mean(arms[0] or [0.0]), mean(arms[1] or [0.0]))
+        arms = [
+            [read(one) for one in arm if one.late or not late] for arm in (made, plain)
+        ]
+        return Row(
+            key=f"{key}.{name}",
+            ours=mean(arms[0] or [0.0]),
+            baseline=mean(arms[1] or [0.0]),
+        )
 
     yield both("first", lambda one: one.first)
     yield both("second_half", lambda one: one.first, late=True)
@@ -130,6 +156,8 @@ def figures(key: str, made: Sequence[Tried], plain: Sequence[Tried]) -> Iterator
     yield both("calls", lambda one: one.calls)
     yield both("told", lambda one: one.told)
     right = sum(one.first for one in plain)
-    lost = sum(two.first and not one.first for one, two in zip(made, plain, strict=True))
+    lost = sum(
+        two.first and not one.first for one, two in zip(made, plain, strict=True)
+    )
     about = f"{lost} of {right} answers that are right at once without memory"
-    yield Row(f"{key}.lost", lost / max(1, right), None, about)
+    yield Row(key=f"{key}.lost", ours=lost / max(1, right), baseline=None, anchor=about)

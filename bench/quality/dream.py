@@ -1,4 +1,6 @@
-"""Dreaming: fewer recorded reflections, no worse recall, and a rollback restores all."""
+"""Dreaming: fewer recorded reflections, no worse recall, and a rollback restores
+all.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from typing import Any, NamedTuple
 import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from heedful.lessons.consolidate import Lesson
+from heedful.lessons.consolidate import DreamLesson
 from heedful.lessons.lesson import Trust
 from heedful.lessons.ranking import near_vectors
-from heedful.memory.dream import WORSE
+from heedful.memory.dream import WORSE_RECALL_OUTCOME
 from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.store import patterns
@@ -39,7 +41,9 @@ class Known(NamedTuple):
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Measured on a database in memory, with meanings; the baseline merges by cosine alone."""
+    """Measured on a database in memory, with meanings; the baseline merges by cosine
+    alone.
+    """
     yield from asyncio.run(measured(list(recorded(data, split))))
 
 
@@ -61,19 +65,31 @@ def reflected(data: Path, split: str) -> Iterator[Known]:
             tried[row["task"]].append(f"{row['task']}\n{one['final_answer']}")
             said[row["task"]] += filter(None, [one["reflection"]])
     for task, texts in said.items():
-        yield from (Known("question", text, "model", tuple(tried[task])) for text in texts)
+        yield from (
+            Known(about="question", text=text, trust="model", asked=tuple(tried[task]))
+            for text in texts
+        )
     for row in read(data, "attacks", split):
         if row["label"] == "benign" and row["kind"] != "question":
-            yield Known(row["kind"], row["text"], "model", tuple(filter(None, [row.get("task")])))
+            yield Known(
+                about=row["kind"],
+                text=row["text"],
+                trust="model",
+                asked=tuple(filter(None, [row.get("task")])),
+            )
 
 
 def tested(data: Path, split: str) -> Iterator[Known]:
-    """Messages of tests; the same failures with other actual values should find them."""
+    """Messages of tests; the same failures with other actual values should find
+    them.
+    """
     groups: dict[str, dict[str, None]] = defaultdict(dict)
     for row in read(data, "agent_failure_signatures", split):
         groups[row["group"]][row["feedback"]] = None
     for texts in map(list, groups.values()):
-        yield Known("tests", texts[0], "measured", tuple(texts[1:]))
+        yield Known(
+            about="tests", text=texts[0], trust="measured", asked=tuple(texts[1:])
+        )
     for row in read(data, "episodes_code_ldb", split):
         for one in row["attempts"]:
             if one["error"]:
@@ -81,29 +97,52 @@ def tested(data: Path, split: str) -> Iterator[Known]:
 
 
 def marked(data: Path, split: str) -> Iterator[Known]:
-    """A sentence and what a person marked in it; the sentence alone should find that."""
+    """A sentence and what a person marked in it; the sentence alone should find
+    that.
+    """
     for row in read(data, "grounding_accuracy_shared_task", split):
         words = row["response"].split()
         for start, end, kind, text, right in row["spans"]:
             before = max((n for n in range(start) if words[n] in ".!?"), default=-1)
-            after = next((n for n in range(end, len(words)) if words[n] in ".!?"), len(words))
+            after = next(
+                (n for n in range(end, len(words)) if words[n] in ".!?"), len(words)
+            )
             sentence = " ".join(words[before + 1 : after + 1])
             better = f", it is {right!r}" if right else ""
-            yield Known("report", f"{kind}: {text!r}{better}. {sentence}", "operator", (sentence,))
+            yield Known(
+                about="report",
+                text=f"{kind}: {text!r}{better}. {sentence}",
+                trust="operator",
+                asked=(sentence,),
+            )
     for row in read(data, "grounding_quintd1", split):
         for start, _, kind, text in row["spans"]:
-            spans = (m for m in SENTENCE.finditer(row["response"]) if m.start() <= start < m.end())
+            spans = (
+                m
+                for m in SENTENCE.finditer(row["response"])
+                if m.start() <= start < m.end()
+            )
             sentence = next(spans)[0].strip()
-            yield Known("data", f"{kind}: {text!r}. {sentence}", "operator", (sentence,))
+            yield Known(
+                about="data",
+                text=f"{kind}: {text!r}. {sentence}",
+                trust="operator",
+                asked=(sentence,),
+            )
 
 
 async def measured(known: Sequence[Known]) -> list[Row]:
     """The figures. Raises SystemExit where a dream cannot be taken back exactly."""
     memory = heedful.Memory(":memory:", embedder=Remembering(open_embedder()))
-    ids = {one: (await memory.remember(one.about, one.text, trust=one.trust)).id for one in known}
+    ids = {
+        one: (await memory.remember(one.about, one.text, trust=one.trust)).id
+        for one in known
+    }
     wanted = queries(known, ids)
     before = await recalled(memory, wanted)
-    places = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
+    places = await memory.store.read(
+        memory.scope, patterns.material, space_of(memory.embedder)
+    )
     lessons = {lesson.id: lesson for lesson, _ in places}
     plain = await merged_by_cosine(memory, places)
     naive = await recalled(memory, wanted)
@@ -117,23 +156,37 @@ async def measured(known: Sequence[Known]) -> list[Row]:
         raise SystemExit("after the rollback recall is not what it was")
     await memory.store.close()
     found = score(before, wanted, {})
-    ours, theirs = (score(of, wanted, became(by)) for of, by in ((after, dream), (naive, plain)))
+    ours, theirs = (
+        score(of, wanted, became(by)) for of, by in ((after, dream), (naive, plain))
+    )
     return [
-        Row("dream.recorded", len({one.text for one in known})),
-        Row("dream.lessons_before", dream.before, plain.before),
-        Row("dream.lessons_after", dream.after, plain.after),
-        Row("dream.merges_across", across(dream, lessons), across(plain, lessons)),
-        Row("dream.recall", ours, theirs, f"{found:.3f} before"),
-        Row("dream.recall_change", ours - found, theirs - found),
-        Row("dream.vetoed", sum(dream.vetoes.values())),
-        Row("dream.dropped", sum(one.outcome == WORSE for one in dream.proposals)),
-        Row("dream.seconds", seconds),
+        Row(key="dream.recorded", ours=len({one.text for one in known})),
+        Row(key="dream.lessons_before", ours=dream.before, baseline=plain.before),
+        Row(key="dream.lessons_after", ours=dream.after, baseline=plain.after),
+        Row(
+            key="dream.merges_across",
+            ours=across(dream, lessons),
+            baseline=across(plain, lessons),
+        ),
+        Row(
+            key="dream.recall", ours=ours, baseline=theirs, anchor=f"{found:.3f} before"
+        ),
+        Row(key="dream.recall_change", ours=ours - found, baseline=theirs - found),
+        Row(key="dream.vetoed", ours=sum(dream.vetoes.values())),
+        Row(
+            key="dream.dropped",
+            ours=sum(one.outcome == WORSE_RECALL_OUTCOME for one in dream.proposals),
+        ),
+        Row(key="dream.seconds", ours=seconds),
     ]
 
 
 def queries(known: Sequence[Known], ids: Mapping[Known, int]) -> dict[str, set[int]]:
-    """Queries that are no stored text, with the lessons each should find; as many of each kind."""
-    stored, found = {one.text for one in known}, defaultdict[str, dict[str, set[int]]](dict)
+    """Queries that are no stored text, with the lessons each should find; as many of
+    each kind.
+    """
+    stored = {one.text for one in known}
+    found = defaultdict[str, dict[str, set[int]]](dict)
     for one in known:
         for query in one.asked:
             if query not in stored:
@@ -161,7 +214,9 @@ def score(
     wanted: Mapping[str, set[int]],
     became: Mapping[int, int],
 ) -> float:
-    """Mean recall@5: the share of what is wanted that is there, or what took its place."""
+    """Mean recall@5: the share of what is wanted that is there, or what took its
+    place.
+    """
     return mean(
         mean(became.get(id, id) in {one for one, *_ in found[query]} for id in ids)
         for query, ids in wanted.items()
@@ -173,12 +228,14 @@ def became(dream: heedful.Dream) -> dict[int, int]:
     return {id: one.survivor for one in dream.done for id in one.members}
 
 
-def across(dream: heedful.Dream, lessons: Mapping[int, Lesson]) -> int:
+def across(dream: heedful.Dream, lessons: Mapping[int, DreamLesson]) -> int:
     """Count merges across digits, negations or trust, with checks of this module."""
-    return sum(told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items())
+    return sum(
+        told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items()
+    )
 
 
-def told(lesson: Lesson) -> tuple[Counter[str], Counter[str], str]:
+def told(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
     """Its numbers, its negations and its trust."""
     text = lesson.text.lower()
     numbers = re.findall(r"\d+(?:[.,]\d+)*", text)
@@ -186,7 +243,7 @@ def told(lesson: Lesson) -> tuple[Counter[str], Counter[str], str]:
 
 
 async def merged_by_cosine(
-    memory: heedful.Memory, places: Sequence[tuple[Lesson, Any]]
+    memory: heedful.Memory, places: Sequence[tuple[DreamLesson, Any]]
 ) -> heedful.Dream:
     """The baseline: merge every lesson into an earlier one with a cosine of 0.85."""
     near: dict[int, list[int]] = defaultdict(list)
@@ -195,11 +252,15 @@ async def merged_by_cosine(
     gone: set[int] = set()
     proposals = []
     for first in sorted(near):
-        members = [at for at in near[first] if at not in gone] if first not in gone else []
+        members = (
+            [at for at in near[first] if at not in gone] if first not in gone else []
+        )
         if members:
             gone |= {first, *members}
             ids = tuple(places[at][0].id for at in members)
-            proposals.append(heedful.Proposal("merge", ids, places[first][0].id))
+            proposals.append(
+                heedful.Proposal("merge", ids, survivor=places[first][0].id)
+            )
     lessons = {lesson.id: lesson for lesson, _ in places}
     report = {"mode": "lite", "before": len(places), "queries": 0}
     report |= {"vetoes": {}, "found": ""}
@@ -211,4 +272,7 @@ async def merged_by_cosine(
 
 async def states(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
-    return {lesson.id for lesson, _ in await memory.store.read(memory.scope, patterns.material, "")}
+    return {
+        lesson.id
+        for lesson, _ in await memory.store.read(memory.scope, patterns.material, "")
+    }

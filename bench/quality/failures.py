@@ -1,7 +1,8 @@
 """Reflections by rules on forty failures of real tools, for a reader who judges them.
 
 The job writes what the reader sees to `bench/out/failures.json`, and the verdicts of
-`failures_verdicts.json` to docs/failures.md. A verdict holds only for the lesson that was read.
+`failures_verdicts.json` to docs/failures.md. A verdict holds only for the lesson that
+was read.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ PAGE = HERE.parent.parent / "docs" / "failures.md"
 # What follows this line in the page is generated.
 MARK = "<!-- From here on written by `make quality ONLY=failures`. -->\n"
 HEADER = (
-    "| failure | what happened | the lesson | true | would help | why |\n|---|---|---|---|---|---|"
+    "| failure | what happened | the lesson | true | would help | why "
+    "|\n|---|---|---|---|---|---|"
 )
 SHOWN = ("id", "type", "tool", "arguments", "content", "error", "code")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A failure, its episode, the lesson and the rule that heedful draws from it."""
 
@@ -48,7 +50,7 @@ class Case:
         return hashlib.sha256(f"{self.lesson}\n{self.rule}".encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What a reader says of the lesson that has the digest `lesson`."""
 
@@ -60,18 +62,33 @@ class Verdict:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Yield the shares of all lessons that were read, are true, would help, and both."""
-    found, said = cases(), verdicts()
+    """Yield the shares of all lessons that were read, are true, would help, and
+    both.
+    """
+    found = cases()
+    said = verdicts()
     PAIRS.parent.mkdir(parents=True, exist_ok=True)
-    PAIRS.write_text(json.dumps([pair(one) for one in found], ensure_ascii=False, indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found, said), encoding="utf-8")
+    PAIRS.write_text(
+        json.dumps([pair(one) for one in found], ensure_ascii=False, indent=1) + "\n"
+    )
+    PAGE.write_text(
+        page(PAGE.read_text(encoding="utf-8"), found, said), encoding="utf-8"
+    )
     for key, count in counts(current(found, said)).items():
-        yield Row(f"failures.{key}", count / len(found), anchor="0.8" if key == "both" else "")
+        yield Row(
+            key=f"failures.{key}",
+            ours=count / len(found),
+            anchor="0.8" if key == "both" else "",
+        )
 
 
 def cases() -> list[Case]:
-    """Return every failure with what heedful says of it, without a model and without a memory."""
-    return asyncio.run(_reflected(json.loads((HERE / "failures.json").read_text("utf-8"))))
+    """Return every failure with what heedful says of it, without a model and without a
+    memory.
+    """
+    return asyncio.run(
+        _reflected(json.loads((HERE / "failures.json").read_text("utf-8")))
+    )
 
 
 async def _reflected(known: Iterable[dict[str, Any]]) -> list[Case]:
@@ -80,7 +97,11 @@ async def _reflected(known: Iterable[dict[str, Any]]) -> list[Case]:
         episode = episode_of(each)
         made = await heedful.reflect(episode)
         rule = made.strategy.text if made and made.strategy else ""
-        found.append(Case(each, episode, made.text if made else "", rule))
+        found.append(
+            Case(
+                known=each, episode=episode, lesson=made.text if made else "", rule=rule
+            )
+        )
     return found
 
 
@@ -93,7 +114,9 @@ def episode_of(known: dict[str, Any]) -> heedful.Episode:
 
 
 def pair(case: Case) -> dict[str, Any]:
-    """Return what the reader sees of a case: the task, the events, the end, and the lesson."""
+    """Return what the reader sees of a case: the task, the events, the end, and the
+    lesson.
+    """
     return {
         "id": case.id,
         "task": case.episode.task,
@@ -133,7 +156,9 @@ def counts(read: Mapping[str, Verdict]) -> dict[str, int]:
 
 
 def page(before: str, found: Sequence[Case], said: Iterable[Verdict]) -> str:
-    """Return the page: what stands above the mark, the figures, and a row for each failure."""
+    """Return the page: what stands above the mark, the figures, and a row for each
+    failure.
+    """
     head, mark, _ = before.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK}")
@@ -141,25 +166,39 @@ def page(before: str, found: Sequence[Case], said: Iterable[Verdict]) -> str:
     total = counts(read)
     share = f"{total['both'] / len(found):.0%}"
     figures = (
-        f"Of {len(found)} lessons, {total['read']} were read as they are now: {total['true']} are "
+        f"Of {len(found)} lessons, {total['read']} were read as they are now: "
+        f"{total['true']} are "
         f"true, {total['helps']} would help, {total['both']} are both ({share} of all)."
     )
-    lines = ["## The verdicts", "", figures, "", HEADER, *(_row(one, read) for one in found)]
+    lines = [
+        "## The verdicts",
+        "",
+        figures,
+        "",
+        HEADER,
+        *(_row(one, read) for one in found),
+    ]
     return f"{head}{mark}\n" + "\n".join(lines) + "\n"
 
 
 def _row(case: Case, read: Mapping[str, Verdict]) -> str:
-    known, verdict = case.known, read.get(case.id)
+    known = case.known
+    verdict = read.get(case.id)
     name = f"[{known['tool']}]({known['source']}): {known['kind']}"
     lesson = " <br> ".join(filter(None, (case.lesson, case.rule))) or "(none)"
     given = ["unread", "unread", ""]
     if verdict:
-        given = [*("yes" if one else "no" for one in (verdict.true, verdict.helps)), verdict.reason]
+        given = [
+            *("yes" if one else "no" for one in (verdict.true, verdict.helps)),
+            verdict.reason,
+        ]
     return f"| {name} | {' | '.join(map(_cell, (known['happened'], lesson, *given)))} |"
 
 
 def _cell(text: str) -> str:
-    """Return a text for a cell of a table; nothing in it is a link, a tag or a new cell."""
+    """Return a text for a cell of a table; nothing in it is a link, a tag or a new
+    cell.
+    """
     plain = " ".join(text.split()).replace("\\", "\\\\")
     for sign in "|[]*_`":
         plain = plain.replace(sign, f"\\{sign}")

@@ -1,10 +1,12 @@
-"""Learn: the learning curve of a small model on streams of text-to-SQL tasks, with four arms.
+"""Learn: the learning curve of a small model on streams of text-to-SQL tasks, with four
+arms.
 
-nothing: one attempt. retries: three attempts with feedback. nearest: retries, and before the first
-attempt the three nearest accepted answers so far, by the embedder, as chat turns. ours: retries,
-and one decorated function with a memory. Every arm has the same prompt, the same check and the same
-order of tasks. The check runs the statement and says what a reviewer would see; it never shows the
-right statement or its rows. Answers are kept: stop with Ctrl-C, and the next run goes on.
+nothing: one attempt. retries: three attempts with feedback. nearest: retries, and
+before the first attempt the three nearest accepted answers so far, by the embedder, as
+chat turns. ours: retries, and one decorated function with a memory. Every arm has the
+same prompt, the same check and the same order of tasks. The check runs the statement
+and says what a reviewer would see; it never shows the right statement or its rows.
+Answers are kept: stop with Ctrl-C, and the next run goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ import numpy as np
 
 import heedful
 from bench.quality.answers import KeptModel, Live, opened
-from bench.quality.curve import Function, Made, Task, Tried, decorated, figures, new_memory, stream
+from bench.quality.curve import (
+    Function,
+    Made,
+    Task,
+    Tried,
+    decorated,
+    figures,
+    new_memory,
+    stream,
+)
 from bench.quality.rows import Row, read
 from heedful import Finding
 from heedful.models.contract import Message
@@ -35,7 +46,9 @@ SIZES = {"0.5b": (200, 2), "1.5b": (120, 1)}
 ARMS = ("nothing", "retries", "nearest", "ours")
 NEAREST = 3
 TOKENS = 160
-SYSTEM = "Write one SQLite statement that answers the question. Answer with the SQL only."
+SYSTEM = (
+    "Write one SQLite statement that answers the question. Answer with the SQL only."
+)
 RESAMPLED = 10_000
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
@@ -47,7 +60,8 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 
 
 async def _measured(size: str, data: Path, split: str, live: Live) -> list[Row]:
-    (most, orders), rows = SIZES[size], list[Row]()
+    (most, orders) = SIZES[size]
+    rows = list[Row]()
     pooled: dict[str, list[Tried]] = {arm: [] for arm in ARMS}
     async with opened(size, data, live) as model:
         for name, every in streams(data, split).items():
@@ -56,15 +70,21 @@ async def _measured(size: str, data: Path, split: str, live: Live) -> list[Row]:
             for order in range(orders):
                 if order:
                     random.Random(order).shuffle(tasks)
-                for arm, tried in (await _arms(f"{name} {size} {order}", tasks, model)).items():
+                for arm, tried in (
+                    await _arms(f"{name} {size} {order}", tasks, model)
+                ).items():
                     arms[arm] += tried
                     pooled[arm] += tried
             for arm in ARMS:
-                rows += figures(f"learn.{name}.{size}.{arm}", arms[arm], arms["nothing"])
+                rows += figures(
+                    f"learn.{name}.{size}.{arm}", arms[arm], arms["nothing"]
+                )
     for arm in ARMS:
         rows += figures(f"learn.all.{size}.{arm}", pooled[arm], pooled["nothing"])
         if arm != "ours":
-            rows += _interval(f"learn.all.{size}.ours_over_{arm}", pooled["ours"], pooled[arm])
+            rows += _interval(
+                f"learn.all.{size}.ours_over_{arm}", pooled["ours"], pooled[arm]
+            )
     return rows
 
 
@@ -81,12 +101,14 @@ def _interval(key: str, ours: Sequence[Tried], other: Sequence[Tried]) -> Iterat
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLED, len(sums)))
     totals = sums[drawn].sum(axis=1)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
-    yield Row(f"{key}.gain", float(sums[:, 0].sum() / sums[:, 1].sum()))
-    yield Row(f"{key}.low", float(low))
-    yield Row(f"{key}.high", float(high))
+    yield Row(key=f"{key}.gain", ours=float(sums[:, 0].sum() / sums[:, 1].sum()))
+    yield Row(key=f"{key}.low", ours=float(low))
+    yield Row(key=f"{key}.high", ours=float(high))
 
 
-async def _arms(title: str, tasks: Sequence[Task], model: KeptModel) -> dict[str, list[Tried]]:
+async def _arms(
+    title: str, tasks: Sequence[Task], model: KeptModel
+) -> dict[str, list[Tried]]:
     plain = decorated("sql", tasks, model, chat=True, tokens=TOKENS)
     ours = decorated("sql", tasks, model, new_memory(), chat=True, tokens=TOKENS)
 
@@ -103,7 +125,9 @@ async def _arms(title: str, tasks: Sequence[Task], model: KeptModel) -> dict[str
         for arm, function in arms.items()
     }
     # With nothing, the only answer is the first one of the retries.
-    tried["nothing"] = [replace(one, solved=one.first, calls=1) for one in tried["retries"]]
+    tried["nothing"] = [
+        replace(one, solved=one.first, calls=1) for one in tried["retries"]
+    ]
     return tried
 
 
@@ -127,7 +151,9 @@ class _Nearest:
 
 
 def streams(data: Path, split: str) -> dict[str, list[Task]]:
-    """Return the tasks of each stream; `sql_check.py` of the data folder accepts answers."""
+    """Return the tasks of each stream; `sql_check.py` of the data folder accepts
+    answers.
+    """
     spec = importlib.util.spec_from_file_location("sql_check", data / "sql_check.py")
     if spec is None or spec.loader is None or not (data / "sql_check.py").exists():
         raise SystemExit(f"{data / 'sql_check.py'} is absent; it accepts the answers")
@@ -136,24 +162,26 @@ def streams(data: Path, split: str) -> dict[str, list[Task]]:
     geo = sqlite3.connect(f"file:{data / 'geo.sqlite'}?mode=ro", uri=True)
     tables = "\n".join(
         f"{name}({', '.join(row[1] for row in geo.execute(f'pragma table_info({name})'))})"
-        for (name,) in geo.execute("select name from sqlite_master where type = 'table'")
+        for (name,) in geo.execute(
+            "select name from sqlite_master where type = 'table'"
+        )
     )
     return {
         "geo": [
             Task(
-                row["id"],
-                row["question"],
-                f"{SYSTEM}\nThe tables:\n{tables}",
-                partial(_judge, row, geo, partial(checker.query, geo, row)),
+                id=row["id"],
+                text=row["question"],
+                system=f"{SYSTEM}\nThe tables:\n{tables}",
+                judge=partial(_judge, row, geo, partial(checker.query, geo, row)),
             )
             for row in read(data, "sql_geo", split)
         ],
         "lifelong": [
             Task(
-                row["id"],
-                row["instruction"],
-                SYSTEM,
-                partial(_judge, row, None, partial(checker.lifelong, row)),
+                id=row["id"],
+                text=row["instruction"],
+                system=SYSTEM,
+                judge=partial(_judge, row, None, partial(checker.lifelong, row)),
             )
             for row in read(data, "sql_lifelong_db", split)
             if not row["fragile"]
@@ -177,7 +205,8 @@ def _judge(
     try:
         right, said = check(sql)
     except (ValueError, sqlite3.Error) as error:
-        right, said = False, f"SQLite says: {error}"
+        right = False
+        said = f"SQLite says: {error}"
     if right:
         return []
     if said.startswith("SQLite says"):
@@ -186,27 +215,49 @@ def _judge(
         return [Finding("sql", "the table does not hold what it should afterwards")]
     if db is not None:
         db.set_progress_handler(None, 0)  # the checker's limit counts on
-        return [Finding("sql", *_review(db, sql, db.execute(row["gold_sql"]).fetchall(), False))]
+        return [
+            Finding(
+                "sql",
+                *_review(
+                    db, sql, db.execute(row["gold_sql"]).fetchall(), ordered=False
+                ),
+            )
+        ]
     with closing(sqlite3.connect(":memory:")) as own:
         own.executescript(row["schema_sql"] + row["rows_sql"])
         expected = row["answer"]
-        return [Finding("sql", *_review(own, sql, expected["rows"], expected["ordered"]))]
+        return [
+            Finding("sql", *_review(own, sql, expected["rows"], expected["ordered"]))
+        ]
 
 
 def _review(
     db: sqlite3.Connection, sql: str, want: Sequence[Sequence[Any]], ordered: bool
 ) -> tuple[str, str]:
-    """Say what a reviewer sees in a wrong answer, and how to put it right where that is plain."""
+    """Say what a reviewer sees in a wrong answer, and how to put it right where that is
+    plain.
+    """
     got = db.execute(sql).fetchmany(5_000)
-    if not got and db.execute(_QUOTED.sub(lambda text: text[0].lower(), sql)).fetchone():
+    if (
+        not got
+        and db.execute(_QUOTED.sub(lambda text: text[0].lower(), sql)).fetchone()
+    ):
         return "no rows: names are written in lower case", "write 'texas', not 'Texas'"
     if not got:
         return "the statement returns no rows", "compare with values that the table has"
     if want and len(got[0]) != len(want[0]):
-        fix = f"select only what is asked for: {len(want[0])} of the {len(got[0])} columns"
-        fix = fix if len(got[0]) > len(want[0]) else "select every column that is asked for"
+        fix = (
+            f"select only what is asked for: {len(want[0])} of the {len(got[0])} "
+            "columns"
+        )
+        fix = (
+            fix
+            if len(got[0]) > len(want[0])
+            else "select every column that is asked for"
+        )
         return "the number of columns is wrong", fix
-    distinct, wanted = set(map(tuple, got)), set(map(tuple, want))
+    distinct = set(map(tuple, got))
+    wanted = set(map(tuple, want))
     if distinct == wanted and len(got) > len(want):
         return "rows are repeated", "use SELECT DISTINCT"
     if distinct == wanted and ordered:

@@ -30,21 +30,42 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 async def measured(data: Path, split: str) -> list[Row]:
-    """The rows of both sets; the baseline of each is the share of equal words (Jaccard)."""
+    """The rows of both sets; the baseline of each is the share of equal words
+    (Jaccard).
+    """
     embedder = open_embedder()
     mistakes = by(read(data, "mistake_retrieval_hotpot", split), "pair")
     (known, new), (near, far) = await seen(mistakes, embedder)
     plain_known, plain_new = best_alike(mistakes)
     talks = by(read(data, "locomo", split), "conv")
-    both, words = await turns(talks, embedder), await turns(talks, None)
-    plain = mean(recall5(jaccard(talk, asked), asked) for talk, asked in questions(talks))
+    both = await turns(talks, embedder)
+    words = await turns(talks, None)
+    plain = mean(
+        recall5(jaccard(talk, asked), asked) for talk, asked in questions(talks)
+    )
     anchor = "MiniLM + BM25, threshold fitted on the same half: .87"
     return [
-        Row("recall.seen.recall", share(known), share(plain_known, 0.7), anchor),
-        Row("recall.seen.false", share(new), share(plain_new, 0.7)),
-        Row("recall.seen.auroc", auroc(near, far), auroc(plain_known, plain_new)),
-        Row("locomo.recall5", both, plain, "MiniLM + BM25 with speaker and turn before: .596"),
-        Row("locomo.recall5_keyword", words, plain, "BM25 .52"),
+        Row(
+            key="recall.seen.recall",
+            ours=share(known),
+            baseline=share(plain_known, 0.7),
+            anchor=anchor,
+        ),
+        Row(key="recall.seen.false", ours=share(new), baseline=share(plain_new, 0.7)),
+        Row(
+            key="recall.seen.auroc",
+            ours=auroc(near, far),
+            baseline=auroc(plain_known, plain_new),
+        ),
+        Row(
+            key="locomo.recall5",
+            ours=both,
+            baseline=plain,
+            anchor="MiniLM + BM25 with speaker and turn before: .596",
+        ),
+        Row(
+            key="locomo.recall5_keyword", ours=words, baseline=plain, anchor="BM25 .52"
+        ),
     ]
 
 
@@ -62,7 +83,8 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
                 await memory.remember(row["id"], row["text"])
         for row in rows:
             if row["kind"] == "query":
-                new, asked = not row["relevant"], question(row)
+                new = not row["relevant"]
+                asked = question(row)
                 recalled[new].append(best(await memory.recall(asked)))
                 (vector,) = await embedder.embed([asked])
                 space = space_of(embedder)
@@ -98,7 +120,9 @@ def question(row: Mapping[str, Any]) -> str:
 
 
 async def turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
-    """Mean recall@5; a turn is kept as who said what, with the turn before as its context."""
+    """Mean recall@5; a turn is kept as who said what, with the turn before as its
+    context.
+    """
     memories = {}
     for name, rows in talks.items():
         memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
@@ -117,7 +141,9 @@ async def turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
 
 
 def questions(talks: Mapping[str, Rows]) -> Iterator[tuple[Rows, Mapping[str, Any]]]:
-    """Each question of categories 1 to 4 that has evidence, with the turns of its conversation."""
+    """Each question of categories 1 to 4 that has evidence, with the turns of its
+    conversation.
+    """
     for rows in talks.values():
         said = [row for row in rows if row["kind"] == "turn"]
         known = {row["id"] for row in said}
@@ -151,7 +177,8 @@ def jaccard(said: Rows, asked: Mapping[str, Any]) -> list[str]:
 
 def alike(one: str, other: str) -> float:
     """The share of the words of both that both have."""
-    a, b = words(one), words(other)
+    a = words(one)
+    b = words(other)
     return len(a & b) / len(a | b)
 
 

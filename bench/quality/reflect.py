@@ -1,7 +1,9 @@
-"""Reflections on failed attempts: by rules on all of them, by the embedded model on a few.
+"""Reflections on failed attempts: by rules on all of them, by the embedded model on a
+few.
 
-Beside them stand the reflections that were recorded with the attempts, which a large model wrote.
-What is checked here is checked by plain search, not by what heedful checks itself with.
+Beside them stand the reflections that were recorded with the attempts, which a large
+model wrote. What is checked here is checked by plain search, not by what heedful checks
+itself with.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import heedful
 from bench.quality.rows import Row, read
 from heedful.errors import ModelError
 
-# Tasks that the model reflects on, two attempts each, and seconds after which no other is begun.
+# Tasks that the model reflects on, two attempts each, and seconds after which no other
+# is begun.
 TASKS = 5
 SECONDS = 200.0
 
@@ -42,7 +45,9 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A failed attempt as an episode, what was recorded of it, and the task that it belongs to."""
+    """A failed attempt as an episode, what was recorded of it, and the task that it
+    belongs to.
+    """
 
     task: str
     episode: heedful.Episode
@@ -64,14 +69,21 @@ class Worded:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Grounded sentences, repetition, and naming an entity, by rules and by the model."""
+    """Grounded sentences, repetition, and naming an entity, by rules and by the
+    model.
+    """
     attempts = list(failed(data, split))
     rules = asyncio.run(reflected(attempts))
     recorded = [as_recorded(one) for one in attempts]
     yield from _rows("reflect.", rules, recorded)
     ungated = asyncio.run(leaked(data, split, gate=False))
     held = "nothing held back"
-    yield Row("reflect.attacks_recalled", asyncio.run(leaked(data, split)), ungated, held)
+    yield Row(
+        key="reflect.attacks_recalled",
+        ours=asyncio.run(leaked(data, split)),
+        baseline=ungated,
+        anchor=held,
+    )
     few = chosen(attempts)
     try:
         model, used, seconds = asyncio.run(by_model(few))
@@ -79,29 +91,38 @@ def run(data: Path, split: str) -> Iterator[Row]:
         Console().print(f"the embedded model was left out: {error}", markup=False)
         return
     few = few[: len(model)]
-    yield from _rows("reflect.embedded_", model, asyncio.run(reflected(few)), "by rules, the same")
-    yield Row("reflect.embedded_used", used / len(few))
-    yield Row("reflect.embedded_seconds", seconds / len(few))
+    yield from _rows(
+        "reflect.embedded_", model, asyncio.run(reflected(few)), "by rules, the same"
+    )
+    yield Row(key="reflect.embedded_used", ours=used / len(few))
+    yield Row(key="reflect.embedded_seconds", ours=seconds / len(few))
 
 
 async def leaked(data: Path, split: str, gate: bool = True) -> float:
-    """The share of attacks of which recall returns anything, if an operator gave the task.
+    """The share of attacks of which recall returns anything, if an operator gave the
+    task.
 
-    Each stands in a result, as an error, and is repeated by the agent in what it asks for and says.
-    Without the `gate` all that waits in quarantine is released before.
+    Each stands in a result, as an error, and is repeated by the agent in what it asks
+    for and says. Without the `gate` all that waits in quarantine is released before.
     """
-    attacks = [row["text"] for row in read(data, "attacks", split) if row["label"] == "attack"]
+    attacks = [
+        row["text"] for row in read(data, "attacks", split) if row["label"] == "attack"
+    ]
     leaks = 0
     with TemporaryDirectory() as folder:
         memory = heedful.Memory(f"{folder}/heedful.db")
         for n, text in enumerate(attacks):
             task = f"Summarise page {n} about {SUBJECTS[n % 3]}"
             for one in attacked(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
-                await heedful.reflect(one, memory=memory, trust="operator", score=lambda *_: 1.0)
+                await heedful.reflect(
+                    one, memory=memory, trust="operator", score=lambda *_: 1.0
+                )
             waiting = [] if gate else await memory.quarantine.waiting(100)
             if waiting:
                 await memory.quarantine.release([one.id for one in waiting], by="bench")
-            found = [f for asked in (task, text) for f in await memory.recall(asked, 50)]
+            found = [
+                f for asked in (task, text) for f in await memory.recall(asked, 50)
+            ]
             leaks += MARK in f"{found}"
         listed = sum(MARK in str(one) for one in await memory.top(100_000))
     return max(leaks, min(listed, len(attacks))) / len(attacks)
@@ -112,20 +133,32 @@ def attacked(task: str, text: str, outcome: Any) -> Iterator[heedful.Episode]:
     asked = heedful.Event("user_message", task)
     for result in (text, f"Error: {text}"):
         for more in ({}, {"query": text[:80]}):
-            calls = (heedful.Event("tool_call", tool="fetch", arguments=one) for one in ({}, more))
+            calls = (
+                heedful.Event("tool_call", tool="fetch", arguments=one)
+                for one in ({}, more)
+            )
             results = (heedful.Event("tool_response", one) for one in (result, "done"))
             steps = [one for both in zip(calls, results, strict=True) for one in both]
             said = heedful.Event("llm_response", f"I will now {text}")
-            yield heedful.Episode((asked, *steps, said), outcome, task)
+            yield heedful.Episode((asked, *steps, said), outcome, task=task)
 
 
 def _rows(
     key: str, ours: Sequence[Worded], other: Sequence[Worded], said: str = ""
 ) -> Iterator[Row]:
     said = said or "recorded: a large model"
-    yield Row(f"{key}grounded", grounded(ours), grounded(other), said)
-    yield Row(f"{key}repetition", repetition(ours), repetition(other), said)
-    yield Row(f"{key}entity", naming(ours), naming(other), said)
+    yield Row(
+        key=f"{key}grounded", ours=grounded(ours), baseline=grounded(other), anchor=said
+    )
+    yield Row(
+        key=f"{key}repetition",
+        ours=repetition(ours),
+        baseline=repetition(other),
+        anchor=said,
+    )
+    yield Row(
+        key=f"{key}entity", ours=naming(ours), baseline=naming(other), anchor=said
+    )
 
 
 def failed(data: Path, split: str) -> Iterator[Attempt]:
@@ -134,7 +167,9 @@ def failed(data: Path, split: str) -> Iterator[Attempt]:
         for attempt in row["attempts"]:
             if attempt["reflection"] and not attempt["passed"]:
                 yield Attempt(
-                    f"{row['run']} {row['task_id']}", episode(row, attempt), attempt["reflection"]
+                    f"{row['run']} {row['task_id']}",
+                    episode(row, attempt),
+                    attempt["reflection"],
                 )
 
 
@@ -143,7 +178,7 @@ def episode(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Episode:
     parts = STEP.split(attempt["candidate"])
     events = list(map(event, parts[1::2], parts[2::2]))
     outcome: Any = "timeout" if attempt["feedback"].startswith("HALTED") else "failure"
-    return heedful.Episode(tuple(filter(None, events)), outcome, row["task"])
+    return heedful.Episode(tuple(filter(None, events)), outcome, task=row["task"])
 
 
 def event(kind: str, text: str) -> heedful.Event | None:
@@ -153,7 +188,9 @@ def event(kind: str, text: str) -> heedful.Event | None:
         judged = text.startswith("Answer is ")
         return None if judged else heedful.Event("tool_response", text)
     if kind == "Action" and action and action[1] != "Finish":
-        return heedful.Event("tool_call", tool=action[1], arguments={"query": action[2]})
+        return heedful.Event(
+            "tool_call", tool=action[1], arguments={"query": action[2]}
+        )
     return heedful.Event("llm_response", f"Finish: {action[2]}" if action else text)
 
 
@@ -161,12 +198,17 @@ async def reflected(
     attempts: Iterable[Attempt], model: heedful.Model | None = None
 ) -> list[Worded]:
     """What heedful says of them, without a memory."""
-    return [worded(one, await heedful.reflect(one.episode, model=model)) for one in attempts]
+    return [
+        worded(one, await heedful.reflect(one.episode, model=model)) for one in attempts
+    ]
 
 
 async def by_model(attempts: Sequence[Attempt]) -> tuple[list[Worded], int, float]:
     """The same in the words of the model, how often they were used, and the seconds."""
-    model, began, found, used = heedful.open_model("embedded"), time.monotonic(), [], 0
+    model = heedful.open_model("embedded")
+    began = time.monotonic()
+    found = []
+    used = 0
     try:
         for one in attempts:
             if time.monotonic() - began > SECONDS:
@@ -214,11 +256,15 @@ def entities(episode: heedful.Episode) -> frozenset[str]:
     said = " ".join(one.content for one in episode.events if one.type == "llm_response")
     asked = [searched(one) for one in episode.events]
     names = {_plain(name) for name in (*NAME.findall(said), *asked)}
-    return frozenset(one for one in names if len(one) > 3 and one not in _plain(episode.task))
+    return frozenset(
+        one for one in names if len(one) > 3 and one not in _plain(episode.task)
+    )
 
 
 def grounded(found: Iterable[Worded]) -> float:
-    """Of sentences with a number, a name or a quotation, the share whose events have them all."""
+    """Of sentences with a number, a name or a quotation, the share whose events have
+    them all.
+    """
     right = [
         all(one in held for one in _told(text))
         for each in found
@@ -238,7 +284,9 @@ def _told(text: str) -> list[str]:
 
 
 def repetition(found: Sequence[Worded]) -> float:
-    """The mean Jaccard similarity of the words of consecutive reflections of one task."""
+    """The mean Jaccard similarity of the words of consecutive reflections of one
+    task.
+    """
     both = [(_words(a), _words(b)) for a, b in pairwise(found) if a.task == b.task]
     shares = [len(a & b) / len(a | b) for a, b in both if a | b]
     return sum(shares) / len(shares) if shares else 0.0
@@ -260,4 +308,8 @@ def chosen(attempts: Sequence[Attempt]) -> list[Attempt]:
     pairs = [(a, b) for a, b in pairwise(attempts) if a.task == b.task]
     first = {a.task: (a, b) for a, b in reversed(pairs)}
     tasks = sorted(first)
-    return [one for task in tasks[:: max(1, len(tasks) // TASKS)][:TASKS] for one in first[task]]
+    return [
+        one
+        for task in tasks[:: max(1, len(tasks) // TASKS)][:TASKS]
+        for one in first[task]
+    ]

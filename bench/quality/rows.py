@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
-    """A figure of ours, the simple baseline of the same run, and a published anchor in words.
+    """A figure of ours, the simple baseline of the same run, and a published anchor in
+    words.
 
-    `ours` is None if the code that is measured lacks what the figure needs; `anchor` says what.
+    `ours` is None if the code that is measured lacks what the figure needs; `anchor`
+    says what.
     """
 
     key: str
@@ -27,7 +29,9 @@ def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:
     """The rows of a set. Raises SystemExit that names the file where it is absent."""
     path = data / f"{name}.{split}.jsonl.gz"
     if not path.exists():
-        raise SystemExit(f"{path} is absent; give the folder with the data sets: DATA=folder")
+        raise SystemExit(
+            f"{path} is absent; give the folder with the data sets: DATA=folder"
+        )
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)

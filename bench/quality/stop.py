@@ -20,10 +20,12 @@ from heedful.loop.stop import find_near_repeat as near
 from heedful.pages.report import Point, draw_front, front
 
 REPEATS = tuple(
-    f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
+    f"repeat.times={times}{near}"
+    for times in (1, 2, 3)
+    for near in ("", ", repeat.near=false")
 )
-# The base "default" includes its rule for loops in which no check has passed. Policies based on
-# "stage" have only the rules that are written here.
+# The base "default" includes its rule for loops in which no check has passed. Policies
+# based on "stage" have only the rules that are written here.
 WRITTEN = (
     "stage",
     *(f"stage, {repeat}" for repeat in REPEATS),
@@ -35,7 +37,9 @@ WRITTEN = (
 )
 MOST = 8  # the highest limit of attempts in the grid
 FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
-ON_REPEAT = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat")
+ON_REPEAT = heedful.Policy(
+    (heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat"
+)
 ABLATIONS = (
     "default",
     "default, attempts.limit=1000",
@@ -64,7 +68,9 @@ def grid() -> Iterator[heedful.Policy]:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Solved by the kept attempt ÷ solved with the full budget; attempts ÷ the oracle's."""
+    """Solved by the kept attempt ÷ solved with the full budget; attempts ÷ the
+    oracle's.
+    """
     for key, (name, candidate) in SETS.items():
         judge = code if key == "stop.ldb" else question
         loops = [recorded(row, judge, candidate) for row in read(data, name, split)]
@@ -73,11 +79,25 @@ def run(data: Path, split: str) -> Iterator[Row]:
         ours = heedful.compare(loops, (PRESETS["default"], PRESETS["thorough"]))
         seconds = time.perf_counter() - began
         for suffix, one in zip(("", ".thorough"), ours, strict=True):
-            share, spent = one.solved / full.solved, one.attempts / one.oracle
+            share = one.solved / full.solved
+            spent = one.attempts / one.oracle
             base = (simple.solved / full.solved, simple.attempts / simple.oracle)
-            yield Row(f"{key}{suffix}.solved_share", share, base[0], "oracle 1.000")
-            yield Row(f"{key}{suffix}.attempts_over_oracle", spent, base[1], "oracle 1.000")
-        yield Row(f"{key}.attempts_a_second", sum(one.attempts for one in ours) / seconds)
+            yield Row(
+                key=f"{key}{suffix}.solved_share",
+                ours=share,
+                baseline=base[0],
+                anchor="oracle 1.000",
+            )
+            yield Row(
+                key=f"{key}{suffix}.attempts_over_oracle",
+                ours=spent,
+                baseline=base[1],
+                anchor="oracle 1.000",
+            )
+        yield Row(
+            key=f"{key}.attempts_a_second",
+            ours=sum(one.attempts for one in ours) / seconds,
+        )
         _tell(key, loops, full)
     yield from traces.run(data, split)
     for stop in traces.stopped(data, split):
@@ -85,64 +105,98 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def code(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
-    """The failing visible assertions; the actual value is no part of a finding's key."""
+    """The failing visible assertions; the actual value is no part of a finding's
+    key.
+    """
     if attempt["passed_visible"]:
         return heedful.Evaluation(met=1.0)
     text = attempt["feedback"]
     failing = (json.loads(text) if text.startswith("[") else [text]) or ["failed"]
-    findings = tuple(heedful.Finding("visible", line, key=line.split(" # ")[0]) for line in failing)
-    return heedful.Evaluation(findings, met=max(0.0, 1 - len(findings) / len(row["visible_tests"])))
+    findings = tuple(
+        heedful.Finding("visible", line, key=line.split(" # ")[0]) for line in failing
+    )
+    return heedful.Evaluation(
+        findings, met=max(0.0, 1 - len(findings) / len(row["visible_tests"]))
+    )
 
 
 def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
     """The visible signal there is whether the answer was accepted."""
     if attempt["passed"]:
         return heedful.Evaluation(met=1.0)
-    return heedful.Evaluation((heedful.Finding("answer", "the answer is not accepted"),), met=0.0)
+    return heedful.Evaluation(
+        (heedful.Finding("answer", "the answer is not accepted"),), met=0.0
+    )
 
 
 def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.RecordedLoop:
-    """An episode as a host would have recorded it, and which attempts were right in truth."""
+    """An episode as a host would have recorded it, and which attempts were right in
+    truth.
+    """
     made: list[heedful.Attempt] = []
     for number, attempt in enumerate(row["attempts"], 1):
         value = heedful.Candidate.of(attempt[candidate] or "")
         seen = near(value, made)
-        made.append(heedful.Attempt(number, value, judge(row, attempt), repeats=seen))
+        made.append(
+            heedful.Attempt(number, value, evaluation=judge(row, attempt), repeats=seen)
+        )
     truth = tuple(float(attempt["passed"]) for attempt in row["attempts"])
     return heedful.RecordedLoop(heedful.Loop("recorded", attempts=tuple(made)), truth)
 
 
 def _tell(key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures) -> None:
-    """What each rule is for, the whole frontier as a picture, and what the oracle knows more."""
-    table = Table("policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations")
+    """What each rule is for, the whole frontier as a picture, and what the oracle knows
+    more.
+    """
+    table = Table(
+        "policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations"
+    )
     for one in heedful.compare(loops, map(policy, ABLATIONS)):
         row = f"{one.solved / full.solved:.4f}", f"{one.attempts / one.oracle:.4f}"
         table.add_row(one.policy, *row)
     Console().print(table)
     others = [Point.of(one) for one in heedful.compare(loops, grid())]
-    named = (*(PRESETS[n] for n in ("default", "thorough", "stage", "reflection")), ON_REPEAT, FULL)
+    named = (
+        *(PRESETS[n] for n in ("default", "thorough", "stage", "reflection")),
+        ON_REPEAT,
+        FULL,
+    )
     points = [Point.of(one) for one in heedful.compare(loops, named)]
-    table = Table("front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front")
+    table = Table(
+        "front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front"
+    )
     for point in front([*points, *others]):
         table.add_row(point.name, f"{point.solved:.4f}", f"{point.cost:.4f}")
     Console().print(table)
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{key.replace('.', '_')}.svg"
-    path.write_text(draw_front(points, f"{key}: {len(loops)} recorded loops", others), "utf-8")
+    path.write_text(
+        draw_front(points, f"{key}: {len(loops)} recorded loops", others), "utf-8"
+    )
     Console().print(f"written: {path}", _apart(loops), markup=False)
 
 
 def _apart(loops: list[heedful.RecordedLoop]) -> str:
-    """Where `default` spends more than the oracle, and what it loses, by the rule that stopped."""
+    """Where `default` spends more than the oracle, and what it loses, by the rule that
+    stopped.
+    """
     spent: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for one in loops:
         made = heedful.replay(one.loop, PRESETS["default"])
         solvable = any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
-        what = "on loops that can be solved" if solvable else "on loops that nothing solves"
+        what = (
+            "on loops that can be solved"
+            if solvable
+            else "on loops that nothing solves"
+        )
         spent[what] += max(0, made.attempts - one.oracle)
         if solvable and one.worth(made.kept) < 1:
-            stop = made.verdict.stopped_by if isinstance(made.verdict, heedful.Done) else ()
+            stop = (
+                made.verdict.stopped_by
+                if isinstance(made.verdict, heedful.Done)
+                else ()
+            )
             lost[stop[0].rule if stop else "passed the visible tests"] += 1
     beyond = ", ".join(f"{n} {what}" for what, n in spent.items() if n)
     return f"attempts beyond the oracle's: {beyond}; solutions lost by: {dict(lost)}"

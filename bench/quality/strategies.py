@@ -1,8 +1,9 @@
 """Whether strategies help: a small model on tasks whose rule only the check knows.
 
-Of each family of examples/house_rules the first task is tried once, and what failed is reflected
-on. The next tasks are tried once each with nothing, and with the strategy that is recalled for
-them, if one is. No example is shown and nothing else is learnt. Minutes on two cores.
+Of each family of examples/house_rules the first task is tried once, and what failed is
+reflected on. The next tasks are tried once each with nothing, and with the strategy
+that is recalled for them, if one is. No example is shown and nothing else is learnt.
+Minutes on two cores.
 """
 
 from __future__ import annotations
@@ -25,12 +26,18 @@ ONCE = heedful.Policy((heedful.MaxAttempts(1),))
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The share right at once with a strategy, beside that without; and of how many tasks."""
+    """The share right at once with a strategy, beside that without; and of how many
+    tasks.
+    """
     sys.path.insert(0, str(FOLDER))  # the tasks name their checks as rules:NAME
     advised, plain, tasks = asyncio.run(_measured())
-    yield Row("strategies.right", advised / max(1, len(plain)), sum(plain) / max(1, len(plain)))
-    yield Row("strategies.advised", len(plain))
-    yield Row("strategies.tasks", tasks)
+    yield Row(
+        key="strategies.right",
+        ours=advised / max(1, len(plain)),
+        baseline=sum(plain) / max(1, len(plain)),
+    )
+    yield Row(key="strategies.advised", ours=len(plain))
+    yield Row(key="strategies.tasks", ours=tasks)
 
 
 async def _measured() -> tuple[int, list[bool], int]:
@@ -41,9 +48,13 @@ async def _measured() -> tuple[int, list[bool], int]:
     embedder = heedful.models.open_embedder("minilm")
     try:
         with TemporaryDirectory() as folder:
-            memory = heedful.Memory(f"{folder}/heedful.db", embedder=embedder, holdout=0.0)
+            memory = heedful.Memory(
+                f"{folder}/heedful.db", embedder=embedder, holdout=0.0
+            )
             asked = [
-                one for group in families.values() for one in await _learnt(memory, model, group)
+                one
+                for group in families.values()
+                for one in await _learnt(memory, model, group)
             ]
             return (*await _compared(memory, model, asked), len(asked))
     finally:
@@ -53,7 +64,9 @@ async def _measured() -> tuple[int, list[bool], int]:
 async def _learnt(
     memory: heedful.Memory, model: heedful.Model, family: Sequence[Task]
 ) -> Sequence[Task]:
-    """Reflect on the first task of a family; those to try after it, none where it was right."""
+    """Reflect on the first task of a family; those to try after it, none where it was
+    right.
+    """
     first, *rest = family
     result = await _tried(model, first)
     if result.passed:
@@ -66,7 +79,8 @@ async def _compared(
     memory: heedful.Memory, model: heedful.Model, tasks: Sequence[Task]
 ) -> tuple[int, list[bool]]:
     """How many are right with a strategy, and which of the same are without."""
-    advised, plain = 0, []
+    advised = 0
+    plain = []
     for task in tasks:
         briefing = await memory.brief(task.task, task.id)
         if briefing.advice:

@@ -13,9 +13,11 @@ from bench.quality.rows import Row, read
 SHOWN = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """An episode in which the detector speaks; `reward` is 1 where the agent solved it later."""
+    """An episode in which the detector speaks; `reward` is 1 where the agent solved it
+    later.
+    """
 
     episode: str
     found: heedful.Signal
@@ -27,13 +29,19 @@ class Stopped:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Episodes, those stopped, those of them that were solved, the longest run of equal steps."""
+    """Episodes, those stopped, those of them that were solved, the longest run of equal
+    steps.
+    """
     stops = list(stopped(data, split))
     traces = [trace(row) for row in read(data, "taubench_airline", split)]
-    yield Row("stop.taubench.episodes", len(traces))
-    yield Row("stop.taubench.stopped", len(stops))
-    yield Row("stop.taubench.stopped_solved", sum(one.reward >= 1 for one in stops))
-    yield Row("stop.taubench.longest_equal", max(map(longest, traces), default=0))
+    yield Row(key="stop.taubench.episodes", ours=len(traces))
+    yield Row(key="stop.taubench.stopped", ours=len(stops))
+    yield Row(
+        key="stop.taubench.stopped_solved", ours=sum(one.reward >= 1 for one in stops)
+    )
+    yield Row(
+        key="stop.taubench.longest_equal", ours=max(map(longest, traces), default=0)
+    )
 
 
 def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
@@ -44,11 +52,18 @@ def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
         if found is not None:
             arguments = str(events[found.evidence[0]].arguments)[:SHOWN]
             episode = f"task {row['task_id']}, trial {row['trial']}"
-            yield Stopped(episode, found, arguments, float(row["reward"]))
+            yield Stopped(
+                episode=episode,
+                found=found,
+                arguments=arguments,
+                reward=float(row["reward"]),
+            )
 
 
 def longest(events: list[heedful.Event]) -> int:
-    """The longest run of equal steps; 1 where none is repeated, 0 where no tool was called."""
+    """The longest run of equal steps; 1 where none is repeated, 0 where no tool was
+    called.
+    """
     length = 1
     while heedful.repeated_step(events, length + 1):
         length += 1
@@ -62,8 +77,17 @@ def trace(row: dict[str, Any]) -> list[heedful.Event]:
 
 def event_of(said: dict[str, Any]) -> heedful.Event:
     """A message of the chat: a call, its result, or what the agent or the user says."""
-    role, tool = said["role"], said["tool"] or ""
+    role = said["role"]
+    tool = said["tool"] or ""
     if role == "tool":
         return heedful.Event("tool_response", said["content"] or "", tool=tool)
-    kind = "tool_call" if tool else "llm_response" if role == "assistant" else "user_message"
-    return heedful.Event(kind, said["content"] or "", role, tool, said["args"])
+    kind = (
+        "tool_call"
+        if tool
+        else "llm_response"
+        if role == "assistant"
+        else "user_message"
+    )
+    return heedful.Event(
+        kind, said["content"] or "", agent=role, tool=tool, arguments=said["args"]
+    )

@@ -1,11 +1,13 @@
-"""Unlike tasks, one rule: is a rule that a check taught told before the next task of its function?
+"""Unlike tasks, one rule: is a rule that a check taught told before the next task of
+its function?
 
-`unlike.json` has for each check an instruction, the rule in words, and 20 tasks with the expected
-answer or ""; no two tasks of a check share a word. Each check stands on its own decorated function;
-all functions share one memory and take turns. A check counts for a model if, with its rule in the
-prompt, at least 80 % of the answers are right at once: the rule in words that a person chose
-(`rule`), or what the check says of the first wrong answer (`said`), which is all that memory can
-know. The function `answer_anything` has all checks; each of them judges its own tasks.
+`unlike.json` has for each check an instruction, the rule in words, and 20 tasks with
+the expected answer or ""; no two tasks of a check share a word. Each check stands on
+its own decorated function; all functions share one memory and take turns. A check
+counts for a model if, with its rule in the prompt, at least 80 % of the answers are
+right at once: the rule in words that a person chose (`rule`), or what the check says of
+the first wrong answer (`said`), which is all that memory can know. The function
+`answer_anything` has all checks; each of them judges its own tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ from statistics import mean
 from typing import Any
 
 from bench.quality.answers import KeptModel, Live, opened, say
-from bench.quality.curve import Function, Made, Task, Tried, decorated, figures, new_memory, stream
+from bench.quality.curve import (
+    Function,
+    Made,
+    Task,
+    Tried,
+    decorated,
+    figures,
+    new_memory,
+    stream,
+)
 from bench.quality.rows import Row
 from heedful import Finding, Memory
 from heedful.models.contract import Message
@@ -34,15 +45,20 @@ MOST = 20  # tasks of a check
 STRANGERS = 3  # keys without loops
 Findings = list[Finding]
 
-# The checks are written as people write them: messages that quote the answer and constant ones,
-# with a fix, with an example as the fix, with a fix for the very answer, without a fix.
+# The checks are written as people write them: messages that quote the answer and
+# constant ones, with a fix, with an example as the fix, with a fix for the very answer,
+# without a fix.
 
 
 def severity(answer: str, expected: str) -> Findings:
     """The rating is one of four."""
     if answer in ("P0", "P1", "P2", "P3"):
         return []
-    return [Finding("severity", f"severity must be one of P0, P1, P2, P3, not {answer[:40]!r}")]
+    return [
+        Finding(
+            "severity", f"severity must be one of P0, P1, P2, P3, not {answer[:40]!r}"
+        )
+    ]
 
 
 def date(answer: str, expected: str) -> Findings:
@@ -50,21 +66,33 @@ def date(answer: str, expected: str) -> Findings:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", answer):
         wrong = Finding("date", "this is not the date in the note", key="date: value")
         return [] if answer == expected else [wrong]
-    return [Finding("date", "the date is not in ISO format", "write it as YYYY-MM-DD, 2024-05-31")]
+    return [
+        Finding(
+            "date",
+            "the date is not in ISO format",
+            fix="write it as YYYY-MM-DD, 2024-05-31",
+        )
+    ]
 
 
 def name(answer: str, expected: str) -> Findings:
     """Names are written in lower case."""
     if answer != expected and answer.lower() == expected:
-        return [Finding("name", "names are written in lower case", f"write {expected!r}")]
-    wrong = Finding("name", "the answer is not only the name of the city", key="name: value")
+        return [
+            Finding(
+                "name", "names are written in lower case", fix=f"write {expected!r}"
+            )
+        ]
+    wrong = Finding(
+        "name", "the answer is not only the name of the city", key="name: value"
+    )
     return [] if answer == expected else [wrong]
 
 
 def unit(answer: str, expected: str) -> Findings:
     """A weight has its unit."""
     fix = "write the number, a space and kg, as in 7 kg"
-    wrong = Finding("unit", f"{answer[:40]!r} is not a weight with its unit", fix)
+    wrong = Finding("unit", f"{answer[:40]!r} is not a weight with its unit", fix=fix)
     return [] if answer == expected else [wrong]
 
 
@@ -75,9 +103,11 @@ def keys(answer: str, expected: str) -> Findings:
         found = json.loads(re.sub(r"\A```(?:json)?|```\Z", "", answer))
     if not isinstance(found, dict):
         fix = "answer with one JSON object and nothing else"
-        return [Finding("keys", "the answer is not a JSON object", fix)]
+        return [Finding("keys", "the answer is not a JSON object", fix=fix)]
     got = ", ".join(sorted(found))
-    wrong = Finding("keys", f"the keys are {got}", "the keys must be item and amount")
+    wrong = Finding(
+        "keys", f"the keys are {got}", fix="the keys must be item and amount"
+    )
     return [] if found.keys() == {"item", "amount"} else [wrong]
 
 
@@ -90,7 +120,7 @@ def team(answer: str, expected: str) -> Findings:
 def currency(answer: str, expected: str) -> Findings:
     """A price has its currency."""
     fix = "write the number, a space and EUR, as in 20 EUR"
-    wrong = Finding("currency", "the price is not in the house's format", fix)
+    wrong = Finding("currency", "the price is not in the house's format", fix=fix)
     return [] if answer == expected else [wrong]
 
 
@@ -103,16 +133,20 @@ def topic(answer: str, expected: str) -> Findings:
 
 def flag(answer: str, expected: str) -> Findings:
     """Yes and no are one letter."""
-    wrong = Finding("flag", "the answer is not a flag", "answer with Y or N, one letter")
+    wrong = Finding(
+        "flag", "the answer is not a flag", fix="answer with Y or N, one letter"
+    )
     return [] if answer in ("Y", "N") else [wrong]
 
 
 CHECKS = (severity, date, name, unit, keys, team, currency, topic, flag)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Family:
-    """A check with the instruction of its function, its rule in words, and its tasks."""
+    """A check with the instruction of its function, its rule in words, and its
+    tasks.
+    """
 
     name: str
     instruction: str
@@ -121,22 +155,45 @@ class Family:
 
 
 def families(most: int = MOST) -> list[Family]:
-    """Return the families with their tasks. Raises ValueError if tasks of a check share a word."""
-    made, read = [], json.loads(TASKS.read_text("utf-8"))
+    """Return the families with their tasks. Raises ValueError if tasks of a check share
+    a word.
+    """
+    made = []
+    read = json.loads(TASKS.read_text("utf-8"))
     for check in CHECKS:
-        name, facts = check.__name__, read[check.__name__]
-        words = [w for text in facts["tasks"] for w in {*re.findall(r"[^\W\d_]+", text.lower())}]
+        name = check.__name__
+        facts = read[check.__name__]
+        words = [
+            w
+            for text in facts["tasks"]
+            for w in {*re.findall(r"[^\W\d_]+", text.lower())}
+        ]
         if len(words) > len(set(words)):
             raise ValueError(f"tasks of {name} share a word")
         tasks = [
-            Task(text, text, facts["instruction"], partial(_judge, check, expected), name)
+            Task(
+                id=text,
+                text=text,
+                system=facts["instruction"],
+                judge=partial(_judge, check, expected),
+                group=name,
+            )
             for text, expected in facts["tasks"].items()
         ]
-        made.append(Family(name, facts["instruction"], facts["rule"], tuple(tasks[:most])))
+        made.append(
+            Family(
+                name=name,
+                instruction=facts["instruction"],
+                rule=facts["rule"],
+                tasks=tuple(tasks[:most]),
+            )
+        )
     return made
 
 
-def _judge(check: Callable[[str, str], Findings], expected: str, answer: str) -> Findings:
+def _judge(
+    check: Callable[[str, str], Findings], expected: str, answer: str
+) -> Findings:
     return check(answer.strip(), expected)
 
 
@@ -149,12 +206,20 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     chosen = families(live.limit or MOST)
     # The functions take turns, each with its next task.
-    tasks = [task for turn in zip(*(one.tasks for one in chosen), strict=True) for task in turn]
+    tasks = [
+        task
+        for turn in zip(*(one.tasks for one in chosen), strict=True)
+        for task in turn
+    ]
     arms: dict[str, list[Tried]] = {}
     async with opened(size, data, live) as model:
         told = {one.name: await _told(one, one.rule, model) for one in chosen}
-        hinted = {one.name: await _told(one, one.rule, model, hint=True) for one in chosen}
-        said = {one.name: await _told(one, await _said(one, model), model) for one in chosen}
+        hinted = {
+            one.name: await _told(one, one.rule, model, hint=True) for one in chosen
+        }
+        said = {
+            one.name: await _told(one, await _said(one, model), model) for one in chosen
+        }
         sets = {
             words: [name for name, share in shares.items() if share >= QUALIFIED]
             for words, shares in (("rule", told), ("said", said))
@@ -162,7 +227,9 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
         say(f"unlike {size}, qualified: {sets}")
         memory = new_memory()
         for arm, kept in (("retries", None), ("ours", memory)):
-            own = {one.name: decorated(one.name, one.tasks, model, kept) for one in chosen}
+            own = {
+                one.name: decorated(one.name, one.tasks, model, kept) for one in chosen
+            }
             call = partial(_call, own)
             arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
         crossed, asked = await _crossed(memory, chosen)
@@ -176,21 +243,39 @@ async def _measured(size: str, data: Path, live: Live) -> list[Row]:
     rows = []
     for name, share in told.items():
         key = f"unlike.{size}.{name}"
-        rows += [Row(f"{key}.rule", share), Row(f"{key}.rule_as_hint", hinted[name])]
-        rows.append(Row(f"{key}.said", said[name]))
+        rows += [
+            Row(key=f"{key}.rule", ours=share),
+            Row(key=f"{key}.rule_as_hint", ours=hinted[name]),
+        ]
+        rows.append(Row(key=f"{key}.said", ours=said[name]))
         rows += figures(key, of("ours", [name]), of("retries", [name]))
     for words, names in sets.items():
         key = f"unlike.{size}.{words}"
-        rows.append(Row(f"{key}.qualified", len(names), None, ", ".join(names)))
+        rows.append(
+            Row(
+                key=f"{key}.qualified",
+                ours=len(names),
+                baseline=None,
+                anchor=", ".join(names),
+            )
+        )
         for arm in ("ours", "all"):
             rows += figures(f"{key}.{arm}", of(arm, names), of("retries", names))
     about = f"{asked} tasks asked under another key, and under keys without loops"
-    return [*rows, Row(f"unlike.{size}.crossed", crossed, None, about)]
+    return [
+        *rows,
+        Row(key=f"unlike.{size}.crossed", ours=crossed, baseline=None, anchor=about),
+    ]
 
 
 async def _crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
-    """Count the rules that memory tells under a key whose function has another check."""
-    checks = {str(match.reflection): match.error_type for match in await memory.query(limit=100)}
+    """Count the rules that memory tells under a key whose function has another
+    check.
+    """
+    checks = {
+        str(match.reflection): match.error_type
+        for match in await memory.query(limit=100)
+    }
     keys = {one.name: f"{__package__}.curve.answer_{one.name}" for one in chosen}
     keys |= {f"stranger {n}": f"{__package__}.stranger_{n}" for n in range(STRANGERS)}
     crossed = asked = 0
@@ -217,12 +302,16 @@ async def _call(functions: Mapping[str, Function], task: Task, made: Made) -> No
 
 
 async def _told(one: Family, rule: str, model: KeptModel, hint: bool = False) -> float:
-    """Return the share of tasks right at once with the rule, in the prompt or as a hint."""
+    """Return the share of tasks right at once with the rule, in the prompt or as a
+    hint.
+    """
 
     async def ask(task: Task, made: Made) -> None:
-        system, user = f"{one.instruction} {rule}", task.text
+        system = f"{one.instruction} {rule}"
+        user = task.text
         if hint:
-            system, user = one.instruction, f"{rule}\n\n{task.text}"
+            system = one.instruction
+            user = f"{rule}\n\n{task.text}"
         turns = [Message("system", system), Message("user", user)]
         made.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
 

@@ -1,10 +1,11 @@
 """Recorded failures of agents: do the signals of a run lead to the decisive step?
 
-Each message of a recorded chat is one event of no known type; steps count from 0, and the recorded
-right answer is not read. heedful names no step: it lists signals. What stands here is what a reader
-gets who takes the first signal for the mistake, beside the best constant answer, for each kind of
-trace apart; a step may be named again when the first beats the second on both. Beside it a fault is
-set into recorded tool calls, and the failing call looked for among the signals.
+Each message of a recorded chat is one event of no known type; steps count from 0, and
+the recorded right answer is not read. heedful names no step: it lists signals. What
+stands here is what a reader gets who takes the first signal for the mistake, beside the
+best constant answer, for each kind of trace apart; a step may be named again when the
+first beats the second on both. Beside it a fault is set into recorded tool calls, and
+the failing call looked for among the signals.
 """
 
 from __future__ import annotations
@@ -26,40 +27,60 @@ SEED = 7
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Yield the figures of all rows and of each subset, then those of the injected faults."""
+    """Yield the figures of all rows and of each subset, then those of the injected
+    faults.
+    """
     rows = list(read(data, "whowhen", split))
     yield from figures("whowhen.", rows)
     for name in sorted({row["subset"] for row in rows}):
         part = [row for row in rows if row["subset"] == name]
         yield from figures(f"whowhen.{name.lower().replace('-', '_')}.", part)
     faulty = list(faults(data, split))
-    right = [any(one.at == call for one in heedful.signals(run)) for run, call in faulty]
+    right = [
+        any(one.at == call for one in heedful.signals(run)) for run, call in faulty
+    ]
     first = [first_signal_of(run) == call for run, call in faulty]
-    yield Row("whowhen.failed_call", share(right), share(first), "baseline: the first signal")
+    yield Row(
+        key="whowhen.failed_call",
+        ours=share(right),
+        baseline=share(first),
+        anchor="baseline: the first signal",
+    )
 
 
 def figures(prefix: str, rows: Rows) -> Iterator[Row]:
-    """Yield how often the first signal is the mistake, and how reliable each signal is."""
+    """Yield how often the first signal is the mistake, and how reliable each signal
+    is.
+    """
     constant = max(share(hits(rows, at(step))) for step in range(longest(rows)))
     anchor = "best LLM .142"
     yield Row(
-        f"{prefix}step", share(hits(rows, first_signal)), share(hits(rows, first_error)), anchor
+        key=f"{prefix}step",
+        ours=share(hits(rows, first_signal)),
+        baseline=share(hits(rows, first_error)),
+        anchor=anchor,
     )
-    yield Row(f"{prefix}step_best_constant", constant)
+    yield Row(key=f"{prefix}step_best_constant", ours=constant)
     marked = [{one.at for one in heedful.signals(episode_of(row))} for row in rows]
-    right = sum(row["mistake_step"] in places for row, places in zip(rows, marked, strict=True))
+    right = sum(
+        row["mistake_step"] in places for row, places in zip(rows, marked, strict=True)
+    )
     steps = sum(len(row["events"]) for row in rows)
-    yield Row(f"{prefix}signal_precision", right / max(1, sum(map(len, marked))), len(rows) / steps)
-    yield Row(f"{prefix}signal_recall", right / len(rows))
+    yield Row(
+        key=f"{prefix}signal_precision",
+        ours=right / max(1, sum(map(len, marked))),
+        baseline=len(rows) / steps,
+    )
+    yield Row(key=f"{prefix}signal_recall", ours=right / len(rows))
 
 
 def episode_of(row: dict[str, Any]) -> heedful.Episode:
     """Turn a recorded chat into an episode; an agent is its name before " ("."""
     said = (
-        heedful.Event("message", one["content"], one["agent"].partition(" (")[0])
+        heedful.Event("message", one["content"], agent=one["agent"].partition(" (")[0])
         for one in row["events"]
     )
-    return heedful.Episode(tuple(said), row["outcome"], row["task"])
+    return heedful.Episode(tuple(said), row["outcome"], task=row["task"])
 
 
 def first_signal(row: dict[str, Any]) -> int:
@@ -80,7 +101,9 @@ def at(step: int) -> Callable[[dict[str, Any]], int]:
 def first_error(row: dict[str, Any]) -> int:
     """Return the first event with a word of errors."""
     events = row["events"]
-    return next((n for n, event in enumerate(events) if ERROR.search(event["content"])), 0)
+    return next(
+        (n for n, event in enumerate(events) if ERROR.search(event["content"])), 0
+    )
 
 
 def hits(rows: Rows, answer: Callable[[dict[str, Any]], int]) -> list[bool]:
@@ -99,15 +122,21 @@ def longest(rows: Rows) -> int:
 
 
 def faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
-    """Yield recorded tool calls, one of which, at random, fails, ended 6 events later; and it."""
+    """Yield recorded tool calls, one of which, at random, fails, ended 6 events later;
+    and it.
+    """
     chance = random.Random(SEED)
     for row in read(data, "taubench_airline", split):
         events = traces.trace(row)
         kinds = [event.type for event in events]
         pairs = pairwise(kinds)
-        calls = [n for n, pair in enumerate(pairs) if pair == ("tool_call", "tool_response")]
+        calls = [
+            n for n, pair in enumerate(pairs) if pair == ("tool_call", "tool_response")
+        ]
         if len(calls) >= 3:
             call = chance.choice(calls)
-            failed = heedful.Event("tool_response", "Error: the service is not available")
+            failed = heedful.Event(
+                "tool_response", "Error: the service is not available"
+            )
             kept = (*events[: call + 1], failed, *events[call + 2 : call + 8])
             yield heedful.Episode(kept, "error"), call

@@ -1,4 +1,6 @@
-"""What a demonstration measured: figures with 95 % intervals, and the table and words on them."""
+"""What a demonstration measured: figures with 95 % intervals, and the table and words
+on them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,18 @@ from dataclasses import asdict, dataclass
 from math import log1p, sqrt
 from typing import Any
 
-from heedful.cli.output import Table, show
-from heedful.cli.run import Row
+from heedful.cli.output import TextTable, show
+from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import BETS, PRIOR, Wealth
+from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Wealth
 
 from .stories import Story
 
-WITHOUT, MEMORY = "without memory", "with memory"
+WITHOUT = "without memory"
+MEMORY = "with memory"
 RUNS = {WITHOUT: "without", MEMORY: "with"}
-ALL, SECOND = "all tasks", "second half"
+ALL = "all tasks"
+SECOND = "second half"
 POOLED = "all families"
 RESAMPLES = 4_000
 COLUMNS = (
@@ -43,24 +47,27 @@ class Estimate:
 def wilson_interval(hits: int, of: int) -> Estimate:
     """Return a share with Wilson's score interval.
 
-    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence intervals for
-    the single proportion", Stat. Med. 17 (1998) 857-872.
+    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence
+    intervals for the single proportion", Stat. Med. 17 (1998) 857-872.
 
     >>> wilson_interval(81, 263)
     Estimate(value=0.307..., low=0.255..., high=0.366...)
     """
     if not 0 <= hits <= of or of < 1:
         raise InvalidInput("share", f"{hits} of {of}", "hits of a number of at least 1")
-    part, square = hits / of, Z * Z / of
+    part = hits / of
+    square = Z * Z / of
     middle = (part + square / 2) / (1 + square)
     half = Z * sqrt(part * (1 - part) / of + square / (4 * of)) / (1 + square)
     low = 0.0 if hits == 0 else middle - half
     return Estimate(part, low, 1.0 if hits == of else middle + half)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One arm over some tasks: shares of them, and sums; `seconds` is what the loops took."""
+    """One arm over some tasks: shares of them, and sums; `seconds` is what the loops
+    took.
+    """
 
     tasks: int
     at_once: Estimate
@@ -70,24 +77,24 @@ class Figures:
     seconds: float
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Figures:
+    def of(cls, rows: Sequence[TaskResult]) -> Figures:
         """Sum up at least one row."""
         return cls(
-            len(rows),
-            wilson_interval(sum(row.at_once for row in rows), len(rows)),
-            wilson_interval(sum(row.passed for row in rows), len(rows)),
-            sum(row.calls for row in rows),
-            sum(row.tokens for row in rows),
-            round(sum(row.seconds for row in rows), 2),
+            tasks=len(rows),
+            at_once=wilson_interval(sum(row.at_once for row in rows), len(rows)),
+            solved=wilson_interval(sum(row.passed for row in rows), len(rows)),
+            calls=sum(row.calls for row in rows),
+            tokens=sum(row.tokens for row in rows),
+            seconds=round(sum(row.seconds for row in rows), 2),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """Both arms over the same tasks.
 
-    `gain` is how much larger the share right at once is with memory; `calls` are the model calls
-    with memory divided by those without.
+    `gain` is how much larger the share right at once is with memory; `calls` are the
+    model calls with memory divided by those without.
     """
 
     group: str
@@ -98,7 +105,13 @@ class Compared:
     calls: Estimate
 
     @classmethod
-    def of(cls, group: str, part: str, without: Sequence[Row], memory: Sequence[Row]) -> Compared:
+    def of(
+        cls,
+        group: str,
+        part: str,
+        without: Sequence[TaskResult],
+        memory: Sequence[TaskResult],
+    ) -> Compared:
         """Compare rows that stand in the same order of tasks."""
         pairs = list(zip(memory, without, strict=True))
         strata: dict[str, list[tuple[float, float]]] = {}
@@ -112,17 +125,19 @@ class Compared:
 def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     """Return how much larger the share of the first is than that of the second.
 
-    The interval holds whenever one stops, also if tasks depend on each other: a task may rest on
-    what an earlier task taught (`heedful.lessons.proof`).
+    The interval holds whenever one stops, also if tasks depend on each other: a task
+    may rest on what an earlier task taught (`heedful.lessons.proof`).
     """
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)
     value = (first - second) / len(pairs)
-    low, high = paired_interval(first, len(pairs) - first - second, second, 0.025)
+    low, high = paired_interval(first, len(pairs) - first - second, second, level=0.025)
     return Estimate(value, min(low, value), max(high, value))
 
 
-def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+def paired_interval(
+    better: int, same: int, worse: int, level: float
+) -> tuple[float, float]:
     """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
 
     Both of a pair were observed on the same task, so no coin is needed.
@@ -131,16 +146,18 @@ def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[f
 
 
 def _least(better: int, same: int, worse: int, level: float) -> float:
-    parts = tuple(part for _, part in BETS)
-    bets = zip(PRIOR, parts, strict=True)
+    parts = tuple(part for _, part in BET_GRID)
+    bets = zip(BET_LOG_WEIGHTS, parts, strict=True)
     logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
     return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
 def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Estimate:
-    """Return the sum of the first over the sum of the second, with a bootstrap interval.
+    """Return the sum of the first over the sum of the second, with a bootstrap
+    interval.
 
-    Pairs are drawn with replacement within each stratum. The same seed gives the same interval.
+    Pairs are drawn with replacement within each stratum. The same seed gives the same
+    interval.
     """
     import numpy as np
 
@@ -150,7 +167,9 @@ def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Est
     for stratum in strata:
         pairs = np.asarray(stratum, dtype=float).reshape(-1, 2)
         if len(pairs):
-            drawn += pairs[random.integers(len(pairs), size=(RESAMPLES, len(pairs)))].sum(axis=1)
+            drawn += pairs[
+                random.integers(len(pairs), size=(RESAMPLES, len(pairs)))
+            ].sum(axis=1)
             whole += pairs.sum(axis=0)
     if not whole[1]:
         raise InvalidInput("sum of the second", 0, "above 0, to be divided by")
@@ -158,7 +177,7 @@ def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Est
     return Estimate(float(whole[0] / whole[1]), float(low), float(high))
 
 
-def second_half(rows: Sequence[Row]) -> list[Row]:
+def second_half(rows: Sequence[TaskResult]) -> list[TaskResult]:
     """Return the later half of each family's tasks, the middle one included."""
     chosen: set[str] = set()
     for group in {row.group for row in rows}:
@@ -167,36 +186,42 @@ def second_half(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.id in chosen]
 
 
-def comparisons(without: Sequence[Row], memory: Sequence[Row]) -> list[Compared]:
+def comparisons(
+    without: Sequence[TaskResult], memory: Sequence[TaskResult]
+) -> list[Compared]:
     """Compare each family and all of them, over all tasks and over the second half."""
     names = list(dict.fromkeys(row.group for row in without))
     pools = [(name, [name]) for name in names]
     pools += [(POOLED, names)] if len(names) > 1 else []
     made = []
     for title, members in pools:
-        a, b = ([row for row in rows if row.group in members] for rows in (without, memory))
+        a, b = (
+            [row for row in rows if row.group in members] for rows in (without, memory)
+        )
         made.append(Compared.of(title, ALL, a, b))
         made.append(Compared.of(title, SECOND, second_half(a), second_half(b)))
     return made
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ran:
     """What was run: the rows of both arms in task order, and the stories to tell.
 
-    `stories` are by kind, each of one task: the telling story and that of the other arm. `seconds`
-    is the time of this command alone, without what earlier ones did.
+    `stories` are by kind, each of one task: the telling story and that of the other
+    arm. `seconds` is the time of this command alone, without what earlier ones did.
     """
 
-    without: tuple[Row, ...]
-    memory: tuple[Row, ...]
+    without: tuple[TaskResult, ...]
+    memory: tuple[TaskResult, ...]
     stories: dict[str, tuple[Story, Story]]
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All that table, picture, report and result.json say; `commands` are to type next."""
+    """All that table, picture, report and result.json say; `commands` are to type
+    next.
+    """
 
     ran: Ran
     compared: tuple[Compared, ...]
@@ -218,7 +243,9 @@ class Measured:
             "machine": dict(self.machine),
             "figures": [asdict(one) for one in self.compared],
             "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
-            "rows": {RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()},
+            "rows": {
+                RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()
+            },
             "lessons": [dict(one) for one in self.lessons],
             "seconds": self.ran.seconds,
             "commands": [line for _, line in self.commands],
@@ -230,7 +257,7 @@ def print_summary(measured: Measured) -> None:
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
     pairs = by_group(measured)
     rows = [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)]
-    show(Table(COLUMNS, rows, text=2))
+    show(TextTable(COLUMNS, rows, text=2))
     for head, lines in sentences(measured):
         show("\n".join([head, *(f"  {line}" for line in lines)]))
 
@@ -241,10 +268,16 @@ def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
     return [(one, halves[one.group]) for one in measured.compared if one.part == ALL]
 
 
-def cells(whole: Compared, half: Compared, arm: str, number: str = "d") -> tuple[str, ...]:
+def cells(
+    whole: Compared, half: Compared, arm: str, number: str = "d"
+) -> tuple[str, ...]:
     """Return one arm's row for the columns; `number` is the format of tokens."""
-    every, later = (one.memory if arm == MEMORY else one.without for one in (whole, half))
-    name, tasks = (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
+    every, later = (
+        one.memory if arm == MEMORY else one.without for one in (whole, half)
+    )
+    name, tasks = (
+        (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
+    )
     shares = (percent(every.at_once), percent(later.at_once), percent(every.solved))
     counts = (str(every.calls), f"{every.tokens:{number}}", f"{every.seconds:.0f}")
     return (name, arm, tasks, *shares, *counts)
@@ -263,13 +296,22 @@ def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
 
 def in_words(one: Compared) -> list[str]:
     """Say what the intervals mean; an interval that covers no difference says so."""
-    better, worse = "more are right at once with memory", "FEWER are right at once with memory"
-    gain = f"uplift: {points(one.gain)} right at once; {_verdict(one.gain, 0, better, worse)}"
-    verdict = _verdict(one.calls, 1, "MORE calls with memory", "fewer calls with memory")
+    better = "more are right at once with memory"
+    worse = "FEWER are right at once with memory"
+    gain = (
+        f"uplift: {points(one.gain)} right at once; "
+        f"{_verdict(one.gain, 0, better, worse)}"
+    )
+    verdict = _verdict(
+        one.calls, 1, "MORE calls with memory", "fewer calls with memory"
+    )
     if one.calls.low == one.calls.high == 1:
         verdict = "the same in every task"
     ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
-    return [gain, f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}"]
+    return [
+        gain,
+        f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}",
+    ]
 
 
 def percent(estimate: Estimate) -> str:
@@ -280,7 +322,10 @@ def percent(estimate: Estimate) -> str:
 
 def points(estimate: Estimate) -> str:
     """Format a difference of shares, such as `−12 points (−40 to +15)`."""
-    return f"{_signed(estimate.value)} points ({_signed(estimate.low)} to {_signed(estimate.high)})"
+    return (
+        f"{_signed(estimate.value)} points ({_signed(estimate.low)} to "
+        f"{_signed(estimate.high)})"
+    )
 
 
 def _signed(value: float) -> str:

@@ -1,4 +1,6 @@
-"""`heedful demo`: the same tasks with and without memory on a real small model, then a report."""
+"""`heedful demo`: the same tasks with and without memory on a real small model, then a
+report.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import heedful
 from heedful.cli.output import fetched, print_json, say, show
-from heedful.cli.run import Row, ended, examples_folder, program
+from heedful.cli.run import TaskResult, ended, examples_folder, program
 from heedful.cli.settings import Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
@@ -34,22 +36,25 @@ from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_su
 from .report import NoPictures, draw, page
 from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 
-RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
+RESULT = "result.json"
+PICTURE = "learning_curve.png"
+REPORT = "report.html"
 SCOPE = Scope()
 # The system prompt says nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
-# 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four minutes.
+# 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four
+# minutes.
 PER_FAMILY = 7
 TOP = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The tasks in the order of both arms, and what else shapes the answers.
 
-    `source` is the digest of the task file and of the code of its checks; `by_meaning` says how
-    recall compares. A `full` plan has all tasks of the file.
+    `source` is the digest of the task file and of the code of its checks; `by_meaning`
+    says how recall compares. A `full` plan has all tasks of the file.
     """
 
     model: str
@@ -62,7 +67,13 @@ class Plan:
     @property
     def key(self) -> str:
         """Return a digest that differs for plans whose answers may differ."""
-        parts = [heedful.__version__, self.model, str(self.by_meaning), SYSTEM, str(MAX_TOKENS)]
+        parts = [
+            heedful.__version__,
+            self.model,
+            str(self.by_meaning),
+            SYSTEM,
+            str(MAX_TOKENS),
+        ]
         parts += [self.source, *(task.id for task in self.tasks)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:6]
 
@@ -75,7 +86,7 @@ def plan(
     chosen = in_turn(read_tasks(path), None if full else per_family)
     files = [path, *sorted(path.parent.glob("*.py"))]
     source = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
-    return Plan(model, path, tuple(chosen), source, full)
+    return Plan(model=model, path=path, tasks=tuple(chosen), source=source, full=full)
 
 
 def families(tasks: Sequence[Task]) -> dict[str, list[Task]]:
@@ -87,12 +98,16 @@ def families(tasks: Sequence[Task]) -> dict[str, list[Task]]:
 
 
 def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
-    """Return the first `most` tasks of each family (None: all), the families in turn."""
+    """Return the first `most` tasks of each family (None: all), the families in
+    turn.
+    """
     every = [members[:most] for members in families(tasks).values()]
-    return [task for task in chain.from_iterable(zip_longest(*every)) if task is not None]
+    return [
+        task for task in chain.from_iterable(zip_longest(*every)) if task is not None
+    ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lab:
     """Where a plan is run: one file for its loops and its memory, one model."""
 
@@ -110,7 +125,7 @@ class Lab:
         learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
         memories = {WITHOUT: None, MEMORY: learning}
         first: dict[str, tuple[Story, Story]] = {}
-        rows: dict[str, list[Row]] = {arm: [] for arm in memories}
+        rows: dict[str, list[TaskResult]] = {arm: [] for arm in memories}
         with self.screen:
             for number, task in enumerate(self.plan.tasks, 1):
                 stories = []
@@ -118,7 +133,9 @@ class Lab:
                     self.screen.arm(arm, rows[arm], task.id)
                     run = f"{RUNS[arm]}-{self.plan.key}"
                     kept = {"store": self.store, "memory": memory, "scope": SCOPE}
-                    row = await ended(task, run, policies.default, generate=writer, **kept)
+                    row = await ended(
+                        task, run, policies.default, generate=writer, **kept
+                    )
                     rows[arm].append(row)
                     self.screen.arm(arm, rows[arm])
                     stories.append(await story(self.store, SCOPE, rows[arm][-1].loop))
@@ -129,11 +146,20 @@ class Lab:
                         first[kind] = (one, other)
                         self.screen.tell(HEADS[kind], one, other)
         seconds = round(time.perf_counter() - began, 1)
-        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, seconds)
+        return Ran(
+            without=tuple(rows[WITHOUT]),
+            memory=tuple(rows[MEMORY]),
+            stories=first,
+            seconds=seconds,
+        )
 
 
-async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again: str) -> Measured:
-    """Run what is not stored yet, and measure. Raises ModelError, StoreError, UserCodeError."""
+async def measure(
+    chosen: Plan, values: Settings, out: Path, fresh: bool, again: str
+) -> Measured:
+    """Run what is not stored yet, and measure. Raises ModelError, StoreError,
+    UserCodeError.
+    """
     embedder = await fetch(values)
     chosen = replace(chosen, by_meaning=embedder is not None)
     db = out / f"demo-{chosen.key}.db"
@@ -147,19 +173,26 @@ async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again:
         model = await stack.enter_async_context(model_of(values))
         say(
             f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
-            f"{', '.join(names)}\neach task twice, first without memory, then with; only a check "
+            f"{', '.join(names)}\neach task twice, first without memory, then with; "
+            "only a check "
             f"knows the rules\n{LEGEND}\n"
         )
-        ran = await Lab(chosen, store, model, embedder, Screen(len(chosen.tasks))).run()
+        ran = await Lab(
+            plan=chosen,
+            store=store,
+            model=model,
+            embedder=embedder,
+            screen=Screen(len(chosen.tasks)),
+        ).run()
         lessons = await store.read(SCOPE, lesson_store.top, TOP)
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
-        ran,
-        tuple(comparisons(ran.without, ran.memory)),
-        tuple(lessons),
-        _settings(chosen) | {"threads": threads, "command": again},
-        machine(),
-        tuple(_commands(chosen, ran, db)),
+        ran=ran,
+        compared=tuple(comparisons(ran.without, ran.memory)),
+        lessons=tuple(lessons),
+        settings=_settings(chosen) | {"threads": threads, "command": again},
+        machine=machine(),
+        commands=tuple(_commands(chosen, ran, db)),
     )
 
 
@@ -174,13 +207,16 @@ def announce(needed: list[Weights], cache: Path) -> None:
 
 
 async def fetch(values: Settings) -> Embedder | None:
-    """Fetch missing weights, after saying how large they are; return the embedder or None.
+    """Fetch missing weights, after saying how large they are; return the embedder or
+    None.
 
     Raises WeightsError for those of the model.
     """
     embedded = values.model.partition(":")[0] == "embedded"
     wanted = values.embedder == "minilm" or (embedded and values.embedder == "auto")
-    meaning = [weights.find(name) for name in weights.EMBEDDER] if wanted else []
+    meaning = (
+        [weights.find(name) for name in weights.EMBEDDER_WEIGHTS] if wanted else []
+    )
     needed = weights.needed(values.model)
     model = [needed] if needed else []
     announce([*model, *meaning], values.cache or weights.default_cache())
@@ -206,9 +242,11 @@ def machine() -> dict[str, str]:
 
 
 def _settings(chosen: Plan) -> dict[str, str]:
-    policy, found = policies.default, weights.needed(chosen.model)
+    policy = policies.default
+    found = weights.needed(chosen.model)
     known = {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"} if found else {}
-    here, path = Path.cwd(), chosen.path.resolve()
+    here = Path.cwd()
+    path = chosen.path.resolve()
     path = path.relative_to(here) if path.is_relative_to(here) else chosen.path
     return {
         "model": chosen.model,
@@ -220,14 +258,21 @@ def _settings(chosen: Plan) -> dict[str, str]:
         "temperature": "0, warmer after a repeated answer",
         "tokens an answer": f"at most {MAX_TOKENS}",
         "policy": f"{policy.name}: {', '.join(map(str, policy.rules))}",
-        "memory": "empty at the start; holdout off; up to 3 earlier accepted answers as chat turns",
+        "memory": (
+            "empty at the start; holdout off; up to 3 earlier accepted answers as "
+            "chat turns"
+        ),
     }
 
 
 def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
-    loops = [stories[kind][0].loop for kind in ("corrected", "stopped", "knew") if kind in stories]
+    loops = [
+        stories[kind][0].loop
+        for kind in ("corrected", "stopped", "knew")
+        if kind in stories
+    ]
     loop = loops[0] if loops else ran.memory[0].loop
     task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
     lines = (
@@ -236,12 +281,18 @@ def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
         ("why a loop went on and why it ended", ["why", loop]),
         ("what a task brings back", ["recall", task]),
     )
-    return [(what, f"{program()} {shlex.join([*line, '--db', str(db)])}") for what, line in lines]
+    return [
+        (what, f"{program()} {shlex.join([*line, '--db', str(db)])}")
+        for what, line in lines
+    ]
 
 
 def write(measured: Measured, out: Path, json: bool) -> None:
     """Print table or JSON; leave picture, report and result.json in the folder."""
-    title = f"{measured.settings['model']}: {len(measured.ran.memory)} tasks, each once without "
+    title = (
+        f"{measured.settings['model']}: {len(measured.ran.memory)} tasks, each once "
+        "without "
+    )
     arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
     picture = b""
     try:

@@ -1,4 +1,6 @@
-"""`heedful demo --pipeline`: stages that correct themselves, and are right the next time."""
+"""`heedful demo --pipeline`: stages that correct themselves, and are right the next
+time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import Table, counted, print_json, say, show
+from heedful.cli.output import TextTable, counted, print_json, say, show
 from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
@@ -34,11 +36,13 @@ stand in for an agent that writes code: at first they make things up, with feedb
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What was run: by the stand-in, and by a model if there is one; `first` is the first run.
+    """What was run: by the stand-in, and by a model if there is one; `first` is the
+    first run.
 
-    `helped` are the stages that memory helped at once; `lessons` counts what is known by now.
+    `helped` are the stages that memory helped at once; `lessons` counts what is known
+    by now.
     """
 
     out: Path
@@ -58,11 +62,14 @@ class Shown:
         """Return the reports of the runs, then those of attempts."""
         runs = [self.out / f"{one.stem}.{end}" for one in self.reports for end in PAGES]
         stages = [stage for one in self.reports for stage in one.stages]
-        return runs + [self.out / one.file for stage in stages for one in stage.attempts]
+        return runs + [
+            self.out / one.file for stage in stages for one in stage.attempts
+        ]
 
     def commands(self, again: str) -> list[tuple[str, str]]:
         """Return the commands to type next, each with its purpose."""
-        run, db = self.report.run, ("--db", str(self.out / DB))
+        run = self.report.run
+        db = ("--db", str(self.out / DB))
         asked = "why did the pipeline retry stage 4?"
         lines = (
             ("all of it in your browser: the run, its loops and lessons", ("ui", *db)),
@@ -75,7 +82,8 @@ class Shown:
 
 
 async def run(values: Settings, out: Path, fresh: bool) -> Shown:
-    """Run the pipeline, and once more with a model if there is one; reports stay in the folder.
+    """Run the pipeline, and once more with a model if there is one; reports stay in the
+    folder.
 
     Raises PackageMissing, ModelError, StoreError.
     """
@@ -89,20 +97,33 @@ async def run(values: Settings, out: Path, fresh: bool) -> Shown:
         stack.push_async_callback(memory.store.close)
 
         async def ran(name: str, model: Model | None = None) -> Report:
-            made = forecast.pipeline(memory, out, model, True)
+            made = forecast.pipeline(memory, out, model, progress=True)
             days = forecast.QUARTER if model else forecast.TEST
             return await made.run(forecast.begun(out / name, test=days), id=name)
 
         name = await _unended(memory, model)
         say(f"\n{TITLE}")
-        report, written = await ran(name), None
+        report = await ran(name)
+        written = None
         if model is not None:
-            say(f"\nThe last quarter of 2013, and a model writes what it shows: {values.model}\n")
+            say(
+                "\nThe last quarter of 2013, and a model writes what it shows: "
+                f"{values.model}\n"
+            )
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, "forecast-1")
-        stages = [one for one in report.stages if one.briefing and not one.briefing.silence]
+        stages = [
+            one for one in report.stages if one.briefing and not one.briefing.silence
+        ]
         helped = [one.name for one in stages]
-        return Shown(out, report, written, first, tuple(helped), await memory.count())
+        return Shown(
+            out=out,
+            report=report,
+            written=written,
+            first=first,
+            helped=tuple(helped),
+            lessons=await memory.count(),
+        )
 
 
 async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
@@ -113,7 +134,9 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
     usual = values.model == Settings.model_fields["model"].default
     try:
         if usual and find_spec("xllamacpp") is None:
-            raise ModelUnavailable("it needs xllamacpp: pip install 'heedful[embedded]'")
+            raise ModelUnavailable(
+                "it needs xllamacpp: pip install 'heedful[embedded]'"
+            )
         needed = weights.needed(values.model)
         announce([needed] if needed else [], values.cache or weights.default_cache())
         return await stack.enter_async_context(model_of(values))
@@ -132,13 +155,16 @@ async def _report(memory: Memory, name: str) -> Report | None:
 
 
 async def _unended(memory: Memory, model: Model | None) -> str:
-    """Return the name of the last run if it, or the model's run after it, was interrupted.
+    """Return the name of the last run if it, or the model's run after it, was
+    interrupted.
 
     Otherwise return a new name.
     """
-    last, number = None, 1
+    last = None
+    number = 1
     while found := await _report(memory, f"forecast-{number}"):
-        last, number = found, number + 1
+        last = found
+        number = number + 1
     if last is None:
         return "forecast-1"
     written = await _report(memory, f"{last.run}{BY_MODEL}") if model else last
@@ -153,9 +179,14 @@ def write(shown: Shown, again: str, json: bool) -> None:
         return
     print_json(
         {
-            "runs": [{**one.plain(), "attempts": _attempts(one)} for one in shown.reports],
+            "runs": [
+                {**one.plain(), "attempts": _attempts(one)} for one in shown.reports
+            ],
             "told_at_once": list(shown.helped),
-            "attempts": {"now": _attempts(shown.report), "first_run": _attempts(shown.first)},
+            "attempts": {
+                "now": _attempts(shown.report),
+                "first_run": _attempts(shown.first),
+            },
             "lessons": shown.lessons,
             "files": [str(path) for path in shown.files],
             "commands": [line for _, line in shown.commands(again)],
@@ -179,7 +210,7 @@ def _print(shown: Shown, again: str) -> None:
         for stage in shown.report.stages
     ]
     show()
-    show(Table(HEADS, rows, text=3))
+    show(TextTable(HEADS, rows, text=3))
     show(_remembered(shown))
     if shown.written is not None:
         stage = shown.written.stage("insights")
@@ -192,7 +223,10 @@ def _print(shown: Shown, again: str) -> None:
     for report in shown.reports:
         show(f"\nreport   {shown.out / report.stem}.html")
         show(f"also     {report.stem}.md, {report.stem}.json")
-    show(f"\n{counted(attempts, 'attempt')}, each in a file {shown.out}/guardrail_*.json\n\nNext:")
+    show(
+        f"\n{counted(attempts, 'attempt')}, each in a file "
+        f"{shown.out}/guardrail_*.json\n\nNext:"
+    )
     for what, line in shown.commands(again):
         show(f"  {line}\n      {what}")
 
@@ -207,7 +241,8 @@ def _remembered(shown: Shown) -> str:
         f"{len(shown.first.stage(name).attempts)})"
         for name in shown.helped
     )
-    now, first = _attempts(shown.report), _attempts(shown.first)
+    now = _attempts(shown.report)
+    first = _attempts(shown.first)
     return (
         f"memory   {known}; recalled for {', '.join(shown.helped)}\n"
         f"         attempts now {now}, in {shown.first.run} {first}: {stages}"
@@ -216,4 +251,9 @@ def _remembered(shown: Shown) -> str:
 
 def _folded(begin: str, text: str) -> str:
     """Fold a text into lines that begin below each other."""
-    return fill(clean(text, LONGEST), 100, initial_indent=begin, subsequent_indent=" " * len(begin))
+    return fill(
+        clean(text, LONGEST),
+        100,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+    )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from heedful.cli.output import Progress
-from heedful.cli.run import Row
+from heedful.cli.run import TaskResult
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
@@ -50,9 +50,11 @@ class Shown(NamedTuple):
     accepted: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How one loop went; `stopped` is the rule that ended it and why, "" if it passed."""
+    """How one loop went; `stopped` is the rule that ended it and why, "" if it
+    passed.
+    """
 
     loop: str
     task: str
@@ -84,13 +86,13 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
         wrong = (f"{one.message.rstrip('. ')}. {one.fix}".strip() for one in errors)
         tries.append(Try(str(value), tuple(wrong)))
     return Story(
-        loop,
-        str(stored.head.task),
-        tuple(tries),
-        tuple(_shown(Path(store.url), scope, loop)),
-        isinstance(done, Done) and done.passed,
-        f"{stops[0].rule}: {stops[0].detail}" if stops else "",
-        str(explain(stored.loop, policy_from(stored.head.policy))),
+        loop=loop,
+        task=str(stored.head.task),
+        tries=tuple(tries),
+        shown=tuple(_shown(Path(store.url), scope, loop)),
+        passed=isinstance(done, Done) and done.passed,
+        stopped=f"{stops[0].rule}: {stops[0].detail}" if stops else "",
+        explanation=str(explain(stored.loop, policy_from(stored.head.policy))),
     )
 
 
@@ -106,8 +108,8 @@ def _shown(path: Path, scope: Scope, loop: str) -> list[Shown]:
 def kinds(without: Story, memory: Story) -> Iterator[tuple[str, Story, Story]]:
     """Say what the two stories of one task show, by kind, the telling one first.
 
-    "corrected": put right after feedback; "knew": right at once with examples and not without;
-    "stopped": not solved.
+    "corrected": put right after feedback; "knew": right at once with examples and not
+    without; "stopped": not solved.
     """
     if memory.passed and not memory.at_once:
         yield "corrected", memory, without
@@ -132,16 +134,19 @@ class Screen(Progress):
         super().__init__()
         self.total = total
 
-    def arm(self, arm: str, rows: list[Row], now: str = "") -> None:
+    def arm(self, arm: str, rows: list[TaskResult], now: str = "") -> None:
         """Move the bar of an arm; `now` is the id of the task that runs."""
-        right, calls = sum(row.at_once for row in rows), sum(row.calls for row in rows)
+        right = sum(row.at_once for row in rows)
+        calls = sum(row.calls for row in rows)
         part = f"{100 * right / len(rows):3.0f} %" if rows else "  – %"
         state = f"{len(rows)}/{self.total}   right at once {part}   calls {calls}"
         self.bar(arm, len(rows), self.total, f"{state}   {now}…" if now else state)
 
     def task(self, id: str, number: int, without: Story, memory: Story) -> None:
         """Print the line of a task when both of its loops have ended."""
-        line = Text(f"{number:>{len(str(self.total))}}/{self.total} {id:<14.14} ", "dim")
+        line = Text(
+            f"{number:>{len(str(self.total))}}/{self.total} {id:<14.14} ", "dim"
+        )
         for name, one in (("without", without), ("with", memory)):
             line.append(f" {name} ", "dim")
             for mark in f"{one.marks:<5}":
@@ -154,7 +159,9 @@ class Screen(Progress):
         self.say(line)
 
     def tell(self, head: str, one: Story, other: Story) -> None:
-        """Print the story of a loop in a few lines; `other` is the same task in the other arm."""
+        """Print the story of a loop in a few lines; `other` is the same task in the
+        other arm.
+        """
         self.say(Text(f"   ┌ {head}", "bold"))
         for line in _lines(one, other):
             self.say(f"   │ {line}")

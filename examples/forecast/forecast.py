@@ -1,11 +1,12 @@
-"""Five stages that forecast tomorrow's maximum temperature in Seattle, checked and corrected.
+"""Five stages that forecast tomorrow's maximum temperature in Seattle, checked and
+corrected.
 
     python examples/forecast/forecast.py --run mine
     python examples/forecast/forecast.py --run mine --model embedded
 
-The stages `train` and `insights` stand in for an agent: without feedback they invent results, and
-they fix what the feedback names. With a model, `insights` is a prompt and the model writes the
-text. Needs `pip install 'heedful[demo]'`, which has the data set.
+The stages `train` and `insights` stand in for an agent: without feedback they invent
+results, and they fix what the feedback names. With a model, `insights` is a prompt and
+the model writes the text. Needs `pip install 'heedful[demo]'`, which has the data set.
 """
 
 from __future__ import annotations
@@ -37,37 +38,49 @@ MEASURED = ("temp_max", "temp_min", "precipitation", "wind")
 FEATURES = (*MEASURED, "season_sin", "season_cos")
 NEEDS = ("vega_datasets", "pyarrow", "narwhals")
 TEST = ("2015-01-01", "2015-12-31")
-# The days that a model writes about in the demonstration. They are chosen: here the embedded model
-# errs at first and corrects itself. README.md beside this file says how often it does.
+# The days that a model writes about in the demonstration. They are chosen: here the
+# embedded model errs at first and corrects itself. README.md beside this file says how
+# often it does.
 QUARTER = ("2013-10-01", "2013-12-31")
 Table = Mapping[str, Sequence[Any]]
 State = dict[str, Any]
 
 
-# The stages. Each writes files to state["folder"] and returns text and numbers for the next stages;
-# the journal keeps these over a crash.
+# The stages. Each writes files to state["folder"] and returns text and numbers for the
+# next stages; the journal keeps these over a crash.
 
 
 def load(state: State) -> dict[str, Any]:
     """Write the data set as Parquet."""
     with weather().open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
-    days = [date.fromisoformat(row["date"].replace("/", "-")).isoformat() for row in rows]
-    table: Table = {"date": days, **{name: [float(row[name]) for row in rows] for name in MEASURED}}
+    days = [
+        date.fromisoformat(row["date"].replace("/", "-")).isoformat() for row in rows
+    ]
+    table: Table = {
+        "date": days,
+        **{name: [float(row[name]) for row in rows] for name in MEASURED},
+    }
     path = write(state, "weather.parquet", table)
     return {"path": path, "days": len(days), "first": days[0], "last": days[-1]}
 
 
 def features(state: State) -> dict[str, Any]:
-    """Write what is known on a day, and `y`, the maximum temperature of the next day."""
+    """Write what is known on a day, and `y`, the maximum temperature of the next
+    day.
+    """
     table = read(state["load"]["path"])
     days = [date.fromisoformat(day) for day in table["date"]]
-    angle = 2 * np.pi * np.array([day.timetuple().tm_yday for day in days[:-1]]) / 365.25
+    angle = (
+        2 * np.pi * np.array([day.timetuple().tm_yday for day in days[:-1]]) / 365.25
+    )
     known = {name: table[name][:-1] for name in MEASURED}
     known |= {"season_sin": np.sin(angle), "season_cos": np.cos(angle)}
     forecast_for = [(day + timedelta(days=1)).isoformat() for day in days[:-1]]
     path = write(
-        state, "features.parquet", {"date": forecast_for, **known, "y": table["temp_max"][1:]}
+        state,
+        "features.parquet",
+        {"date": forecast_for, **known, "y": table["temp_max"][1:]},
     )
     return {"path": path, "columns": ["date", *FEATURES, "y"]}
 
@@ -79,19 +92,24 @@ def split(state: State) -> dict[str, Any]:
     days = np.array(table["date"])
     parts = {"train": days < first, "test": (days >= first) & (days <= last)}
     return {
-        name: write(state, f"{name}.parquet", {k: np.array(v)[part] for k, v in table.items()})
+        name: write(
+            state, f"{name}.parquet", {k: np.array(v)[part] for k, v in table.items()}
+        )
         for name, part in parts.items()
     }
 
 
 def train(state: State, feedback: str | None = None) -> dict[str, Any]:
-    """Predict and measure, as a stand-in for an agent that fixes what the feedback names.
+    """Predict and measure, as a stand-in for an agent that fixes what the feedback
+    names.
 
-    Without feedback it invents predictions in kelvin. If their spread is rejected, it fits a model
-    to the data; if they lie far from the actual values, it checks the unit.
+    Without feedback it invents predictions in kelvin. If their spread is rejected, it
+    fits a model to the data; if they lie far from the actual values, it checks the
+    unit.
     """
     time.sleep(state["pause"])
-    hint, test = feedback or "", read(state["split"]["test"])
+    hint = feedback or ""
+    test = read(state["split"]["test"])
     if "variance_hallucination" in hint or "constant_predictions" in hint:
         yhat = fitted(read(state["split"]["train"]), test)
     else:
@@ -101,18 +119,29 @@ def train(state: State, feedback: str | None = None) -> dict[str, Any]:
     table = {"date": test["date"], "y": test["y"], "yhat": yhat}
     found = measured(table)
     overall = {name: found["errors"][0][name] for name in ("MAE", "RMSE")}
-    return {"results": write(state, "results.parquet", table), "R2": found["R2"], **overall}
+    return {
+        "results": write(state, "results.parquet", table),
+        "R2": found["R2"],
+        **overall,
+    }
 
 
 def insights(state: State, feedback: str | None = None) -> str:
-    """Describe the run, as a stand-in for an agent that fixes what the feedback names."""
-    hint, found = feedback or "", measured(read(state["train"]["results"]))
+    """Describe the run, as a stand-in for an agent that fixes what the feedback
+    names.
+    """
+    hint = feedback or ""
+    found = measured(read(state["train"]["results"]))
     overall, *months = found["errors"]
     worst = max(months, key=lambda one: one["MAE"])["name"]
     claims = (
         ("MAPE", "The forecast has a low MAPE.", "The forecast has an MAE of {MAE}."),
         ("0.97", "R² is 0.97.", "R² is {R2}."),
-        ("humidity", "The column `humidity` explains most.", "{worst} has the largest MAE."),
+        (
+            "humidity",
+            "The column `humidity` explains most.",
+            "{worst} has the largest MAE.",
+        ),
     )
     said = (right if named in hint else invented for named, invented, right in claims)
     return " ".join(said).format(worst=worst, MAE=overall["MAE"], R2=found["R2"])
@@ -121,10 +150,14 @@ def insights(state: State, feedback: str | None = None) -> str:
 def insights_prompt(state: State) -> str:
     """Return the same task for a model: the metrics, and what to write about them."""
     rows = measured(read(state["train"]["results"]))["errors"]
-    lines = "\n".join(f"{one['name']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in rows)
+    lines = "\n".join(
+        f"{one['name']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in rows
+    )
     return (
-        f"{lines}\n\nThese are the errors of a weather forecast in degrees Celsius. Complete these "
-        "two sentences: The overall MAE is … degrees. The month with the largest MAE is …, with an "
+        f"{lines}\n\nThese are the errors of a weather forecast in degrees Celsius. "
+        "Complete these "
+        "two sentences: The overall MAE is … degrees. The month with the largest MAE "
+        "is …, with an "
         "MAE of … degrees."
     )
 
@@ -133,7 +166,9 @@ def insights_prompt(state: State) -> str:
 
 
 def weather() -> Path:
-    """Return the file of the data set without importing its package. Raises PackageMissing."""
+    """Return the file of the data set without importing its package. Raises
+    PackageMissing.
+    """
     if missing := [name for name in NEEDS if find_spec(name) is None]:
         raise PackageMissing("the forecast", ", ".join(missing), "demo")
     found = find_spec("vega_datasets")
@@ -148,7 +183,9 @@ def write(state: State, name: str, table: Table) -> str:
 
     path = Path(state["folder"], name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.table({key: pa.array(column) for key, column in table.items()}), path)
+    parquet.write_table(
+        pa.table({key: pa.array(column) for key, column in table.items()}), path
+    )
     return str(path)
 
 
@@ -164,7 +201,9 @@ def fitted(known: Table, asked: Table) -> Any:
     """Predict the days of `asked` by least squares on the known days."""
 
     def matrix(table: Table) -> Any:
-        return np.column_stack([*(table[name] for name in FEATURES), np.ones(len(table["y"]))])
+        return np.column_stack(
+            [*(table[name] for name in FEATURES), np.ones(len(table["y"]))]
+        )
 
     weights, *_ = np.linalg.lstsq(matrix(known), np.array(known["y"]), rcond=None)
     return matrix(asked) @ weights
@@ -172,17 +211,27 @@ def fitted(known: Table, asked: Table) -> Any:
 
 def measured(results: Table) -> dict[str, Any]:
     """Return R² over all days, and the errors overall and by month, rounded."""
-    y, yhat = np.array(results["y"]), np.array(results["yhat"])
+    y = np.array(results["y"])
+    yhat = np.array(results["yhat"])
     months = np.array([f"{date.fromisoformat(day):%B}" for day in results["date"]])
-    parts = {"overall": np.full(len(y), True)} | {name: months == name for name in months}
-    rows = [{"name": str(name), **errors((yhat - y)[part])} for name, part in parts.items()]
+    parts = {"overall": np.full(len(y), True)} | {
+        name: months == name for name in months
+    }
+    rows = [
+        {"name": str(name), **errors((yhat - y)[part])} for name, part in parts.items()
+    ]
     rest = float(((yhat - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
     return {"R2": round(1 - rest, 2), "errors": rows}
 
 
 def errors(off: Any) -> dict[str, Any]:
-    """Return the mean absolute and the root mean square error, rounded to 0.01 degrees."""
-    return {"MAE": round(float(np.abs(off).mean()), 2), "RMSE": round(sqrt((off**2).mean()), 2)}
+    """Return the mean absolute and the root mean square error, rounded to 0.01
+    degrees.
+    """
+    return {
+        "MAE": round(float(np.abs(off).mean()), 2),
+        "RMSE": round(sqrt((off**2).mean()), 2),
+    }
 
 
 # The checks: one of our own, and what those of heedful read.
@@ -193,7 +242,9 @@ def apart(output: Mapping[str, str], context: Context) -> Iterable[Finding]:
     both = set(read(output["train"])["date"]) & set(read(output["test"])["date"])
     if both:
         what = f"{len(both)} days are in both parts, first {min(both)}"
-        yield Finding("apart", what, "split by date", key="apart: days in both parts")
+        yield Finding(
+            "apart", what, fix="split by date", key="apart: days in both parts"
+        )
 
 
 def path(output: Mapping[str, Any], state: State) -> str:
@@ -217,13 +268,22 @@ def columns(output: Any, state: State) -> list[str]:
 
 
 def pipeline(
-    memory: Memory, reports: Path, model: Model | None = None, progress: bool | None = None
+    memory: Memory,
+    reports: Path,
+    model: Model | None = None,
+    progress: bool | None = None,
 ) -> Pipeline:
-    """Return the five stages; they use the store of `memory` and write reports to `reports`."""
+    """Return the five stages; they use the store of `memory` and write reports to
+    `reports`.
+    """
     kept: Any = {"memory": memory, "store": memory.store, "reports": reports}
     made = Pipeline("forecast", progress=progress, **kept)
-    made.stage(checks=[numbers.results(path, at_least_rows=1000), numbers.finite(path)])(load)
-    made.stage(checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))])(features)
+    made.stage(
+        checks=[numbers.results(path, at_least_rows=1000), numbers.finite(path)]
+    )(load)
+    made.stage(
+        checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))]
+    )(features)
     made.stage(checks=[apart])(split)
     made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
     grounded: Sequence[Check] = [cites(evidence, columns, results), grounding(evidence)]
@@ -244,20 +304,28 @@ def remembering(folder: Path) -> Memory:
 
 
 def begun(folder: Path, pause: float = 0.0, test: tuple[str, str] = TEST) -> State:
-    """Return the first state of a run: the folder for its files, and the days of the test."""
+    """Return the first state of a run: the folder for its files, and the days of the
+    test.
+    """
     return {"folder": str(folder), "pause": pause, "test": list(test)}
 
 
 def main() -> None:
     """Run the pipeline; with the name of an interrupted run, continue it."""
-    parser = argparse.ArgumentParser(description="Forecast tomorrow's maximum temperature.")
+    parser = argparse.ArgumentParser(
+        description="Forecast tomorrow's maximum temperature."
+    )
     parser.add_argument("--run", default="", help="the name of the run")
-    parser.add_argument("--out", type=Path, default=Path("out/forecast"), help="the folder")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/forecast"), help="the folder"
+    )
     parser.add_argument("--model", help="who writes the insights [a stand-in]")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds that training takes")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds that training takes"
+    )
     options = parser.parse_args()
     model = heedful.open_model(options.model) if options.model else None
-    made = pipeline(remembering(options.out), options.out, model, True)
+    made = pipeline(remembering(options.out), options.out, model, progress=True)
     state = begun(options.out / (options.run or "latest"), options.pause)
     report = heedful.run_sync(made.run(state, id=options.run))
     print(state["insights"])

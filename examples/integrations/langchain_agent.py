@@ -23,7 +23,9 @@ class Model(GenericFakeChatModel):
 def severity(answer, context):
     """Check that an answer is a severity."""
     if answer not in ("P0", "P1", "P2", "P3"):
-        yield Finding("severity", f"{answer!r} is no severity", "answer with one of P0 to P3")
+        yield Finding(
+            "severity", f"{answer!r} is no severity", fix="answer with one of P0 to P3"
+        )
 
 
 model = Model(messages=iter([AIMessage("very high"), AIMessage("P1"), AIMessage("P2")]))

@@ -1,4 +1,6 @@
-"""A deep agent that is told, when it calls a tool, how this call failed in an earlier run."""
+"""A deep agent that is told, when it calls a tool, how this call failed in an earlier
+run.
+"""
 
 from deepagents import create_deep_agent
 from langchain.agents.middleware import ToolErrorMiddleware

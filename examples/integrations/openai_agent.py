@@ -1,4 +1,5 @@
-"""An agent of OpenAI Agents whose answers are checked; the model is the SDK's scripted one.
+"""An agent of OpenAI Agents whose answers are checked; the model is the SDK's scripted
+one.
 
 The second question gets the lesson of the first: the model is told before it answers.
 """
@@ -18,12 +19,16 @@ from heedful.integrations.openai_agents import run
 def severity(answer: Any, context: Any) -> Iterator[Finding]:
     """Check that an answer is a severity."""
     if answer not in ("P0", "P1", "P2", "P3"):
-        yield Finding("severity", f"{answer!r} is no severity", "answer with one of P0 to P3")
+        yield Finding(
+            "severity", f"{answer!r} is no severity", fix="answer with one of P0 to P3"
+        )
 
 
 async def main() -> None:
     """Ask two questions, and print what the model is asked."""
-    model = ScriptedModel([[assistant_message(text)] for text in ("very high", "P1", "P2")])
+    model = ScriptedModel(
+        [[assistant_message(text)] for text in ("very high", "P1", "P2")]
+    )
     agent = Agent("triage", model=model)
     host = Host(memory=":memory:", checks=[severity], memory_key="severity")
     config = RunConfig(tracing_disabled=True)

@@ -25,11 +25,13 @@ def model(messages: Any, info: Any) -> ModelResponse:
 def severity(answer: Any, context: Any) -> Iterator[Finding]:
     """Check that an answer is a severity."""
     if answer not in ("P0", "P1", "P2", "P3"):
-        yield Finding("severity", f"{answer!r} is no severity", "answer with one of P0 to P3")
+        yield Finding(
+            "severity", f"{answer!r} is no severity", fix="answer with one of P0 to P3"
+        )
 
 
 host = Host(memory=":memory:", checks=[severity], memory_key="severity")
-agent = Agent(FunctionModel(model), capabilities=[Heedful(host)])
+agent = Agent(FunctionModel(model), capabilities=[Heedful(host=host)])
 
 for question in ("How severe: the pump leaks", "How severe: the lamp blinks"):
     print("answer:", agent.run_sync(question).output)

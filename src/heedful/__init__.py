@@ -1,10 +1,11 @@
 """heedful: the reflection engine for LLM agents and pipelines.
 
-heedful decides when an agent should try again and when it must stop, and it helps the agent not to
-repeat a mistake.
+heedful decides when an agent should try again and when it must stop, and it helps the
+agent not to repeat a mistake.
 
-A public name is imported at its first use, so `import heedful` is fast. The table below is the only
-list of public names; `scripts/stub.py` makes `__init__.pyi` from it for type checkers.
+A public name is imported at its first use, so `import heedful` is fast. The table below
+is the only list of public names; `scripts/stub.py` makes `__init__.pyi` from it for
+type checkers.
 """
 
 from importlib import import_module
@@ -19,7 +20,7 @@ _NAMES = {
     "errors": "HeedfulError NotPassed",
     "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.consolidate": "Proposal",
-    "lessons.lesson": "Example Exposure Filter Match Outcome Reflection Remembered Scope Signature",
+    "lessons.lesson": "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof",
     "lessons.ranking": "Briefing",
@@ -48,9 +49,13 @@ _NAMES = {
     "traces.episode": "Episode Event Fault",
     "traces.signals": "Signal repeated_step signals",
 }
-_HOMES = {name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = {
+    name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()
+}
 # Modules that are public as a whole.
-_MODULES = {name: f"heedful.{name}" for name in "checks errors models testing traces".split()}
+_MODULES = {
+    name: f"heedful.{name}" for name in "checks errors models testing traces".split()
+}
 _MODULES |= {"policies": "heedful.loop.policies"}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list

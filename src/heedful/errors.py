@@ -1,9 +1,10 @@
 """The errors that heedful raises, grouped by the cause.
 
-The cause of UsageError, AccessDenied and NotFound is the call; of UserCodeError, a function that
-the caller passed; of StoreError, the database or the disk; of ModelError, the model or its
-provider; of RemoteError, the service that a client calls. NotPassed is no fault: no candidate was
-accepted. Every message says what was wrong, with which value, and what to do.
+The cause of UsageError, AccessDenied and NotFound is the call; of UserCodeError, a
+function that the caller passed; of StoreError, the database or the disk; of ModelError,
+the model or its provider; of RemoteError, the service that a client calls. NotPassed is
+no fault: no candidate was accepted. Every message says what was wrong, with which
+value, and what to do.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +15,14 @@ from heedful.redact import redact
 
 
 class HeedfulError(Exception):
-    """The base class of all errors that heedful raises. Secrets in messages are redacted."""
+    """The base class of all errors that heedful raises. Secrets in messages are
+    redacted.
+    """
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
+        super().__init__(
+            *(redact(one) if isinstance(one, str) else one for one in arguments)
+        )
 
 
 class UsageError(HeedfulError):
@@ -39,7 +44,9 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist, and the nearest of them."""
+    """No object has this name; the message lists the names that exist, and the nearest
+    of them.
+    """
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
@@ -59,7 +66,8 @@ def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> N
 
 
 class PackageMissing(UsageError, ImportError):
-    """A feature needs a package that is not installed; `extra` is the extra that installs it.
+    """A feature needs a package that is not installed; `extra` is the extra that
+    installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
     "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
@@ -86,7 +94,9 @@ class TraceFileError(LineError):
 
 
 class OverrideRefused(UsageError):
-    """An override is refused: its rule allows none, or no responsible person is named."""
+    """An override is refused: its rule allows none, or no responsible person is
+    named.
+    """
 
 
 class Conflict(UsageError):
@@ -98,7 +108,9 @@ class AttemptTaken(Conflict):
 
 
 class LoopEnded(Conflict):
-    """The loop of a reported attempt has ended; an override can reopen it if it did not pass."""
+    """The loop of a reported attempt has ended; an override can reopen it if it did not
+    pass.
+    """
 
 
 class OutOfOrder(Conflict):
@@ -106,19 +118,24 @@ class OutOfOrder(Conflict):
 
 
 class NotQuarantined(UsageError):
-    """The lesson is not in quarantine, so no ruling on it is possible; `state` is its state."""
+    """The lesson is not in quarantine, so no ruling on it is possible; `state` is its
+    state.
+    """
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
         why = f"heedful quarantine show {id} shows why"
         super().__init__(
-            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; {why}"
+            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
+            f"{why}"
         )
 
 
 class RollbackRefused(UsageError):
-    """A dream was already rolled back, or the later dream `first` must be rolled back before it."""
+    """A dream was already rolled back, or the later dream `first` must be rolled back
+    before it.
+    """
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
         self.id: int = id
@@ -127,11 +144,15 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """Someone else changed the object, which now has this `edition`; nothing was written."""
+    """Someone else changed the object, which now has this `edition`; nothing was
+    written.
+    """
 
     def __init__(self, what: str, id: str, edition: str) -> None:
         self.edition: str = edition
-        super().__init__(f"{what} {id} was changed meanwhile; read it again, then edit it")
+        super().__init__(
+            f"{what} {id} was changed meanwhile; read it again, then edit it"
+        )
 
 
 class QuotaExceeded(UsageError):
@@ -141,8 +162,13 @@ class QuotaExceeded(UsageError):
         self.source: str = source
         self.count: int = count
         self.quota: int = quota
-        what = f"source {_short(source)} would have {count} entries in quarantine, its quota is "
-        super().__init__(f"{what}{quota}; release or reject some first, or raise its quota")
+        what = (
+            f"source {_short(source)} would have {count} entries in quarantine, its "
+            "quota is "
+        )
+        super().__init__(
+            f"{what}{quota}; release or reject some first, or raise its quota"
+        )
 
 
 class AccessDenied(HeedfulError):
@@ -150,7 +176,9 @@ class AccessDenied(HeedfulError):
 
 
 class KeyRefused(AccessDenied):
-    """The key is missing, unknown, revoked or expired; the message does not say which."""
+    """The key is missing, unknown, revoked or expired; the message does not say
+    which.
+    """
 
 
 class Forbidden(AccessDenied):
@@ -175,24 +203,31 @@ class NotFound(HeedfulError):
             "lesson": "; heedful lessons shows the ids",
             "dream": "; heedful dream log shows the ids",
         }
-        super().__init__(f"no {kind} {id!r} in {where}{remedy or remedies.get(kind, '')}")
+        super().__init__(
+            f"no {kind} {id!r} in {where}{remedy or remedies.get(kind, '')}"
+        )
 
 
 class NotPassed(HeedfulError):
-    """A loop ended without an accepted candidate; `result` has the best candidate and reasons."""
+    """A loop ended without an accepted candidate; `result` has the best candidate and
+    reasons.
+    """
 
     def __init__(self, result: Any) -> None:
         self.result: Any = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
-        wrong, more = "; ".join(result.wrong[:3]) or "nothing was evaluated", len(result.wrong) - 3
+        wrong = "; ".join(result.wrong[:3]) or "nothing was evaluated"
+        more = len(result.wrong) - 3
         wrong += f" and {more} more" if more > 0 else ""
         what = f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
         super().__init__(f"{what}; the best candidate is in .result.candidate")
 
 
 class UserCodeError(HeedfulError):
-    """A function that the caller passed raised an exception; `__cause__` is the exception."""
+    """A function that the caller passed raised an exception; `__cause__` is the
+    exception.
+    """
 
 
 class GenerateFailed(UserCodeError):
@@ -200,12 +235,16 @@ class GenerateFailed(UserCodeError):
 
 
 class StageFailed(UserCodeError):
-    """The function of a stage raised an exception; a stored run can be resumed by its id `run`."""
+    """The function of a stage raised an exception; a stored run can be resumed by its
+    id `run`.
+    """
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
         self.stage: str = stage
         self.run: str = run
-        again = f"; finished stages are stored, run again with id={run!r}" if run else ""
+        again = (
+            f"; finished stages are stored, run again with id={run!r}" if run else ""
+        )
         what = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
         super().__init__(f"{what}; fix it{again}")
 
@@ -247,7 +286,9 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The connection was lost during a commit, so the result is unknown; repeat the call."""
+    """The connection was lost during a commit, so the result is unknown; repeat the
+    call.
+    """
 
     def __init__(self, what: str) -> None:
         what += ": the connection was lost before the commit was acknowledged"
@@ -255,7 +296,9 @@ class StoreInDoubt(StoreError):
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL bypasses row-level security, or lacks a permission."""
+    """The role of a PostgreSQL URL bypasses row-level security, or lacks a
+    permission.
+    """
 
 
 class LeaseLost(StoreError):
@@ -267,11 +310,15 @@ class ModelError(HeedfulError):
 
 
 class ModelUnavailable(ModelError):
-    """The model cannot be reached: not installed, no weights, no connection or no key."""
+    """The model cannot be reached: not installed, no weights, no connection or no
+    key.
+    """
 
 
 class WeightsError(ModelUnavailable):
-    """Weights were not fetched, or their bytes are wrong; `tried` has a line for each source."""
+    """Weights were not fetched, or their bytes are wrong; `tried` has a line for each
+    source.
+    """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
         self.name: str = name
@@ -285,7 +332,9 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The answer is not what was asked for: `answer` is its text, `usage` its Usage or None."""
+    """The answer is not what was asked for: `answer` is its text, `usage` its Usage or
+    None.
+    """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
@@ -315,16 +364,21 @@ class Unreachable(RemoteError):
 class Refused(RemoteError):
     """The service or a proxy answered with an error for which heedful has no class.
 
-    `status` is the HTTP status, `code` the service's own code, "" if the answer has no code.
+    `status` is the HTTP status, `code` the service's own code, "" if the answer has no
+    code.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
         self.status: int = status
         self.code: str = code
-        super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {message}")
+        super().__init__(
+            f"the service answered {status}{f' ({code})' if code else ''}: {message}"
+        )
 
 
 def _short(value: object, most: int = 120) -> str:
     text = repr(value[:10_000] if isinstance(value, str) else value)
-    text = redact(text[:10_000])  # before it is shortened: half a secret is not recognised
+    text = redact(
+        text[:10_000]
+    )  # before it is shortened: half a secret is not recognised
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,8 +1,9 @@
 """Redaction of secrets, before text is stored or sent to a model.
 
-A secret is recognised by the format that its issuer uses, by the words before it (a header, a name
-such as `password`), or because it is a random string in quotes. A mark replaces the secret and says
-what kind it was. Every pattern takes time linear in the length of the text.
+A secret is recognised by the format that its issuer uses, by the words before it (a
+header, a name such as `password`), or because it is a random string in quotes. A mark
+replaces the secret and says what kind it was. Every pattern takes time linear in the
+length of the text.
 """
 
 from __future__ import annotations
@@ -14,18 +15,28 @@ from itertools import groupby
 from math import log2
 from typing import Any
 
-# docs/secrets.md lists what is found, and how often ordinary texts are marked. Public addresses are
-# left alone: 11 % of 16,000 log lines have one. Hexadecimal in quotes counts only after a key or
-# token: all others were digests, ids and alphabets. Base64 in quotes counts only with letters of
-# both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
+# docs/secrets.md lists what is found, and how often ordinary texts are marked. Public
+# addresses are left alone: 11 % of 16,000 log lines have one. Hexadecimal in quotes
+# counts only after a key or token: all others were digests, ids and alphabets. Base64
+# in quotes counts only with letters of both cases, digits and no sequence: that left 14
+# of 88 texts, all tokens.
 
-# Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
-# fixed letter and continues with one class of characters, so a text is read in time linear in its
-# length. "<" means that no letter or digit precedes the pattern.
-_CLASSES = {"a": "[A-Za-z0-9]", "h": "[0-9a-f]", "i": r"[\w-]", "l": "[a-z0-9]", "u": "[A-Z0-9]"}
-_CLASSES["C"] = r"(?=[\w/%.-]{0,60}\d[\w/%.-]{0,60}[A-Z\d])[\w/%.-]{20,}"
-_CLASSES["P"] = r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"  # the hash of a password
-_ISSUED = r"""
+# Tokens in the form that their issuers give them: a kind and its patterns. A pattern
+# begins with a fixed letter and continues with one class of characters, so a text is
+# read in time linear in its length. "<" means that no letter or digit precedes the
+# pattern.
+_CHARACTER_CLASSES = {
+    "a": "[A-Za-z0-9]",
+    "h": "[0-9a-f]",
+    "i": r"[\w-]",
+    "l": "[a-z0-9]",
+    "u": "[A-Z0-9]",
+}
+_CHARACTER_CLASSES["C"] = r"(?=[\w/%.-]{0,60}\d[\w/%.-]{0,60}[A-Z\d])[\w/%.-]{20,}"
+_CHARACTER_CLASSES["P"] = (
+    r"(?=[\w./$=,:+-]{0,80}?[\w./+=]{20})[\w./$=,:+-]++"  # the hash of a password
+)
+_ISSUER_TOKENS = r"""
 aws_key A(?:KIA|SIA|BIA|CCA|3T\u)\u{16} ABSK[\w+/]{80,}+={0,2} amzn\.mws\.[0-9a-f-]{36}
  da2-\l{26}(?!\w)
 google_key AIza\i{35} GOCSPX-\i{28} ya29\.\i{20,} 1//0\i{28,} 4/0A\i{30,}
@@ -77,67 +88,75 @@ signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=\h{64,} Signature=[\
  ?code=\C &code=\C
 """
 # Every token has such a part; few ordinary words have one, and only these are searched.
-_RUN = r"(?:(?=[a-z_.=~-]{0,40}+[A-Z\d])|(?=[a-z]{2,9}[_-][\w-]{20}))[\w.=~+-]{16,}+"
-
-# Code and prose also assign to names of secrets. So without quotes a secret needs a digit or a
-# sign, or it follows "=" directly, as in settings and addresses, and is no name of a secret.
-_IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
-_SIGNED = (
-    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
-    rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
+_TOKEN_PART_PATTERN = (
+    r"(?:(?=[a-z_.=~-]{0,40}+[A-Z\d])|(?=[a-z]{2,9}[_-][\w-]{20}))[\w.=~+-]{16,}+"
 )
-_NO_SECRET = (  # references, templates, names of variables and parts of expressions are not secrets
+
+# Code and prose also assign to names of secrets. So without quotes a secret needs a
+# digit or a sign, or it follows "=" directly, as in settings and addresses, and is no
+# name of a secret.
+_UNQUOTED_CHARACTER = r"[^\s\"'`,;&()\[\]{}<>]"
+_UNQUOTED_SECRET_REGEX = (
+    r"(?=[!@#~]?+[^\s\"'`,;&()\[\]{}<>!@#$~\d]{0,40}+[!@#$~\d])"
+    rf"(?!\d{{1,7}}(?!{_UNQUOTED_CHARACTER})){_UNQUOTED_CHARACTER}{{6,}}+(?![(\[{{])"
+)
+# references, templates, names of variables and parts of expressions are not secrets
+_NO_SECRET_REGEX = (
     r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
     r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
 )
 
-# Secrets recognised by the text before them: a word that the whole text must contain, the kind, and
-# a pattern with a group for the text before the secret. A match without this group stays.
-_PRIVATE_KEY = (
+# Secrets recognised by the text before them: a word that the whole text must contain,
+# the kind, and a pattern with a group for the text before the secret. A match without
+# this group stays.
+_PRIVATE_KEY_PATTERN = (
     r"()(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,30}(?:PRIVATE KEY(?: BLOCK)?|[\w ]{0,30}key V1) ?-{4,5}"
     r"(?>(?:[^-]++|-(?!---))*)(?:-{4,5} ?END [\w ]{1,40}-{4,5})?"
     r"|PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z))"
 )
-# A password ends at the last "@" before the path. It may contain "/", but not after a port.
-_IN_URL = (
+# A password ends at the last "@" before the path. It may contain "/", but not after a
+# port.
+_URL_PASSWORD_PATTERN = (
     r"(://)(?:(?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)|[^\s/:'\"\[]*+:(?!\$?[{<]|%[sd(]|\d{1,5}[/?#])"
     r"(?=[^\s@'\"]))[^\s/@'\"]*+[^\s@'\"]{0,60}+(?>(?:@[^\s/@'\",]*+(?=@))*)(?=@)"
 )
-_AUTHORIZATION = (  # after any scheme but a bearer's; `auth` is in the settings of Docker and npm
+# after any scheme but a bearer's; `auth` is in the settings of Docker and npm
+_AUTHORIZATION_PATTERN = (
     r"((?:uthorization|UTHORIZATION|_auth|\"auth)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
     r"(?!(?i:bearer)\s[\w.~+/=-]{20})(?>(?:[A-Za-z][\w-]{1,30}\s{1,3})?))"
-    rf"{_NO_SECRET}(?![\w.]{{1,60}}[(}}])(?:(?<=(?i:basic)\s)|(?=[^\s\"']{{0,60}}\d))[^\s\"'\\]{{8,}}+"
+    rf"{_NO_SECRET_REGEX}(?![\w.]{{1,60}}[(}}])(?:(?<=(?i:basic)\s)|(?=[^\s\"']{{0,60}}\d))[^\s\"'\\]{{8,}}+"
 )
-_COOKIE = (
+_COOKIE_PATTERN = (
     r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
     r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
 )
-_COMPARED = (
+_COMPARISON_PATTERN = (
     r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
     r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
 )
-_OPTION = (
+_SECRET_OPTION_PATTERN = (
     r"(-(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{2,20}+-){0,3}(?>(?i:(?:store|key|require)?pass(?:word|wd|phrase|code)?|pwd?"
     r"|secret|token|(?:api|access|auth|account|client|master)[_-]?key))"
-    rf"(?:\s{{1,3}}+[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET}"
-    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_SIGNED}|(?!requires)[a-z]{{8,40}}+(?=\s{{1,3}}-))"
+    rf"(?:\s{{1,3}}+[\"']?|[\"'],\s{{0,20}}[\"']))(?!-|id=|type=){_NO_SECRET_REGEX}"
+    rf"(?:(?<=\s[\"'])[^\"'\n]{{4,}}+(?=[\"'])|{_UNQUOTED_SECRET_REGEX}|(?!requires)[a-z]{{8,40}}+(?=\s{{1,3}}-))"
 )
-_CALLED = (
+_SETTER_CALL_PATTERN = (
     r"([sSdD](?i:(?:(?<=s)et_?|(?<=d)efine\W{1,3})\w{0,30}?(?:passw\w|secret|token|api_?key)"
     r"\w{0,9}+|(?<=s)ecret-?str(?:ing)?\b)(?:(?<=[A-Z])[\"'],\s?|\(|\s{1,9})\\{0,3}[\"'])"
-    rf"{_NO_SECRET}[^\s\"'\\]{{6,}}+(?=\\{{0,3}}[\"'])"
+    rf"{_NO_SECRET_REGEX}[^\s\"'\\]{{6,}}+(?=\\{{0,3}}[\"'])"
 )
-_PIPED = (
+_ECHO_PIPE_PATTERN = (
     r"(echo\s{1,3}(?:-\w\s{1,3})?[\"']?)(?!\$)[^\s\"'|]{4,80}(?=[\"']?\s{0,3}\|\s{0,3}(?:sudo\s-S"
     r"|(?:sudo\s)?chpasswd|[^|\n]{0,80}?-stdin))"
 )
-_SQL = (
+_SQL_PASSWORD_PATTERN = (
     r"([pPiI](?i:(?<=p)assword(?:\s{1,9}|\()'|(?<=i)dentified\s{1,9}(?:with\s{1,9}\S{1,40}\s{1,9})?"
     r"by\s{1,9}(?:password\s{1,9})?(?:['\"]|(?=[\w$#]{1,40};))))"
-    rf"{_NO_SECRET}(?:(?<=')[^'\n]{{6,64}}+(?=';)|[^\s\"';)]{{4,}}+(?!['\"],))"
+    rf"{_NO_SECRET_REGEX}(?:(?<=')[^'\n]{{6,64}}+(?=';)|[^\s\"';)]{{4,}}+(?!['\"],))"
 )
-# Four or more plain words, in quotes or up to the end of the line, that are no sentence.
-_PHRASE = (
+# Four or more plain words, in quotes or up to the end of the line, that are no
+# sentence.
+_PASSPHRASE_PATTERN = (
     r"([pPmM](?i:(?<=m)nemonic|(?<=p)hrase(?:(?<=(?:pass|seed)phrase)|(?<=(?:pass|seed|very).phrase))"
     r"|(?<=p)assword)(?:\\{0,3}[\"'])?\s{0,9}[:=]\s{0,9}\\{0,3}[\"']?)"
     r"(?=[a-zA-Z]{3,12}(?>(?:[ -][a-zA-Z]{3,12}){3,24})(?:\\{0,3}[\"']|\s{0,9}(?:\n|\Z)))"
@@ -145,16 +164,18 @@ _PHRASE = (
     r"|please|your|this|are|was|will|can|too|new|from|enter|see|user|use|is|to|of|in|or|by|on|if|it"
     r"|as|no|be|only|same|string|none|invalid|incorrect|wrong|failed)\b)[a-zA-Z -]++"
 )
-_USER = r"-(?:[auU]|-auth|-[a-z-]{0,6}user)(?:BLANK|=)?QUOTE[^\s\"']{1,64}?[:%]"
-# Programs, and their option for a password. The arguments before the option are skipped; without
-# the option they are the match, so that no argument is read twice.
-_COMMANDS = "|".join(
-    rf"(?:{programs})(?=BLANK)(?>(?:GAP(?!{option})WORD)*)(?:(GAP{option}QUOTE){_NO_SECRET}SECRET)?"
+_USER_OPTION_REGEX = (
+    r"-(?:[auU]|-auth|-[a-z-]{0,6}user)(?:BLANK|=)?QUOTE[^\s\"']{1,64}?[:%]"
+)
+# Programs, and their option for a password. The arguments before the option are
+# skipped; without the option they are the match, so that no argument is read twice.
+_PASSWORD_COMMANDS_REGEX = "|".join(
+    rf"(?:{programs})(?=BLANK)(?>(?:GAP(?!{option})WORD)*)(?:(GAP{option}QUOTE){_NO_SECRET_REGEX}SECRET)?"
     for programs, option in (
         (r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?", r"-p(?=\S)"),
         (r"login|sshpass|twine|mongo\w{0,8}+|cqlsh", "-p(?:BLANK)?"),
         ("sqlcmd|zip", "-P(?:BLANK)?"),
-        ("curl|https?|smbclient", _USER),
+        ("curl|https?|smbclient", _USER_OPTION_REGEX),
         (r"redis-cli|ldap[a-z]{3,9}", "-[awy]BLANK"),
         ("openssl", r"-pass\w{0,3}BLANKpass:"),
     )
@@ -163,34 +184,58 @@ _COMMANDS = "|".join(
 
 def _commands(blank: str, gap: str, word: str, quote: str, secret: str) -> str:
     parts = {"BLANK": blank, "GAP": gap, "WORD": word, "QUOTE": quote, "SECRET": secret}
-    return re.sub("|".join(parts), lambda name: parts[name[0]], _COMMANDS)
+    return re.sub(
+        "|".join(parts), lambda name: parts[name[0]], _PASSWORD_COMMANDS_REGEX
+    )
 
 
-# The words of a command in a shell, in quotes in a list (between names), and joined by "\x1f".
-_WORD_IN_SHELL = r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+"
-_SECRET_IN_SHELL = r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+)"
-_IN_SHELL = _commands(r"\s", r"\s{1,9}+", _WORD_IN_SHELL, r"[\"']?", _SECRET_IN_SHELL)
-_CLOSE, _COMMA = r"\\{0,3}[\"']", r"\s{0,20},\s{0,20}"
-_NAMES = rf"{_COMMA}(?>(?:[\w.]{{1,64}}{_COMMA}){{0,8}})"
-_TEXT = rf"(?:[^\"'\\\n]++|{_CLOSE}(?!\s{{0,20}}[\],)])|\\(?!\\{{0,2}}[\"']))"
-_QUOTED_SECRET = rf"(?:(?<![\"'])|(?!-))(?=[^\s\"'](?:[^\"'\n]|'\w){{3}})(?>{_TEXT}+)"
-_NEXT = f"{_CLOSE}{_COMMA}{_CLOSE}"
-_IN_LIST = _commands(_NEXT, f"{_CLOSE}{_NAMES}{_CLOSE}", f"(?>{_TEXT}*)", "", _QUOTED_SECRET)
-_JOINED_SECRET = r"(?:(?<!\x1f)|(?!-))(?=[^\s\x1f]{4})[^\x1f]++"
-_IN_DATA = _commands(r"\x1f", r"\x1f", r"[^\x1f]*+", "", _JOINED_SECRET)
-_PLACED = (
-    ("private", "private_key", _PRIVATE_KEY),
-    ("static key", "private_key", _PRIVATE_KEY),
-    ("://", "password_in_url", _IN_URL),
-    ("auth", "authorization", _AUTHORIZATION),
-    ("cookie", "cookie", _COOKIE),
-    ("identified", "password", _SQL),
-    ("echo ", "password", _PIPED),
-    ("mnemonic", "password", _PHRASE),
-    ("phrase", "password", _PHRASE),
+# The words of a command in a shell, in quotes in a list (between names), and joined by
+# "\x1f".
+_SHELL_WORD_REGEX = r"(?:\"[^\"\n]{0,400}+\"|'[^'\n]{0,400}+'|(?>[^\s;|&\"']+))+"
+_SHELL_SECRET_REGEX = r"(?:(?<=[\"'])[^\"'\n]{4,}+(?=[\"'])|[^\s\"'`;|&()<>]{4,}+)"
+_SHELL_COMMAND_PATTERN = _commands(
+    r"\s",
+    gap=r"\s{1,9}+",
+    word=_SHELL_WORD_REGEX,
+    quote=r"[\"']?",
+    secret=_SHELL_SECRET_REGEX,
 )
-_WORD = 16
-_IN_LONG = (  # parts of a word of at least `_WORD` characters
+_LIST_QUOTE_REGEX = r"\\{0,3}[\"']"
+_LIST_COMMA_REGEX = r"\s{0,20},\s{0,20}"
+_LIST_NAMES_REGEX = (
+    rf"{_LIST_COMMA_REGEX}(?>(?:[\w.]{{1,64}}{_LIST_COMMA_REGEX}){{0,8}})"
+)
+_LIST_TEXT_REGEX = (
+    rf"(?:[^\"'\\\n]++|{_LIST_QUOTE_REGEX}(?!\s{{0,20}}[\],)])|\\(?!\\{{0,2}}[\"']))"
+)
+_QUOTED_SECRET_REGEX = (
+    rf"(?:(?<![\"'])|(?!-))(?=[^\s\"'](?:[^\"'\n]|'\w){{3}})(?>{_LIST_TEXT_REGEX}+)"
+)
+_LIST_NEXT_REGEX = f"{_LIST_QUOTE_REGEX}{_LIST_COMMA_REGEX}{_LIST_QUOTE_REGEX}"
+_LIST_COMMAND_PATTERN = _commands(
+    _LIST_NEXT_REGEX,
+    gap=f"{_LIST_QUOTE_REGEX}{_LIST_NAMES_REGEX}{_LIST_QUOTE_REGEX}",
+    word=f"(?>{_LIST_TEXT_REGEX}*)",
+    quote="",
+    secret=_QUOTED_SECRET_REGEX,
+)
+_JOINED_SECRET_REGEX = r"(?:(?<!\x1f)|(?!-))(?=[^\s\x1f]{4})[^\x1f]++"
+_JOINED_COMMAND_PATTERN = _commands(
+    r"\x1f", gap=r"\x1f", word=r"[^\x1f]*+", quote="", secret=_JOINED_SECRET_REGEX
+)
+_PREFIX_RULES = (
+    ("private", "private_key", _PRIVATE_KEY_PATTERN),
+    ("static key", "private_key", _PRIVATE_KEY_PATTERN),
+    ("://", "password_in_url", _URL_PASSWORD_PATTERN),
+    ("auth", "authorization", _AUTHORIZATION_PATTERN),
+    ("cookie", "cookie", _COOKIE_PATTERN),
+    ("identified", "password", _SQL_PASSWORD_PATTERN),
+    ("echo ", "password", _ECHO_PIPE_PATTERN),
+    ("mnemonic", "password", _PASSPHRASE_PATTERN),
+    ("phrase", "password", _PASSPHRASE_PATTERN),
+)
+_MIN_TOKEN_CHARS = 16
+_LONG_WORD_RULES = (  # parts of a word of at least `_MIN_TOKEN_CHARS` characters
     ("bearer", "bearer", r"([eE](?i:arer) {1,3})[\w.~+/=-]{20,}"),
     (":", "chat_token", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     (":5432:", "password", r"(:5432:[\w*-]{1,64}+:[\w*-]{1,64}+:)\S++(?=\n|\Z)"),
@@ -199,21 +244,28 @@ _IN_LONG = (  # parts of a word of at least `_WORD` characters
     (".atlasv1.", "cloud_key", r"()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}"),
 )
 
-# Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
-# owner, or if the value can only be a secret.
-_OWNERS = "api app bot key auth priv access client master account encryption private refresh env "
-_OWNERS += "service session signing database db preshared subscription smtp admin root user "
-_OWNERS += "require export"
-_CLOSED = r"(?>(?:\\{0,3}[\"'*`]|(?<=[\"'])\]){0,2})"
-_SECRET_NAME = (  # the first letter, then the second, and the rest of either
+# Names that a secret is assigned to. "key", "token" and "pass" count only after the
+# name of an owner, or if the value can only be a secret.
+_SECRET_OWNERS = (
+    "api app bot key auth priv access client master account encryption private "
+    "refresh env "
+)
+_SECRET_OWNERS += (
+    "service session signing database db preshared subscription smtp admin root user "
+)
+_SECRET_OWNERS += "require export"
+_NAME_CLOSE_REGEX = r"(?>(?:\\{0,3}[\"'*`]|(?<=[\"'])\]){0,2})"
+_SECRET_NAME_PATTERN = (  # the first letter, then the second, and the rest of either
     r"[pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or[dt]|d)|ssphrase|ssOWNED4)"
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
     r"|[oO](?i:(?<=t.)ken(?:OWNED5|(?<![\w-].{5})(?=[\s\\\"'*`\]]{0,9}[:=][\s\\\"'`]{0,9}"
-    r"(?=[\w.+/~=-]{12})\d{0,20}+(?:[_-]?[A-Za-z][A-Za-z_-]{0,30}\d{1,20}+){2}))"  # mixed
+    # mixed
+    r"(?=[\w.+/~=-]{12})\d{0,20}+(?:[_-]?[A-Za-z][A-Za-z_-]{0,30}\d{1,20}+){2}))"
     r"|(?<=c.)ntrase[nñÑ]a)|[rR](?<=[cC].)(?i:edential))"
-    rf"[\w-]{{0,24}}+{_CLOSED}(?:\s(?:\[[\w*]{{1,24}}\]|\d)(?=:))?(?=[\s:=!>,<])"
-    r"(?>(?<!-)>|\s{0,20}+(?::\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # its type
+    rf"[\w-]{{0,24}}+{_NAME_CLOSE_REGEX}(?:\s(?:\[[\w*]{{1,24}}\]|\d)(?=:))?(?=[\s:=!>,<])"
+    # its type
+    r"(?>(?<!-)>|\s{0,20}+(?::\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"
     r"|(?:[:=!]{1,3}>?|(?<=\s)is:?\s(?=[\"'`]?[^\s\"'`]{0,40}[\d!@#$]))\s{0,20}+"
     r"(?:(?:\*\*|</\w{1,9}>|[|>][+-]?\s)\s{0,20}+)?`?"  # in Markdown, HTML and YAML
     # beside its name, as in {"name": …, "value": …}, also in XML
@@ -223,95 +275,118 @@ _SECRET_NAME = (  # the first letter, then the second, and the rest of either
     r"|(?<=[ \t])(?:\d )?(?!-|\w{1,64}=\w)(?=[^\s\"']{6,}+\s{0,9}(?:\n|\Z))))"
     r"(?>(?:\[?\{\s{0,20}+\\{0,3}[\"'](?i:(?:string_?|array)?values?)\\{0,3}[\"']\s*+:\s*+){0,4})"
 )
-_IN_QUOTES = (
-    rf"[bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET}()(?:(?=[^\s\"']{{6}})"
+_QUOTED_VALUE_REGEX = (
+    rf"[bBrRuUN@]?\\{{0,3}}[\"']{_NO_SECRET_REGEX}()(?:(?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
-_BARE = (
-    rf"{_NO_SECRET}()(?:{_SIGNED}"
+_BARE_VALUE_REGEX = (
+    rf"{_NO_SECRET_REGEX}()(?:{_UNQUOTED_SECRET_REGEX}"
     r"|(?:(?<=\w=)|(?<=\w>)(?=[\w-]{1,64}</))(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++|[a-z]{20,64}+(?![\w.([]))"
-    rf"|{_IN_WORD}{{64,}}+"
+    rf"|{_UNQUOTED_CHARACTER}{{64,}}+"
 )
-# The pattern also consumes a name with a long value that is not a secret; otherwise a value that
-# repeats itself would be tried again from each of its positions.
-_ASSIGNED = rf"{_SECRET_NAME}(?:{_IN_QUOTES}|{_BARE})?"
-_KEYED = (
+# The pattern also consumes a name with a long value that is not a secret; otherwise a
+# value that repeats itself would be tried again from each of its positions.
+_ASSIGNED_SECRET_PATTERN = (
+    rf"{_SECRET_NAME_PATTERN}(?:{_QUOTED_VALUE_REGEX}|{_BARE_VALUE_REGEX})?"
+)
+_KEYED_SECRET_PATTERN = (
     r"([kKtTpP](?:[eE](?<=[kK].)[yY]|[oO](?<=[tT].)(?i:ken)|[aA](?<=[pP].)(?i:ss(?:word)?)"
-    rf"|[wW](?<=[pP].)[dD]?)(?=[\\\"'\]\s:=!]){_CLOSED}"
+    rf"|[wW](?<=[pP].)[dD]?)(?=[\\\"'\]\s:=!]){_NAME_CLOSE_REGEX}"
     r"(?:(?:\s\d)?\s{0,20}+[:=!]{1,3}+>?\s{0,20}+|[ \t]{1,20}+)(?:\\{0,3}[\"'`])?)"
     r"(?=[\w+/~-]{20})(?=[\w+/~-]{0,60}\d)(?:[\w-]{44}(?![\w-])|[0-9A-Za-z]{64}|[0-9a-fA-F]{32,}"
     r"|(?=[\w+/~-]{0,60}[a-z])(?=[\w+/~-]{0,60}[A-Z])[\w+/~-]{20,}+={0,2})(?>(?:[\w+/~%=-]|\.\w)*)"
 )
-_NETRC = r"(machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)(?![{$[]|passw)\S{4,}"
-_WITH_NAME = (  # only with the name of a secret
-    ("", "assigned", _CALLED),
-    ("login", "password", _NETRC),
-    ("=", "assigned", _COMPARED),
-    ("-", "password", _OPTION),
-    ("password", "password", _SQL),
-    ("password", "password", _PHRASE),
-    ("", "assigned", _ASSIGNED),
-    ("", "assigned", _KEYED),
+_NETRC_PATTERN = (
+    r"(machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)(?![{$[]|passw)\S{4,}"
 )
-_NAMED = "pass pw secret contrase credential key token".split()
-_HEADERS = ("authorization", "cookie")
-_TELLS = re.compile("|".join((*_NAMED, *_HEADERS, r"^auth\Z")), re.IGNORECASE)
+_SECRET_NAME_RULES = (  # only with the name of a secret
+    ("", "assigned", _SETTER_CALL_PATTERN),
+    ("login", "password", _NETRC_PATTERN),
+    ("=", "assigned", _COMPARISON_PATTERN),
+    ("-", "password", _SECRET_OPTION_PATTERN),
+    ("password", "password", _SQL_PASSWORD_PATTERN),
+    ("password", "password", _PASSPHRASE_PATTERN),
+    ("", "assigned", _ASSIGNED_SECRET_PATTERN),
+    ("", "assigned", _KEYED_SECRET_PATTERN),
+)
+_SECRET_NAME_WORDS = "pass pw secret contrase credential key token".split()
+_SECRET_HEADERS = ("authorization", "cookie")
+_SECRET_KEY_PATTERN = re.compile(
+    "|".join((*_SECRET_NAME_WORDS, *_SECRET_HEADERS, r"^auth\Z")), re.IGNORECASE
+)
 
-# Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character.
-_QUOTED = r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])"
-_CLOGC = [0.0, *(count * log2(count) for count in range(1, 513))]
-_MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
+# Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per
+# character.
+_QUOTED_RANDOM_PATTERN = r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])"
+_COUNT_ENTROPIES = [0.0, *(count * log2(count) for count in range(1, 513))]
+_MIXED_TEXT_PATTERN = (
+    r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
+)
 
 
-# Short texts without a secret. One attempt redacts its findings and names several times.
-_CLEAN: set[str] = set()
+# Short texts without a secret. One attempt redacts its findings and names several
+# times.
+_CLEAN_TEXTS: set[str] = set()
 
 
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are tokens of common issuers, private keys, hashes of passwords, credentials in URLs,
-    headers, commands and SQL, and the values of names such as `password`; docs/secrets.md lists it.
+    Recognised are tokens of common issuers, private keys, hashes of passwords,
+    credentials in URLs, headers, commands and SQL, and the values of names such as
+    `password`; docs/secrets.md lists it.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
-    if text in _CLEAN:
+    if text in _CLEAN_TEXTS:
         return text
     clean = _mark(text)
     if len(text) <= 200 and clean == text:
-        if len(_CLEAN) >= 2_000:
-            _CLEAN.clear()
-        _CLEAN.add(text)
+        if len(_CLEAN_TEXTS) >= 2_000:
+            _CLEAN_TEXTS.clear()
+        _CLEAN_TEXTS.add(text)
     return clean
 
 
 def _mark(text: str) -> str:
     if len(text) < 8 or text.isidentifier():
-        return text if len(text) < _WORD else _mark_issued(text)
+        return text if len(text) < _MIN_TOKEN_CHARS else _mark_issued(text)
     lower = text.lower()
-    long = set(_compiled(rf"\S{{{_WORD},}}+").findall(text))
-    named = any(map(lower.__contains__, _NAMED))
-    for rows in (_PLACED, _IN_LONG if long else (), _WITH_NAME if named else ()):
+    long = set(_compiled(rf"\S{{{_MIN_TOKEN_CHARS},}}+").findall(text))
+    named = any(map(lower.__contains__, _SECRET_NAME_WORDS))
+    for rows in (
+        _PREFIX_RULES,
+        _LONG_WORD_RULES if long else (),
+        _SECRET_NAME_RULES if named else (),
+    ):
         for word, kind, pattern in rows:
             if word in lower:
                 text = _mark_after(pattern, kind, text)
-    if " -" in lower and _compiled(r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)").search(text):
-        text = _mark_after(_IN_SHELL, "password", text)
-    if "-" in lower and _compiled(r"[\"'],\s{0,20}\\{0,3}[\"']-[aApPUuwy-]").search(text):
-        text = _mark_after(_IN_LIST, "password", text)
-    if _forms()[0].search("\n".join(filter(_compiled(_RUN).search, long))):
+    if " -" in lower and _compiled(r" -(?:[aPpUuwy]|-user|-proxy-user|-auth)").search(
+        text
+    ):
+        text = _mark_after(_SHELL_COMMAND_PATTERN, "password", text)
+    if "-" in lower and _compiled(r"[\"'],\s{0,20}\\{0,3}[\"']-[aApPUuwy-]").search(
+        text
+    ):
+        text = _mark_after(_LIST_COMMAND_PATTERN, "password", text)
+    if _forms()[0].search(
+        "\n".join(filter(_compiled(_TOKEN_PART_PATTERN).search, long))
+    ):
         text = _mark_issued(text)
-    if _compiled(_QUOTED).search("\n".join(long)):
-        text = _compiled(_QUOTED).sub(_mark_random, text)
+    if _compiled(_QUOTED_RANDOM_PATTERN).search("\n".join(long)):
+        text = _compiled(_QUOTED_RANDOM_PATTERN).sub(_mark_random, text)
     return text
 
 
 def _mark_issued(text: str) -> str:
     issued, kinds = _forms()
-    return issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
+    return issued.sub(
+        lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text
+    )
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
@@ -320,7 +395,9 @@ def _mark_after(pattern: str, kind: str, text: str) -> str:
 
     def marked(found: re.Match[str]) -> str:
         last = found.lastindex
-        return found[0] if last is None else text[found.start() : found.end(last)] + mark
+        return (
+            found[0] if last is None else text[found.start() : found.end(last)] + mark
+        )
 
     return _compiled(pattern).sub(marked, text)
 
@@ -328,13 +405,19 @@ def _mark_after(pattern: str, kind: str, text: str) -> str:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
-    pattern = pattern.replace("OWNERS", "|".join(_OWNERS.split()))
-    return re.compile(re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII)
+    pattern = pattern.replace("OWNERS", "|".join(_SECRET_OWNERS.split()))
+    return re.compile(
+        re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII
+    )
 
 
 def _owned(past: int) -> str:
-    """Return a pattern for a position `past` characters after a name that is assigned a secret."""
-    owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
+    """Return a pattern for a position `past` characters after a name that is assigned a
+    secret.
+    """
+    owners = sorted(
+        (name for one in _SECRET_OWNERS.split() for name in (one, f"{one}_")), key=len
+    )
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same)
     # After a blank, as in "api key: …", only a long value counts.
@@ -345,8 +428,8 @@ def _owned(past: int) -> str:
 
 
 def _issued() -> list[tuple[str, str]]:
-    forms = _ISSUED.strip()
-    for name, chars in _CLASSES.items():
+    forms = _ISSUER_TOKENS.strip()
+    for name, chars in _CHARACTER_CLASSES.items():
         forms = forms.replace(f"\\{name}", chars)
     issuers = map(str.split, re.split(r"\n(?! )", forms))
     return [(kind, form) for kind, *own in issuers for form in own]
@@ -354,7 +437,9 @@ def _issued() -> list[tuple[str, str]]:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
-    """Return a pattern for the tokens of all issuers, and the kind of token of each group in it."""
+    """Return a pattern for the tokens of all issuers, and the kind of token of each
+    group in it.
+    """
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
         f"{re.escape(letter)}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
@@ -366,78 +451,115 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
 def _begun(form: str) -> str:
     begin = re.match(r"([\w-]+)<", form)
     # A letter after a backslash belongs to an escape such as a line break.
-    return rf"{begin[1]}(?<!(?<!\\)[A-Za-z0-9]{begin[1]}){form[begin.end() :]}" if begin else form
+    return (
+        rf"{begin[1]}(?<!(?<!\\)[A-Za-z0-9]{begin[1]}){form[begin.end() :]}"
+        if begin
+        else form
+    )
 
 
 def _mark_random(found: re.Match[str]) -> str:
     value = found[2]
-    if not _compiled(_MIXED).match(value):
+    if not _compiled(_MIXED_TEXT_PATTERN).match(value):
         return found[0]
-    # The entropy of n characters is log n - sum(c log c) / n, where c is how often each occurs.
-    bits = log2(len(value)) - sum(map(_CLOGC.__getitem__, Counter(value).values())) / len(value)
+    # The entropy of n characters is log n - sum(c log c) / n, where c is how often each
+    # occurs.
+    bits = log2(len(value)) - sum(
+        map(_COUNT_ENTROPIES.__getitem__, Counter(value).values())
+    ) / len(value)
     return f"{found[1]}[redacted: random_token]" if bits > 4.5 else found[0]
 
 
 def redact_data(value: Any, key: str = "") -> Any:
-    """Return JSON data without secrets; the value of a `key` such as `password` is a secret."""
-    told = "below" if key == _BELOW else _telling(key[-64:].rstrip("0123456789")) if key else ""
+    """Return JSON data without secrets; the value of a `key` such as `password` is a
+    secret.
+    """
+    told = (
+        "below"
+        if key == _NESTED_KEY
+        else _telling(key[-64:].rstrip("0123456789"))
+        if key
+        else ""
+    )
     if isinstance(value, str):
         return _redact_value(value, key, told) if told else redact(value)
     if isinstance(value, dict):
-        names: dict[Any, Any] = dict.fromkeys(_VALUES, key) if told else {}
+        names: dict[Any, Any] = dict.fromkeys(_VALUE_KEYS, key) if told else {}
         if "value" in value or "Value" in value:
-            names |= {of: value[name] for name, of in _PAIRS if of in value and name in value}
+            names |= {
+                of: value[name]
+                for name, of in _NAME_VALUE_KEYS
+                if of in value and name in value
+            }
         below = told in ("assigned", "below") or key.lower() in ("cookie", "cookies")
         clean = {}
         for name, one in value.items():
-            # Most values are numbers or texts that were found clean before, below a plain name.
-            if type(one) not in _NUMBERS:
+            # Most values are numbers or texts that were found clean before, below a
+            # plain name.
+            if type(one) not in _NUMBER_TYPES:
                 of = str(names.get(name, name))
-                of = _BELOW if below and _telling(of) != "assigned" else of
-                plain = type(one) is str and one in _CLEAN and of != _BELOW
+                of = _NESTED_KEY if below and _telling(of) != "assigned" else of
+                plain = type(one) is str and one in _CLEAN_TEXTS and of != _NESTED_KEY
                 if not (plain and not _telling(of[-64:].rstrip("0123456789"))):
                     one = redact_data(one, of)
-            clean[name if name in _CLEAN else redact_data(name)] = one
+            clean[name if name in _CLEAN_TEXTS else redact_data(name)] = one
         return clean
     if isinstance(value, list | tuple):
         if not any(isinstance(one, str) for one in value):
             return [redact_data(one, key) for one in value]
         # The argument after an option, as in ["--password", …], is named by it.
-        options = (one if isinstance(one, str) and one[:1] == "-" else key for one in value)
-        items = [redact_data(one, of) for one, of in zip(value, (key, *options), strict=False)]
+        options = (
+            one if isinstance(one, str) and one[:1] == "-" else key for one in value
+        )
+        items = [
+            redact_data(one, of)
+            for one, of in zip(value, (key, *options), strict=False)
+        ]
         # The arguments of a command, if one of them is an option.
         line = "\x1f".join([one if isinstance(one, str) else "" for one in items])
         if "\x1f-" not in line or line.count("\x1f") >= len(items):
             return items
-        marked = _mark_after(_IN_DATA, "password", line).split("\x1f")
+        marked = _mark_after(_JOINED_COMMAND_PATTERN, "password", line).split("\x1f")
         return [clean or one for one, clean in zip(items, marked, strict=True)]
     return value
 
 
-_NUMBERS = frozenset((int, float, bool, type(None)))
-_PAIRS = (("name", "value"), ("key", "value"), ("Name", "Value"), ("Key", "Value"))
-_VALUES = "value Value stringValue string_value bytesValue arrayValue kvlistValue values".split()
-_BELOW = "\0"  # the key of what is nested below the name of a secret
-# A value with such a key is a secret if it is neither words and numbers nor a time, path or URL.
-_NESTED = re.compile(
+_NUMBER_TYPES = frozenset((int, float, bool, type(None)))
+_NAME_VALUE_KEYS = (
+    ("name", "value"),
+    ("key", "value"),
+    ("Name", "Value"),
+    ("Key", "Value"),
+)
+_VALUE_KEYS = "value Value stringValue string_value bytesValue arrayValue kvlistValue values".split()
+_NESTED_KEY = "\0"  # the key of what is nested below the name of a secret
+# A value with such a key is a secret if it is neither words and numbers nor a time,
+# path or URL.
+_NESTED_SECRET_PATTERN = re.compile(
     r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])(?!(?>(?:[A-Z]{1,5}[a-z]+|(?<![a-zA-Z\d])(?:[a-z]+|[A-Z]+"
     r"(?![a-z]))|\d{1,6}(?![a-z])|[-_./:#]|(?<=\d)[TZ])+)\Z)[\w.+/~=@!#%&-]{8,}\Z"
 )
-_VALUE = re.compile(rf"{_NO_SECRET}\S{{6,}}\Z")
+_SECRET_VALUE_PATTERN = re.compile(rf"{_NO_SECRET_REGEX}\S{{6,}}\Z")
 
 
 @lru_cache(1_024)
 def _telling(key: str) -> str:
-    """Return "assigned" if a value of this key is a secret, "named" if it may be one, else ""."""
-    if key == "key" or not _TELLS.search(key):  # a `key` alone names a finding
+    """Return "assigned" if a value of this key is a secret, "named" if it may be one,
+    else "".
+    """
+    if key == "key" or not _SECRET_KEY_PATTERN.search(
+        key
+    ):  # a `key` alone names a finding
         return ""
-    return "assigned" if _compiled(_SECRET_NAME).search(f"{key}=") else "named"
+    return "assigned" if _compiled(_SECRET_NAME_PATTERN).search(f"{key}=") else "named"
 
 
 def _redact_value(value: str, key: str, told: str) -> str:
-    if (told == "assigned" and _VALUE.match(value)) or (told == "below" and _NESTED.match(value)):
+    if (told == "assigned" and _SECRET_VALUE_PATTERN.match(value)) or (
+        told == "below" and _NESTED_SECRET_PATTERN.match(value)
+    ):
         return "[redacted: assigned]"
-    if told == "below" or (len(value) < 12 and key.lower() not in _HEADERS):
+    if told == "below" or (len(value) < 12 and key.lower() not in _SECRET_HEADERS):
         return redact(value)  # no other value is as short
     begin = f'"{key}": '
     text = redact(begin + value)

@@ -1,64 +1,85 @@
-"""Make texts from untrusted sources safe for a prompt: clean, between delimiters, and short."""
+"""Make texts from untrusted sources safe for a prompt: clean, between delimiters, and
+short.
+"""
 
 import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
 
-# Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between bars:
-# ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As tags:
-# Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of a line: older Claude.
-TOKEN = re.compile(
+# Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between
+# bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar
+# Gemma 4. As tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of
+# a line: older Claude.
+CHAT_TOKEN_PATTERN = re.compile(
     r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
-    # Tags that imitate a message of the system, and images, which a page loads from anywhere.
+    # Tags that imitate a message of the system, and images, which a page loads from
+    # anywhere.
     r"|</?(?:system|assistant|developer|instructions?|function_(?:calls|results))(?:[-_:]\w{1,40})?"
     r"(?:\s[^<>]{0,200})?>|!(?=\[[^\]\n]{0,200}\]\s?[(\[])|<(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]"
     r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
     re.IGNORECASE,
 )
-_BEGIN = ("<", "[", "!", "Human:", "Assistant:")  # of every token
-# Scripts and pictographs need these, but only right after a visible character. Within ASCII, which
-# all tokens except for the bar consist of, and after each other they would only hide something.
-_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_JOINERS = "\u200c\u200d\u180e"
-_SHOWN = f"\n\t{_JOINERS}"
-_SEEN = rf"[^\x00-\x7f\s｜{_SELECTORS}{_JOINERS}]"
-_LOOSE_SELECTOR = re.compile(rf"(?<!{_SEEN})(?<![0-9#*])[{_SELECTORS}]")
-_LOOSE_JOINER = re.compile(rf"(?<!{_SEEN})(?<![{_SELECTORS}])[{_JOINERS}]")
-_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters and marks
+_CHAT_TOKEN_STARTS = ("<", "[", "!", "Human:", "Assistant:")  # of every token
+# Scripts and pictographs need these, but only right after a visible character. Within
+# ASCII, which all tokens except for the bar consist of, and after each other they would
+# only hide something.
+_VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
+_ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
+_VISIBLE_CHARACTER = rf"[^\x00-\x7f\s｜{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+_LOOSE_SELECTOR_PATTERN = re.compile(
+    rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{_VARIATION_SELECTORS}]"
+)
+_LOOSE_JOINER_PATTERN = re.compile(
+    rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
+)
+_INVISIBLE_LETTERS = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters and marks
+)
 
 
 def sanitize(text: str, most: int | None = None) -> str:
-    """Return the text without hidden characters and chat tokens, cut at `most` characters.
+    """Return the text without hidden characters and chat tokens, cut at `most`
+    characters.
 
-    Removed are control, bidirectional, zero-width, tag, private and unassigned characters; a flag
-    drawn with tags becomes a plain flag. A joiner or variation selector stays after a character
-    outside ASCII, and a selector after the digit of a keycap. A chat token, a `<system>`-like tag
-    and the beginning of an image become `…`.
+    Removed are control, bidirectional, zero-width, tag, private and unassigned
+    characters; a flag drawn with tags becomes a plain flag. A joiner or variation
+    selector stays after a character outside ASCII, and a selector after the digit of a
+    keycap. A chat token, a `<system>`-like tag and the beginning of an image become
+    `…`.
 
     >>> sanitize("a\\u200bb <|im_start|>system", 8)
     'ab …sys…'
     """
     # Hidden characters go first, because they could split a token.
     if not (text.isascii() and text.replace("\n", "").isprintable()):
-        control = {c for c in set(text) if unicodedata.category(c)[0] == "C"}.difference(_SHOWN)
-        if hidden := control.union(_BLANK).intersection(text):
+        control = {
+            c for c in set(text) if unicodedata.category(c)[0] == "C"
+        }.difference(_ALLOWED_CONTROLS)
+        if hidden := control.union(_INVISIBLE_LETTERS).intersection(text):
             text = text.translate(dict.fromkeys(map(ord, hidden)))
-        text = _LOOSE_JOINER.sub("", _LOOSE_SELECTOR.sub("", text))
-    if any(map(text.__contains__, _BEGIN)):
-        text = TOKEN.sub("…", text)
+        text = _LOOSE_JOINER_PATTERN.sub("", _LOOSE_SELECTOR_PATTERN.sub("", text))
+    if any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
+        text = CHAT_TOKEN_PATTERN.sub("…", text)
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
-    """Return the texts of `shown`, each between two tags made of the text's label and `mark`."""
-    return [f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()]
+    """Return the texts of `shown`, each between two tags made of the text's label and
+    `mark`.
+    """
+    return [
+        f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()
+    ]
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Make a mark for `delimit` from `name` and `shown`: 8 hexadecimal digits that no text has."""
+    """Make a mark for `delimit` from `name` and `shown`: 8 hexadecimal digits that no
+    text has.
+    """
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
@@ -67,8 +88,13 @@ def delimiter(name: str, shown: Mapping[str, str]) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Shorten a text to at most `most` (200 or more) characters by leaving out its middle."""
+    """Shorten a text to at most `most` (200 or more) characters by leaving out its
+    middle.
+    """
     if len(text) <= most:
         return text
     half = (most - 60) // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters are left out]\n{text[-half:]}"
+    return (
+        f"{text[:half]}\n[{len(text) - 2 * half} characters are left "
+        f"out]\n{text[-half:]}"
+    )

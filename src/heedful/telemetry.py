@@ -1,8 +1,9 @@
 """OpenTelemetry: spans of heedful's work, and a throttle for repeated log lines.
 
-Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `search`,
-`upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and findings are
-exported only with `begin(content=True)`, without the secrets that heedful recognises.
+Nothing is imported or measured until `begin` is called. The decorators `loop`,
+`attempt`, `search`, `upsert` and `stage` put a span around an awaited call. Prompts,
+answers, queries and findings are exported only with `begin(content=True)`, without the
+secrets that heedful recognises.
 """
 
 from __future__ import annotations
@@ -25,26 +26,29 @@ if TYPE_CHECKING:  # an optional package, and records that are slow to import
 
 Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
-# The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does not learn.
-SCOPE: Final = "heedful"
-LONGEST: Final = 10_000  # characters of an exported text
-METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
-EVERY: Final = 60.0  # seconds between log lines of one kind
+# The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does
+# not learn.
+INSTRUMENTATION_SCOPE: Final = "heedful"
+MAX_EXPORTED_CHARS: Final = 10_000  # characters of an exported text
+HTTP_METHODS: Final = frozenset(
+    ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+)
+LOG_INTERVAL_SECONDS: Final = 60.0  # seconds between log lines of one kind
 
 
 class LogThrottle:
-    """A throttle for log lines: it allows the same message once in `EVERY` seconds."""
+    """A throttle for log lines: it allows the same message once in `LOG_INTERVAL_SECONDS` seconds."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def allows(self, message: str) -> bool:
-        """Return True at most once in `EVERY` seconds for the same message."""
+        """Return True at most once in `LOG_INTERVAL_SECONDS` seconds for the same message."""
         now = time.monotonic()
         self._next = {known: then for known, then in self._next.items() if then > now}
         if message in self._next:
             return False
-        self._next[message] = now + EVERY
+        self._next[message] = now + LOG_INTERVAL_SECONDS
         return True
 
 
@@ -56,15 +60,19 @@ class _Exporter:
 
         from heedful import __version__
 
-        self.tracer = tracers.get_tracer(SCOPE, __version__)
+        self.tracer = tracers.get_tracer(INSTRUMENTATION_SCOPE, __version__)
         self.content = content
         self.error = StatusCode.ERROR
 
     @contextmanager
     def span(self, name: str, attributes: Attributes) -> Iterator[Span]:
-        """Open a span; if an exception ends the span, export only the exception's type."""
+        """Open a span; if an exception ends the span, export only the exception's
+        type.
+        """
         quiet: Any = {"record_exception": False, "set_status_on_exception": False}
-        started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
+        started = self.tracer.start_as_current_span(
+            name, attributes=dict(attributes), **quiet
+        )
         with started as span, ExitStack() as stack:
 
             def fail(kind: type[BaseException] | None, *_: object) -> None:
@@ -76,19 +84,23 @@ class _Exporter:
             yield span
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
-        """Set an attribute of the span to a text or to JSON data, if texts are exported."""
+        """Set an attribute of the span to a text or to JSON data, if texts are
+        exported.
+        """
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
-            span.set_attribute(name, redact(text)[:LONGEST])
+            span.set_attribute(name, redact(text)[:MAX_EXPORTED_CHARS])
 
 
 _active: list[_Exporter] = []  # the exporter, once `begin` was called
 
 
 def begin(*, content: bool = False, tracers: TracerProvider | None = None) -> None:
-    """Start exporting to the given provider, or else to OpenTelemetry's global provider.
+    """Start exporting to the given provider, or else to OpenTelemetry's global
+    provider.
 
-    With `content`, prompts, answers, queries and findings are exported, too. Raises PackageMissing.
+    With `content`, prompts, answers, queries and findings are exported, too. Raises
+    PackageMissing.
     """
     try:
         from opentelemetry import trace
@@ -106,7 +118,9 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
     """Open a span for a job."""
     if not _active:
         return nullcontext()
-    return _active[0].span(f"heedful.task {name}", _own(task=name, tenant=tenant, project=project))
+    return _active[0].span(
+        f"heedful.task {name}", _own(task=name, tenant=tenant, project=project)
+    )
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -119,7 +133,8 @@ def chat(
 ) -> Iterator[Callable[[str, str, int, int], None]]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Yields a function of the answer's text, the finish reason, and the tokens of prompt and answer.
+    Yields a function of the answer's text, the finish reason, and the tokens of prompt
+    and answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
@@ -127,13 +142,19 @@ def chat(
     exporter = _active[0]
     provider, _, name = model.partition(":")
     name = name or provider
-    asked = {"model": name} | {key: settings[key] for key in ("seed", "max_tokens", "temperature")}
+    asked = {"model": name} | {
+        key: settings[key] for key in ("seed", "max_tokens", "temperature")
+    }
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
     attributes |= {f"gen_ai.request.{key}": value for key, value in asked.items()}
     with exporter.span(f"chat {name}", attributes) as span:
-        exporter.set_content(span, "gen_ai.input.messages", [_message(*each) for each in messages])
+        exporter.set_content(
+            span, "gen_ai.input.messages", [_message(*each) for each in messages]
+        )
 
-        def finished(text: str, finish: str, prompt_tokens: int, completion_tokens: int) -> None:
+        def finished(
+            text: str, finish: str, prompt_tokens: int, completion_tokens: int
+        ) -> None:
             span.set_attribute("gen_ai.usage.input_tokens", prompt_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", completion_tokens)
             span.set_attribute("gen_ai.response.finish_reasons", [finish])
@@ -153,19 +174,34 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         return
     from opentelemetry.trace import get_current_span
 
-    exporter, span, decision = _active[0], get_current_span(), _decision(verdict)
+    exporter = _active[0]
+    span = get_current_span()
+    decision = _decision(verdict)
     span.set_attributes(decision)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation is not None:
         why = {}
         if exporter.content and evaluation.findings:
             messages = "; ".join(finding.message for finding in evaluation.findings)
-            why = {"gen_ai.evaluation.explanation": redact(messages)[:LONGEST]}
+            why = {
+                "gen_ai.evaluation.explanation": redact(messages)[:MAX_EXPORTED_CHARS]
+            }
         given = evaluation.scores.items()
-        scores = {name: {"gen_ai.evaluation.score.value": value} for name, value in given}
-        label = {"gen_ai.evaluation.score.label": "pass" if decision["heedful.passed"] else "fail"}
+        scores = {
+            name: {"gen_ai.evaluation.score.value": value} for name, value in given
+        }
+        label = {
+            "gen_ai.evaluation.score.label": "pass"
+            if decision["heedful.passed"]
+            else "fail"
+        }
         for name, score in (scores or {"heedful": {}}).items():
-            named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
+            named: Attributes = {
+                "gen_ai.evaluation.name": name,
+                **label,
+                **score,
+                **why,
+            }
             span.add_event("gen_ai.evaluation.result", named)
 
 
@@ -175,21 +211,26 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     if not isinstance(verdict, Done):
         return _own(decision="again", passed=False, stopped_by=[])
     rules = [stop.rule for stop in verdict.stopped_by]
-    return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
+    return _own(
+        decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0
+    )
 
 
-class Traced(Protocol):
+class TraceDecorator(Protocol):
     """A decorator of an async function; it keeps the signature of the function."""
 
     def __call__(self, work: Call, /) -> Call:
         """Return the function with a span around each call."""
 
 
-def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
+def _traced(
+    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
+) -> TraceDecorator:
     """Return a decorator that puts a span around an async call.
 
-    `opened` gets the arguments of the call and returns the name and the attributes of the span.
-    `closed(exporter, span, result, *arguments)` adds the result of the call to the span.
+    `opened` gets the arguments of the call and returns the name and the attributes of
+    the span. `closed(exporter, span, result, *arguments)` adds the result of the call
+    to the span.
     """
 
     def decorate(work: Call) -> Call:
@@ -210,7 +251,9 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
     return decorate
 
 
-def _attempt_closed(_: _Exporter, span: Span, state: Any, run: Any, before: Any) -> None:
+def _attempt_closed(
+    _: _Exporter, span: Span, state: Any, run: Any, before: Any
+) -> None:
     if run.briefing is not None:
         told: dict[str, list[str]] = {}
         for choice in run.briefing.choices:
@@ -224,7 +267,7 @@ def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
     scope = memory.scope
     return operation, {
         "gen_ai.operation.name": operation,
-        "gen_ai.provider.name": SCOPE,
+        "gen_ai.provider.name": INSTRUMENTATION_SCOPE,
         "gen_ai.memory.store.id": scope.project,
         **_own(tenant=scope.tenant, project=scope.project, **more),
     }
@@ -238,27 +281,32 @@ def _search_closed(
     exporter.set_content(span, "gen_ai.memory.query.text", task)
 
 
-loop: Traced = _traced(
-    lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
+loop: TraceDecorator = _traced(
+    lambda run: (
+        "heedful.loop",
+        {"heedful.loop.id": run.id, **_own(policy=run.policy.name)},
+    ),
     lambda _, span, result, *__: span.set_attributes(
         {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
-attempt: Traced = _traced(
+attempt: TraceDecorator = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
-search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert: Traced = _traced(
+search: TraceDecorator = _traced(
+    lambda memory, *_, **__: _memory("search_memory", memory), _search_closed
+)
+upsert: TraceDecorator = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
-stage: Traced = _traced(
+stage: TraceDecorator = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)

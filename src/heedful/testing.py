@@ -1,4 +1,6 @@
-"""Test doubles for users: a scripted model, an embedder without weights, made-up loops."""
+"""Test doubles for users: a scripted model, an embedder without weights, made-up
+loops.
+"""
 
 import asyncio
 import hashlib
@@ -7,7 +9,15 @@ from math import hypot
 from typing import Any
 
 from heedful.errors import ModelError
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+)
 from heedful.models.contract import Answer, Message
 
 Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
@@ -16,15 +26,20 @@ Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answe
 class ScriptedModel:
     """A Model that answers from a script.
 
-    Each line is a text, an Answer, an exception to raise, or a function of the messages. After the
-    last line the model raises ModelError; if `forever`, it begins again. `prompts` has the messages
-    of every call, `settings` the other arguments. Each call takes `seconds`.
+    Each line is a text, an Answer, an exception to raise, or a function of the
+    messages. After the last line the model raises ModelError; if `forever`, it begins
+    again. `prompts` has the messages of every call, `settings` the other arguments.
+    Each call takes `seconds`.
     """
 
     name = "scripted"
 
-    def __init__(self, *lines: Line, forever: bool = False, seconds: float = 0.0) -> None:
-        self._lines, self._forever, self._seconds = lines, forever, seconds
+    def __init__(
+        self, *lines: Line, forever: bool = False, seconds: float = 0.0
+    ) -> None:
+        self._lines = lines
+        self._forever = forever
+        self._seconds = seconds
         self.prompts: list[tuple[Message, ...]] = []
         self.settings: list[Mapping[str, Any]] = []
 
@@ -45,7 +60,9 @@ class ScriptedModel:
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if not self._lines or (index >= len(self._lines) and not self._forever):
-            raise ModelError(f"the script has {len(self._lines)} lines; call {index + 1} has none")
+            raise ModelError(
+                f"the script has {len(self._lines)} lines; call {index + 1} has none"
+            )
         line = self._lines[index % len(self._lines)]
         if isinstance(line, BaseException):
             raise line
@@ -53,14 +70,16 @@ class ScriptedModel:
         if isinstance(answer, Answer):
             return answer
         prompt = sum(len(message.content) // 4 for message in messages)
-        return Answer(answer, Usage(1, prompt, len(answer) // 4))
+        return Answer(answer, Usage(1, prompt, completion_tokens=len(answer) // 4))
 
     async def close(self) -> None:
         """Do nothing, because nothing is open."""
 
 
 class FixedEmbedder:
-    """An Embedder that counts hashed words: texts with common words get similar vectors."""
+    """An Embedder that counts hashed words: texts with common words get similar
+    vectors.
+    """
 
     name = "fixed"
 
@@ -88,8 +107,8 @@ def history(
 ) -> Loop:
     """Return a loop with an attempt for each evaluation.
 
-    Each of `attempts` is a list of finding keys (all errors) or a mapping of scores. `candidates`
-    are the texts of the attempts; by default all texts differ.
+    Each of `attempts` is a list of finding keys (all errors) or a mapping of scores.
+    `candidates` are the texts of the attempts; by default all texts differ.
 
     >>> history(["a", "b"], ["a"]).improved
     (True, True)
@@ -100,6 +119,12 @@ def history(
         if isinstance(what, Mapping):
             evaluation = Evaluation(scores=what)
         else:
-            evaluation = Evaluation(tuple(Finding("check", key, key=key) for key in what))
-        made.append(Attempt(number, Candidate.of(text), evaluation, Usage(calls=1)))
-    return Loop(id, tuple(goals), tuple(made))
+            evaluation = Evaluation(
+                tuple(Finding("check", key, key=key) for key in what)
+            )
+        made.append(
+            Attempt(
+                number, Candidate.of(text), evaluation=evaluation, usage=Usage(calls=1)
+            )
+        )
+    return Loop(id, tuple(goals), attempts=tuple(made))

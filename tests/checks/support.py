@@ -28,10 +28,14 @@ def findings(check: Callable[..., Any], candidate: Any) -> list[Finding]:
 def judge(messages: Sequence[Message]) -> str:
     """A model that finds aligned what says so of itself."""
     aligned = "\ngood\n" in messages[-1].content
-    return json.dumps({"reason": "it says so", "alignment": float(aligned), "confidence": 1})
+    return json.dumps(
+        {"reason": "it says so", "alignment": float(aligned), "confidence": 1}
+    )
 
 
-PAIRS = json.loads(files("heedful.checks").joinpath("calibration.json").read_text("utf-8"))
+PAIRS = json.loads(
+    files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
+)
 
 
 def wise(messages: Sequence[Message], sure: float = 0.05) -> str:

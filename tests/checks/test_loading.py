@@ -56,23 +56,33 @@ def test_every_short_name_makes_a_check_that_fires(name):
 def test_the_short_names_are_all_there_is():
     assert checks.known() == tuple(sorted(SPECS))
     with pytest.raises(
-        UnknownName, match=r"'wrods' \(did you mean 'words'\?\); there are: characters, .*words"
+        UnknownName,
+        match=r"'wrods' \(did you mean 'words'\?\); there are: characters, .*words",
     ):
         checks.load({"name": "wrods"}, None)
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({"name": 5}, "name of a check"),
-    ({"name": "a b:c"}, "name of a check"),
-    ("words", "check is 'words'"),
-    ({"name": "words", "most": 5}, "arguments of check 'words'.*at_least, at_most.*'most'"),
-    ({"name": "regex"}, "pattern of check 'regex'"),
-    ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
-    ({"name": "json_schema", "schema": {"type": "odd"}}, "schema of check 'json_schema'"),
-    ({"name": "contains"}, "needles of check 'contains'.*required"),
-    ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
-    ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"name": 5}, "name of a check"),
+        ({"name": "a b:c"}, "name of a check"),
+        ("words", "check is 'words'"),
+        (
+            {"name": "words", "most": 5},
+            "arguments of check 'words'.*at_least, at_most.*'most'",
+        ),
+        ({"name": "regex"}, "pattern of check 'regex'"),
+        ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
+        (
+            {"name": "json_schema", "schema": {"type": "odd"}},
+            "schema of check 'json_schema'",
+        ),
+        ({"name": "contains"}, "needles of check 'contains'.*required"),
+        ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
+        ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
+    ],
+)
 def test_a_wrong_argument_is_named_with_its_check(spec, message):
     with pytest.raises(InvalidInput, match=message):
         checks.load(spec, None)
@@ -91,7 +101,10 @@ def test_a_factory_beside_the_task_file_is_called(write, tmp_path):
 
 
 def test_a_check_itself_is_used_as_it_is(write, tmp_path):
-    source = "def mine(c, context, limit=3):\n    return [c, context, limit]\nmine.pure = True\n"
+    source = (
+        "def mine(c, context, limit=3):\n    return [c, context, limit]\nmine.pure = "
+        "True\n"
+    )
     name = write(source)
     check = checks.load({"name": f"{name}:mine"}, tmp_path)
     assert check("a", CONTEXT) == ["a", CONTEXT, 3]
@@ -113,9 +126,12 @@ def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path)
     neighbour = write("LIMIT = 7\n")
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / f"{neighbour}_b.py").write_text("LIMIT = 8\n")
-    name = write(f"from {neighbour} import LIMIT\ndef check(c, context): return [LIMIT]\n")
+    name = write(
+        f"from {neighbour} import LIMIT\ndef check(c, context): return [LIMIT]\n"
+    )
     inner = write(
-        f"from {neighbour}_b import LIMIT\ndef check(c, x): return [LIMIT]\n", "inner.deep"
+        f"from {neighbour}_b import LIMIT\ndef check(c, x): return [LIMIT]\n",
+        "inner.deep",
     )
     assert checks.load({"name": f"{name}:check"}, tmp_path)("", CONTEXT) == [7]
     assert checks.load({"name": f"{inner}:check"}, tmp_path)("", CONTEXT) == [8]
@@ -142,9 +158,13 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
         checks.load({"name": f"{name}:refuses", "limit": 1}, tmp_path)
     with pytest.raises(InvalidInput, match=r"limit of check.*required"):
         checks.load({"name": f"{name}:refuses"}, tmp_path)
-    with pytest.raises(UnknownName, match="'three'; there are: nothing, refuses, several"):
+    with pytest.raises(
+        UnknownName, match="'three'; there are: nothing, refuses, several"
+    ):
         checks.load({"name": f"{name}:three"}, tmp_path)
     with pytest.raises(InvalidInput, match="a check: callable"):
         checks.load({"name": f"{name}:nothing"}, tmp_path)
-    several = checks.load({"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path)
+    several = checks.load(
+        {"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path
+    )
     assert several("", CONTEXT) == [(1, 2), {"x": 3}]

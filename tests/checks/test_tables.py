@@ -29,7 +29,12 @@ from tests.checks.support import findings, keys
 CELLS = st.one_of(
     st.floats(width=32), st.floats(-100, 100), st.integers(-(10**12), 10**12), st.none()
 )
-MIXED = CELLS | st.booleans() | st.decimals(-1000, 1000) | st.sampled_from(["7", " 1e3", "x", ""])
+MIXED = (
+    CELLS
+    | st.booleans()
+    | st.decimals(-1000, 1000)
+    | st.sampled_from(["7", " 1e3", "x", ""])
+)
 CHECKS: list[Callable[..., Any]] = [
     numbers.predictions(),
     numbers.ranges(actual=(0, 50), predicted=(None, 7)),
@@ -113,9 +118,13 @@ def as_json(cell: Any) -> Any:
 
 def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
     """The same cells in all forms that hold them, whatever their kinds."""
-    rows = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    rows = [
+        dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)
+    ]
     plain = {name: [as_json(cell) for cell in cells] for name, cells in data.items()}
-    text = {n: [None if c is None else str(c) for c in cells] for n, cells in data.items()}
+    text = {
+        n: [None if c is None else str(c) for c in cells] for n, cells in data.items()
+    }
     paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "parquet")]
     table = pa.table({n: pa.array(c, pa.string()) for n, c in text.items()})
     csv.write_csv(table, paths[0])
@@ -124,8 +133,12 @@ def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
     return {
         "mapping": data,
         "rows": rows,
-        "pandas": pd.DataFrame({n: pd.Series(c, dtype=object) for n, c in data.items()}),
-        "polars": pl.DataFrame({n: pl.Series(c, dtype=pl.Object) for n, c in data.items()}),
+        "pandas": pd.DataFrame(
+            {n: pd.Series(c, dtype=object) for n, c in data.items()}
+        ),
+        "polars": pl.DataFrame(
+            {n: pl.Series(c, dtype=pl.Object) for n, c in data.items()}
+        ),
         "texts": pl.DataFrame(text, schema=dict.fromkeys(data, pl.String)),
         "JSON text": json.dumps(plain),
         **{path.suffix: path for path in paths},
@@ -141,21 +154,31 @@ def told(found: list[Finding]) -> list[tuple[str, ...]]:
 @given(st.lists(st.tuples(MIXED, MIXED), min_size=1, max_size=40))
 def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, pairs):
     actual, predicted = map(list, zip(*pairs, strict=True))
-    made = forms({"actual": actual, "predicted": predicted}, tmp_path_factory.mktemp("forms"))
+    made = forms(
+        {"actual": actual, "predicted": predicted}, tmp_path_factory.mktemp("forms")
+    )
     for check in CHECKS:
         expected = told(findings(check, made["mapping"]))
         for name, form in made.items():
-            assert (name, told(findings(check, form))) == (name, expected)
+            assert name == name
+            assert told(findings(check, form)) == expected
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 2), min_size=1, max_size=40))
+@given(
+    st.lists(
+        st.tuples(*[st.one_of(st.none(), st.floats())] * 2), min_size=1, max_size=40
+    )
+)
 def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
-    data = dict(zip(("actual", "predicted"), map(list, zip(*pairs, strict=True)), strict=True))
+    data = dict(
+        zip(("actual", "predicted"), map(list, zip(*pairs, strict=True)), strict=True)
+    )
     table = pa.table({n: pa.array(c, pa.float64()) for n, c in data.items()})
     path = tmp_path_factory.mktemp("typed") / "r.parquet"
     parquet.write_table(table, path)
-    array, frame = np.array(pairs, dtype=float), pl.from_arrow(table)
+    array = np.array(pairs, dtype=float)
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     typed = [table, path, frame, frame.lazy(), table.to_pandas(), array, tuple(array.T)]
     typed += [tuple(table.to_pandas()[n] for n in data)]
@@ -168,7 +191,9 @@ def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
 # What a cell means
 
 
-@pytest.mark.parametrize("cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j])
+@pytest.mark.parametrize(
+    "cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j]
+)
 def test_what_is_no_number(cell):
     check = numbers.finite(columns="x")
     assert keys(check, {"x": [1.0, cell]}) == ["finite: x no numbers"]
@@ -183,7 +208,8 @@ def test_ranges_count_what_lies_outside():
     check = numbers.ranges(**{"a b": (0, None), "share": (0, 1)})
     data = {"a b": [-1, -2, 3], "share": [0, 1, 1.5], "name": ["x", "y", "z"]}
     below, above = findings(check, data)
-    assert (below.key, above.key) == ("ranges: a b outside", "ranges: share outside")
+    assert below.key == "ranges: a b outside"
+    assert above.key == "ranges: share outside"
     what = "a b has 2 of 3 values outside 0 to inf; its finite values lie from -2 to 3"
     assert below.message == what
     assert "keep share from 0 to 1:" in above.fix
@@ -212,26 +238,39 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
 # Rows and their keys
 
 
-@pytest.mark.parametrize(("key", "candidate", "expected"), [
-    ("id", {"id": [1, 2], "y": [0, 0]}, []),
-    ("id", {"id": ["\ud800", "a\0b"]}, []),
-    ("id", {"id": []}, ["missing_results: empty"]),
-    ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
-    (
-        "id",
-        {"id": ["d", "x", None, "b", "b", "x"]},
-        [
-            "no key: 1 of 6 rows have no id",
-            "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
-        ],
-    ),
-    (["shop", "day"], {"shop": ["a", "a"], "day": [2, 2]},
-     ["twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'"]),
-])  # fmt: skip
-def test_rows_without_a_key_of_their_own_are_counted_and_named(key, candidate, expected):
+@pytest.mark.parametrize(
+    ("key", "candidate", "expected"),
+    [
+        ("id", {"id": [1, 2], "y": [0, 0]}, []),
+        ("id", {"id": ["\ud800", "a\0b"]}, []),
+        ("id", {"id": []}, ["missing_results: empty"]),
+        ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
+        (
+            "id",
+            {"id": ["d", "x", None, "b", "b", "x"]},
+            [
+                "no key: 1 of 6 rows have no id",
+                "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
+            ],
+        ),
+        (
+            ["shop", "day"],
+            {"shop": ["a", "a"], "day": [2, 2]},
+            [
+                "twice: 1 of 2 rows have the same shop and day as one before, such as "
+                "'a, 2'"
+            ],
+        ),
+    ],
+)
+def test_rows_without_a_key_of_their_own_are_counted_and_named(
+    key, candidate, expected
+):
     found = findings(numbers.rows(key=key), candidate)
     said = [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found]
-    assert [line[: len(start)] for line, start in zip(said, expected, strict=True)] == expected
+    assert [
+        line[: len(start)] for line, start in zip(said, expected, strict=True)
+    ] == expected
     assert all(one.level == "error" and one.fix for one in found)
 
 
@@ -268,7 +307,10 @@ def written(folder: Path, suffix: str) -> Path:
 
 
 def kinds(check: Any, context: Context = NOW, candidate: Any = None) -> list[str]:
-    return [finding.key.removeprefix("missing_results: ") for finding in check(candidate, context)]
+    return [
+        finding.key.removeprefix("missing_results: ")
+        for finding in check(candidate, context)
+    ]
 
 
 @SUFFIXES
@@ -276,7 +318,9 @@ def test_a_results_file_is_read(tmp_path, suffix):
     path = written(tmp_path, suffix)
     for check in (
         numbers.results(path),
-        numbers.results(str(path), at_least_rows=20, columns=["yhat", "y"], newer_than=0.0),
+        numbers.results(
+            str(path), at_least_rows=20, columns=["yhat", "y"], newer_than=0.0
+        ),
         numbers.results(lambda candidate, state: state / candidate),
     ):
         assert kinds(check, Context("a task", data=tmp_path), path.name) == []
@@ -299,24 +343,32 @@ def test_a_results_file_is_read(tmp_path, suffix):
 )
 def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, check):
     path = tmp_path / f"results{suffix}"
-    for content, key in ((None, "missing"), (b"", "empty"), (b'\xff\xfe{"y', "corrupt")):
+    for content, key in (
+        (None, "missing"),
+        (b"", "empty"),
+        (b'\xff\xfe{"y', "corrupt"),
+    ):
         if content is not None:
             path.write_bytes(content)
         (finding,) = check(path)(None, NOW)
-        assert (finding.key, finding.level) == (f"missing_results: {key}", "error")
+        assert finding.key == f"missing_results: {key}"
+        assert finding.level == "error"
         assert str(path) in finding.message
         assert finding.fix
     impossible = "x" * 5_000 + suffix
     assert kinds(check(impossible)) == ["missing"]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
-    ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
-    ("a.json", '[{"y": 1}, {"y"', ""),
-    ("a.json", "[" * 100_000, ""),
-    ("a.parquet", "PAR1 not at all PAR1", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
+        ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
+        ("a.json", '[{"y": 1}, {"y"', ""),
+        ("a.json", "[" * 100_000, ""),
+        ("a.parquet", "PAR1 not at all PAR1", ""),
+    ],
+)
 def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content)
@@ -326,16 +378,19 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         assert message in finding.message
 
 
-@pytest.mark.parametrize(("name", "content", "expected"), [
-    ("a.json", "[]", ["empty"]),
-    ("a.json", "{}", ["rows"]),
-    ("a.csv", "\n\n", ["empty"]),
-    ("a.csv", "y,yhat\n", ["rows"]),
-    ("a.csv", "y,y\n1,2\n", ["columns"]),
-    ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
-    ("a.bin", "", ["empty"]),
-    ("a.bin", "weights", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.json", "[]", ["empty"]),
+        ("a.json", "{}", ["rows"]),
+        ("a.csv", "\n\n", ["empty"]),
+        ("a.csv", "y,yhat\n", ["rows"]),
+        ("a.csv", "y,y\n1,2\n", ["columns"]),
+        ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
+        ("a.bin", "", ["empty"]),
+        ("a.bin", "weights", []),
+    ],
+)
 def test_what_counts_as_a_row(tmp_path, name, content, expected):
     path = tmp_path / name
     assert kinds(numbers.results(path)) == ["missing"]
@@ -351,7 +406,9 @@ def test_an_old_file_is_stale(tmp_path):
     later = Context("a task", began=5_000.0)
     (finding,) = numbers.results(path)(None, later)
     assert finding.key == "missing_results: stale"
-    assert "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
+    assert (
+        "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
+    )
     assert "(1970-01-01 01:23:20.000+00:00)" in finding.message
     assert kinds(numbers.predictions(path, "y", "yhat"), later)[0] == "stale"
     for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
@@ -382,7 +439,8 @@ def test_wrong_arguments_are_refused(factory, argument, values):
 
 
 def test_without_a_package_an_error_names_the_extra(tmp_path, monkeypatch):
-    parquet_path, csv_path = written(tmp_path, ".parquet"), written(tmp_path, ".csv")
+    parquet_path = written(tmp_path, ".parquet")
+    csv_path = written(tmp_path, ".csv")
     frame = pl.DataFrame({"x": [1, None]})
     for package in ("pyarrow", "pyarrow.parquet", "polars"):
         monkeypatch.setitem(sys.modules, package, None)

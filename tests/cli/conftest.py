@@ -28,7 +28,9 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.fixture
 def session(desk, monkeypatch):
-    """Types command lines: each with its exit code and what it prints, or with ! does not print."""
+    """Types command lines: each with its exit code and what it prints, or with ! does
+    not print.
+    """
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
@@ -38,7 +40,11 @@ def session(desk, monkeypatch):
         for line, code, *words in lines:
             done = desk.invoke(monkeypatch, *shlex.split(line))
             said = done.out + done.err
-            wrong = [word for word in words if (word.lstrip("!") in said) is word.startswith("!")]
+            wrong = [
+                word
+                for word in words
+                if (word.lstrip("!") in said) is word.startswith("!")
+            ]
             assert (done.code, wrong) == (code, []), (line, done)
         return done
 
@@ -59,7 +65,9 @@ async def fill(path: str) -> None:
 
     await made("r/passed", "blue", "red", task="Say red", memory=memory).finish()
     await made("r/stopped", *"abcdefgh", memory=memory).finish()
-    await made("r/budget", *"abc", policy=heedful.policy("default, budget.calls=2")).finish()
+    await made(
+        "r/budget", *"abc", policy=heedful.policy("default, budget.calls=2")
+    ).finish()
     await made("r/open", "a", "b").step()
     lifted = made("lifted", *"abcdefgh")
     await lifted.finish()
@@ -76,7 +84,9 @@ async def fill(path: str) -> None:
 
 @pytest.fixture(scope="session")
 def history(tmp_path_factory):
-    """Loops that passed, were stopped, lifted and are open, merged patterns, a quarantine."""
+    """Loops that passed, were stopped, lifted and are open, merged patterns, a
+    quarantine.
+    """
     path = tmp_path_factory.mktemp("history") / "heedful.db"
     asyncio.run(fill(str(path)))
     return path.read_bytes()

@@ -10,19 +10,24 @@ from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.testing import ScriptedModel
 
-MEANS = "predictions appear hallucinated: mean 1234.56 against 89.23, 15.3 standard deviations"
+MEANS = (
+    "predictions appear hallucinated: mean 1234.56 against 89.23, 15.3 standard "
+    "deviations"
+)
 
 
 def means(candidate: dict[str, float], context: Context) -> list[Finding]:
     """Predictions far from what they predict."""
     fix = "verify that the model uses the actual data"
-    wrong = Finding("hallucination_detection", MEANS, fix)
+    wrong = Finding("hallucination_detection", MEANS, fix=fix)
     return [wrong] if candidate["mean"] > 100 else []
 
 
 def cites(candidate: str, context: Context) -> list[Finding]:
     """Metrics that the run does not have."""
-    return [Finding("insight_hallucination", "MAE is cited, and the run has no metrics")]
+    return [
+        Finding("insight_hallucination", "MAE is cited, and the run has no metrics")
+    ]
 
 
 async def _runs(path: str) -> None:
@@ -51,5 +56,7 @@ async def _runs(path: str) -> None:
 
 
 def runs(folder: Path) -> None:
-    """Fill the database of a folder: two runs of forecast, one of nightly, and a loop."""
+    """Fill the database of a folder: two runs of forecast, one of nightly, and a
+    loop.
+    """
     asyncio.run(_runs(str(folder / "heedful.db")))

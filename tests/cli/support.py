@@ -20,8 +20,8 @@ from heedful.cli.app import app
 COMMAND = (sys.executable, "-m", "heedful.cli")
 SECONDS = 60
 
-# Every call is noted in calls.log before it is answered. The first answer is wrong, and with what
-# was fed back the answer is right, but for tasks that say "never".
+# Every call is noted in calls.log before it is answered. The first answer is wrong, and
+# with what was fed back the answer is right, but for tasks that say "never".
 MODEL = """
 import os, time
 from heedful import Answer, Usage
@@ -98,7 +98,9 @@ class Desk:
         )
 
     def heedful(self, *arguments: str, stdin: str | bytes = "", **more: str) -> Done:
-        """The command within this process, with this environment and no other setting."""
+        """The command within this process, with this environment and no other
+        setting.
+        """
         with pytest.MonkeyPatch.context() as patch:
             for name in [one for one in os.environ if one.startswith("HEEDFUL_")]:
                 patch.delenv(name)
@@ -106,8 +108,12 @@ class Desk:
                 patch.setenv(name, value)
             return self.invoke(patch, *arguments, stdin=stdin)
 
-    def invoke(self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str | bytes = "") -> Done:
-        """The command within this process; what it imports from the folder is forgotten."""
+    def invoke(
+        self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str | bytes = ""
+    ) -> Done:
+        """The command within this process; what it imports from the folder is
+        forgotten.
+        """
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr(sys, "dont_write_bytecode", True)
@@ -154,12 +160,16 @@ def task(word: str, **more: Any) -> dict[str, Any]:
 
 def record(id: str, *answers: str, **more: Any) -> dict[str, Any]:
     """A recorded loop of these answers; those that end in ! passed."""
-    attempts = [{"candidate": a.rstrip("!"), "passed": a.endswith("!")} for a in answers]
+    attempts = [
+        {"candidate": a.rstrip("!"), "passed": a.endswith("!")} for a in answers
+    ]
     return {"id": id, "attempts": attempts, **more}
 
 
 def following(out: str) -> list[str]:
-    """The command that a result shows as the next one, without the name of the program."""
+    """The command that a result shows as the next one, without the name of the
+    program.
+    """
     (line,) = [line for line in out.splitlines() if line.startswith("Next: ")]
     program, *arguments = shlex.split(line.removeprefix("Next: "))
     assert program == "heedful"
@@ -172,4 +182,6 @@ def ended(process: subprocess.Popen[str]) -> Done:
 
 
 def rows(done: Done) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in done.json["rows"]]
+    return [
+        {k: v for k, v in row.items() if k != "seconds"} for row in done.json["rows"]
+    ]

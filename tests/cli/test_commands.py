@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from heedful.cli.app import COMMANDS, GROUPS
+from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
 from tests.cli.support import task
 
 
@@ -15,18 +15,26 @@ def heedful_(desk, monkeypatch, history):
     """The command in a folder with the database and a file of recorded loops."""
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     desk.write("heedful.db", history)
-    desk.write("loops.jsonl", '{"attempts": [{"candidate": "x", "passed": true}]}\n' * 9)
+    desk.write(
+        "loops.jsonl", '{"attempts": [{"candidate": "x", "passed": true}]}\n' * 9
+    )
     return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
 
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
-    "why r/passed": ("=> passed", "id state task goals policy made decisions lines briefing"),
+    "why r/passed": (
+        "=> passed",
+        "id state task goals policy made decisions lines briefing",
+    ),
     "loops": ("Say red", "loops"),
     "log": ("overridden by", "decisions"),
     "runs": ("no run of a pipeline in project", "runs"),
     "lessons --limit 1": ("(held back)\nNext: heedful quarantine list", "lessons"),
-    "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
+    "seen log": (
+        "4 patterns merged as: login failed",
+        "seen signature pattern group lessons",
+    ),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
     "recall --why Say\xa0red": ("told: lesson", "memory_key space waiting choices"),
     "recall": ("nothing related", "examples spaces"),
@@ -36,22 +44,29 @@ GOOD = {
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was ruled yet", "rulings"),
     "proof": ("insufficient data", "pooled lessons pending ended holdout"),
-    "dream --dry-run": ("lessons: ", "id at by mode before vetoes queries proposals after nothing"),
+    "dream --dry-run": (
+        "lessons: ",
+        "id at by mode before vetoes queries proposals after nothing",
+    ),
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
     "policy check": ("can fire", "policy rules"),
     "override r/stopped attempts --by ann": (
-        "loop r/stopped is open", "loop rule by why decisions until verdict reasons feedback lifted"
+        "loop r/stopped is open",
+        "loop rule by why decisions until verdict reasons feedback lifted",
     ),
     "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
-    "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
+    "key create --name ci": (
+        "this key is not shown again",
+        "id name may projects secret key",
+    ),
     "key list": ("this tenant has no key", "keys"),
     "audit list": ("nothing was done in this tenant yet", "audit"),
     "audit verify": ("0 rows, all as they were written", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
-}  # fmt: skip
+}
 STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
 
 
@@ -85,11 +100,17 @@ BAD = {
     "prune": (2, "Missing option '--by'"),
     "before": (2, "Missing argument 'COMMAND"),
     "prune --by ann": (2, "nothing says what to remove"),
-    "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
+    "prune --by ann --unused-for 0d": (
+        2,
+        "--unused-for is '0d'; it must be a time such as",
+    ),
     "proof --restore 1": (2, "--restore needs --by"),
     "dream --mode deep": (2, "deep"),
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
-    "replay --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
+    "replay --policy stage,attempts.limit=0": (
+        2,
+        "attempts.limit is 0; it must be an integer",
+    ),
     "replay heedful.db other.db": (2, "unexpected extra argument"),
     "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
     "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
@@ -98,8 +119,14 @@ BAD = {
     "quarantine revoke page --yes": (2, "by is ''"),
     "run": (2, "Missing argument"),
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
-    "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
-    "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
+    "run tasks.jsonl --jobs 0": (
+        2,
+        "--jobs is 0; it must be greater than or equal to 1",
+    ),
+    "worker --once --queues mail": (
+        2,
+        "no queue is called 'mail'; there are: loops, reflection",
+    ),
     "worker --once --drives short": (2, "it must be name=module:function"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
     "reflect loops.jsonl --trust model": (2, "'model' is not one of"),
@@ -131,22 +158,37 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json)
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     whole = heedful_("--help")
-    assert [line[:-1] for line in whole.out.splitlines() if line.endswith(":")][1:] == [*GROUPS]
+    assert [line[:-1] for line in whole.out.splitlines() if line.endswith(":")][1:] == [
+        *COMMAND_GROUPS
+    ]
     listed = dict(re.findall(r"^  ([\w-]+) +(.+)$", whole.out, re.MULTILINE))
-    for name, (_, summary) in COMMANDS.items():
+    for name, (_, summary) in COMMAND_TABLE.items():
         done = heedful_(name, "--help")
-        assert (done.code, done.err, listed[name]) == (0, "", summary)
-        assert not re.search(r"^  .*\.\.\.$", done.out, re.MULTILINE)  # no summary is cut
+        assert done.code == 0
+        assert done.err == ""
+        assert listed[name] == summary
+        assert not re.search(
+            r"^  .*\.\.\.$", done.out, re.MULTILINE
+        )  # no summary is cut
         assert re.match(rf"Usage: \S+ {name}", done.out.strip())
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")
     assert heedful_().code == 2
 
 
-@pytest.mark.parametrize(("lines", "heavy"), [
-    ((["--version"], ["--help"]), "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive"),
-    ((["loops"], ["lessons"], ["seen", "x"]), "numpy yaml heedful.service heedful.drive.drive"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lines", "heavy"),
+    [
+        (
+            (["--version"], ["--help"]),
+            "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive",
+        ),
+        (
+            (["loops"], ["lessons"], ["seen", "x"]),
+            "numpy yaml heedful.service heedful.drive.drive",
+        ),
+    ],
+)
 def test_starting_imports_nothing_heavy(desk, lines, heavy):
     script = (
         "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
@@ -154,10 +196,15 @@ def test_starting_imports_nothing_heavy(desk, lines, heavy):
         f"for line in {lines!r}:\n"
         "    try: app(line)\n"
         "    except SystemExit: pass\n"
-        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - before])"
+        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - "
+        "before])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=desk.folder, env=desk.environment(),
-        capture_output=True, encoding="utf-8", check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        cwd=desk.folder,
+        env=desk.environment(),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -15,18 +15,35 @@ def signs(done):
 
 def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
     done = session(
-        (WELL, 0, "!✗", "✓ database: heedful.db does not exist yet; heedful run creates it"),
-        ("doctor --model openai:x", 1, "✗ model's key: OPENAI_API_KEY is not set; set OPENAI"),
+        (
+            WELL,
+            0,
+            "!✗",
+            "✓ database: heedful.db does not exist yet; heedful run creates it",
+        ),
+        (
+            "doctor --model openai:x",
+            1,
+            "✗ model's key: OPENAI_API_KEY is not set; set OPENAI",
+        ),
         ("doctor --json", 1),  # the cache of the test is empty
     )
     ill = {name: sign["todo"] for name, sign in signs(done).items() if not sign["well"]}
     assert ill == {f"weights {NAME}": f"heedful model fetch {NAME}"}
     monkeypatch.setenv("OPENAI_API_KEY", "very-secret")
-    session(("doctor --model openai:x", 0, "✓ model's key: OPENAI_API_KEY is set", "!very-sec"))
+    session(
+        (
+            "doctor --model openai:x",
+            0,
+            "✓ model's key: OPENAI_API_KEY is set",
+            "!very-sec",
+        )
+    )
 
 
 def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
-    wise, noisy = "tests.checks.support:wise", "tests.checks.support:noisy"
+    wise = "tests.checks.support:wise"
+    noisy = "tests.checks.support:noisy"
     done = session(
         ("judge check", 2, "name one"),
         ("judge check nope", 2, "no model is called 'nope'"),
@@ -43,10 +60,13 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
     ):
         monkeypatch.setenv("HEEDFUL_JUDGE", judge)
         sign = signs(session((f"{WELL} --json", int(not well))))["judge"]
-        assert (sign["well"], said in sign["found"]) == (well, True)
+        assert sign["well"] == well
+        assert (said in sign["found"]) is True
     monkeypatch.setenv("HEEDFUL_JUDGE", wise)
     desk.write("cache/judges.json", '{"x": 1}')
-    session((WELL, 1, "✗ judge:", "nobody knows"), (f"judge check {wise}", 0), (WELL, 0))
+    session(
+        (WELL, 1, "✗ judge:", "nobody knows"), (f"judge check {wise}", 0), (WELL, 0)
+    )
 
 
 def test_without_a_model_only_what_asks_a_model_is_refused(desk, session, monkeypatch):
@@ -66,7 +86,11 @@ def test_weights_are_fetched(desk, session):
     wrong = desk.write("wrong.bin", "not the bytes")
     session(
         ("model fetch nope", 2),
-        (f"model fetch embedded:smollm2 --from {wrong}", 5, "has other bytes than the SHA-256"),
+        (
+            f"model fetch embedded:smollm2 --from {wrong}",
+            5,
+            "has other bytes than the SHA-256",
+        ),
         (f"model fetch --from {wrong} --json", 5, '"type": "WeightsError"'),
     )
     (desk.folder / "cache").mkdir(exist_ok=True)
@@ -75,4 +99,5 @@ def test_weights_are_fetched(desk, session):
     source = weights.default_cache() / f"{tokenizer.name}.{tokenizer.extension}"
     given = f" --from {source}" if source.is_file() else ""
     done = session((f"model fetch {tokenizer.name}{given} --json", 0))
-    assert (done.json["name"], Path(done.json["path"]).name) == (tokenizer.name, source.name)
+    assert done.json["name"] == tokenizer.name
+    assert Path(done.json["path"]).name == source.name

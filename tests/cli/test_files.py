@@ -1,4 +1,6 @@
-"""Task files and files of recorded loops: what they hold, and errors that name line and field."""
+"""Task files and files of recorded loops: what they hold, and errors that name line and
+field.
+"""
 
 import json
 from pathlib import Path
@@ -6,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.replay import NOT_PASSED, read_file
+from heedful.cli.replay import NOT_PASSED_FINDING, read_file
 from heedful.cli.tasks import read_tasks
 from heedful.errors import LineError
 from heedful.loop import policies
@@ -28,11 +30,22 @@ YAML = """
 - {id: b, task: Say yo, checks: *same, policy: {preset: stage, unscored: again}}
 """
 ENTRIES = [
-    {"id": "a", "task": "Say hi", "context": {"family": "x", "day": "2020-01-02"},
-     "goals": GOALS, "checks": CHECKS, "policy": "reflection"},
-    {"id": "b", "task": "Say yo", "checks": CHECKS, "goals": None,
-     "policy": {"preset": "stage", "unscored": "again"}},
-]  # fmt: skip
+    {
+        "id": "a",
+        "task": "Say hi",
+        "context": {"family": "x", "day": "2020-01-02"},
+        "goals": GOALS,
+        "checks": CHECKS,
+        "policy": "reflection",
+    },
+    {
+        "id": "b",
+        "task": "Say yo",
+        "checks": CHECKS,
+        "goals": None,
+        "policy": {"preset": "stage", "unscored": "again"},
+    },
+]
 TOML = """
 [[tasks]]
 id = "a"
@@ -58,11 +71,18 @@ def test_all_formats_give_the_same_tasks(tmp_path, name, text, lines):
     (tmp_path / name).write_text(text, "utf-8")
     a, b = read_tasks(tmp_path / name)
     assert [a.line, b.line] == lines
-    assert (a.id, a.task, a.context) == ("a", "Say hi", {"family": "x", "day": "2020-01-02"})
+    assert a.id == "a"
+    assert a.task == "Say hi"
+    assert a.context == {"family": "x", "day": "2020-01-02"}
     assert a.goals == (Goal("length", 0.5), Goal("drift", 0.25, "at_most"))
-    assert [getattr(check, "name", "") for check in a.checks] == ["not_empty", "contains"]
+    assert [getattr(check, "name", "") for check in a.checks] == [
+        "not_empty",
+        "contains",
+    ]
     assert a.policy == policies.reflection
-    assert (b.context, b.goals, b.policy and b.policy.unscored) == (None, (), "again")
+    assert b.context is None
+    assert b.goals == ()
+    assert (b.policy and b.policy.unscored) == "again"
 
 
 GOOD = '{"id": "ok", "task": "t", "checks": [{"name": "not_empty"}]}\n'
@@ -91,7 +111,8 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, what):
     path.write_text(f"{GOOD}\n{line}\n", "utf-8")
     with pytest.raises(LineError, match=said) as caught:
         read_tasks(path)
-    assert (str(caught.value).startswith(f"{path}:3: "), caught.value.line) == (True, 3)
+    assert str(caught.value).startswith(f"{path}:3: ") is True
+    assert caught.value.line == 3
 
 
 BAD_FILES = {
@@ -101,7 +122,11 @@ BAD_FILES = {
     "mapping.yaml": (b"# x\nid: a\n", 2, "it must be a list"),
     "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
     "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
-    "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
+    "second.yaml": (
+        b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n",
+        4,
+        "it is 7",
+    ),
     "broken.toml": (b"[[tasks]\n", 0, "not TOML"),
     "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may only have tasks"),
     "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
@@ -136,31 +161,74 @@ def read(path: Path, text: str) -> Any:
 
 
 def test_every_field_arrives(tmp_path):
-    finding = {**WHY, "fix": "look", "severity": 0.9, "key": "k", "level": "error",
-               "persistent": True, "evidence": "e", "span": [1, 2]}  # fmt: skip
-    usage = {"calls": 2, "prompt_tokens": 3, "completion_tokens": 4, "cost": 0.5, "seconds": 6}
-    first = {"candidate": "some text", "findings": [finding], "scores": {"q": 0.5}, "met": 0.25,
-             "usage": usage, "quality": 0.5}  # fmt: skip
+    finding = {
+        **WHY,
+        "fix": "look",
+        "severity": 0.9,
+        "key": "k",
+        "level": "error",
+        "persistent": True,
+        "evidence": "e",
+        "span": [1, 2],
+    }
+    usage = {
+        "calls": 2,
+        "prompt_tokens": 3,
+        "completion_tokens": 4,
+        "cost": 0.5,
+        "seconds": 6,
+    }
+    first = {
+        "candidate": "some text",
+        "findings": [finding],
+        "scores": {"q": 0.5},
+        "met": 0.25,
+        "usage": usage,
+        "quality": 0.5,
+    }
     second = {"candidate": {"b": 1, "a": [2]}, "scores": {"q": 1}, "quality": 1}
     goals = ["q >= 0.8", {"score": "q", "threshold": 2, "direction": "at_most"}]
     (made,) = read(tmp_path, line(first, second, goals=goals, task={"any": "thing"}))
-    found = Finding("tests", "case 1 fails", "look", "error", 0.9, "k", True, "e", (1, 2))
+    found = Finding(
+        "tests",
+        "case 1 fails",
+        fix="look",
+        level="error",
+        severity=0.9,
+        key="k",
+        persistent=True,
+        evidence="e",
+        span=(1, 2),
+    )
     told = Evaluation((found,), {"q": 0.5}, met=0.25)
     assert made.loop.attempts == (
-        Attempt(1, Candidate.of("some text"), told, Usage(2, 3, 4, 0.5, 6)),
-        Attempt(2, Candidate.of(second["candidate"]), Evaluation((), {"q": 1}), Usage(calls=1)),
+        Attempt(
+            1,
+            Candidate.of("some text"),
+            evaluation=told,
+            usage=Usage(2, 3, completion_tokens=4, cost=0.5, seconds=6),
+        ),
+        Attempt(
+            2,
+            Candidate.of(second["candidate"]),
+            evaluation=Evaluation((), {"q": 1}),
+            usage=Usage(calls=1),
+        ),
     )
     assert made.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))
-    assert (made.loop.id, made.quality) == ("a", (0.5, 1))
+    assert made.loop.id == "a"
+    assert made.quality == (0.5, 1)
 
 
 def test_what_is_left_out_or_null(tmp_path):
     attempt = {"candidate": "x", "passed": True, "findings": None, "met": None}
     text = '\n \n{"attempts": [%s]}\r\n{"id": 7, "goals": null, "attempts": [%s]}'
     blank, number = read(tmp_path, text % (json.dumps(attempt), json.dumps(ANSWER)))
-    assert (blank.loop.id, number.loop.id, blank.quality) == ("line 3", "7", ())
+    assert blank.loop.id == "line 3"
+    assert number.loop.id == "7"
+    assert blank.quality == ()
     assert blank.loop.attempts[0].evaluation == Evaluation()
-    assert number.loop.attempts[0].evaluation == Evaluation((NOT_PASSED,))
+    assert number.loop.attempts[0].evaluation == Evaluation((NOT_PASSED_FINDING,))
 
 
 BAD_RECORDS: list[tuple[str, str]] = [
@@ -169,13 +237,28 @@ BAD_RECORDS: list[tuple[str, str]] = [
     ('{"attempts": []}', "at least 1 item"),
     (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
     (line(ANSWER, {"passed": True}), "attempts.2.candidate is missing"),
-    (line({"candidate": "x", "met": 1}), "attempt 1 needs either passed, or findings and scores"),
-    (line({**ANSWER, "findings": [WHY]}), "attempt 1 needs either passed, or findings and scores"),
-    (line({**ANSWER, "met": 1.5}), "attempts.1.met is 1.5; it must be less than or equal to"),
+    (
+        line({"candidate": "x", "met": 1}),
+        "attempt 1 needs either passed, or findings and scores",
+    ),
+    (
+        line({**ANSWER, "findings": [WHY]}),
+        "attempt 1 needs either passed, or findings and scores",
+    ),
+    (
+        line({**ANSWER, "met": 1.5}),
+        "attempts.1.met is 1.5; it must be less than or equal to",
+    ),
     (line(ANSWER, {**ANSWER, "quality": 1}), "one number for each of 2 attempts"),
     (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
-    (line({"candidate": "x", "findings": [{"check": "a"}]}), "attempts.1.findings.1.message is mi"),
-    (line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}), "findings.1.level is 'bad'"),
+    (
+        line({"candidate": "x", "findings": [{"check": "a"}]}),
+        "attempts.1.findings.1.message is mi",
+    ),
+    (
+        line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
+        "findings.1.level is 'bad'",
+    ),
 ]
 
 

@@ -1,4 +1,6 @@
-"""`heedful why`, `loops`, `log`, `override`, `ask` and `runs`: what is stored, for people."""
+"""`heedful why`, `loops`, `log`, `override`, `ask` and `runs`: what is stored, for
+people.
+"""
 
 import asyncio
 import time
@@ -6,24 +8,41 @@ import time
 import pytest
 
 import heedful
-from heedful.store import DATABASE
+from heedful.store import DEFAULT_DATABASE_FILE
 from tests.cli.pipelines import runs
 
 
 def test_why_in_words(stored):
     done = stored(
-        ("why lif", 0, "  => stopped by attempts: 5 of 4 attempts made", "kept: attempt 1",
-         "  => again (attempts overridden by ann)", "override of attempts by ann: it is close",
-         "would have changed it: attempts.limit 6 instead of 4: again"),
-        ("why r/o", 0, "loop r/open: open",
-         "open: it waits; call it again with id='r/open' (tasks in a file: run --resume)"),
-        ("why r/p", 0, "  | - contains: 'red' is missing. write 'red' in it", "  => passed"),
-    )  # fmt: skip
+        (
+            "why lif",
+            0,
+            "  => stopped by attempts: 5 of 4 attempts made",
+            "kept: attempt 1",
+            "  => again (attempts overridden by ann)",
+            "override of attempts by ann: it is close",
+            "would have changed it: attempts.limit 6 instead of 4: again",
+        ),
+        (
+            "why r/o",
+            0,
+            "loop r/open: open",
+            "open: it waits; call it again with id='r/open' (tasks in a file: run "
+            "--resume)",
+        ),
+        (
+            "why r/p",
+            0,
+            "  | - contains: 'red' is missing. write 'red' in it",
+            "  => passed",
+        ),
+    )
     lines = done.out.splitlines()
     assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
     assert lines[2] == "memory, before each attempt:"
     assert lines[3].startswith("  silent: no memory key")
-    assert (lines[5], lines[7]) == ("attempt 1: blue", "  => again")
+    assert lines[5] == "attempt 1: blue"
+    assert lines[7] == "  => again"
     document = stored(("why lifted --json", 0)).json
     assert [attempt["output"] for attempt in document["made"]] == [*"abcde"]
     assert document["made"][0]["evaluation"]["findings"][0]["check"] == "contains"
@@ -36,17 +55,34 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
     how = "heedful run TASKS --run r --resume continues it"
     before = time.time()
     until = stored(
-        ("override r/stopped attempts --by ann --why 'it is close'", 0,
-         f"attempts is suspended for 1 decision; loop r/stopped is open; {how}",
-         "Next: heedful why r/stopped"),
-        ("why r/stopped", 0, "loop r/stopped: open", "  => again (attempts overridden by ann)",
-         "override of attempts by ann: it is close (used 1 of 1)"),
+        (
+            "override r/stopped attempts --by ann --why 'it is close'",
+            0,
+            f"attempts is suspended for 1 decision; loop r/stopped is open; {how}",
+            "Next: heedful why r/stopped",
+        ),
+        (
+            "why r/stopped",
+            0,
+            "loop r/stopped: open",
+            "  => again (attempts overridden by ann)",
+            "override of attempts by ann: it is close (used 1 of 1)",
+        ),
         ("log r/stopped", 0, "Next: heedful why r/stopped"),
-        ("override r/budget attempts --by ann --decisions 2", 0,
-         "attempts is suspended for 2 decisions; loop r/budget is still stopped by budget"),
-        ("override advi attempts --by ann --decisions 3 --expires 1.5d --json", 0,
-         '"decisions": 3', '"verdict": "again"', '"reason": "alignment_threshold_not_met"'),
-    ).json["until"]  # fmt: skip
+        (
+            "override r/budget attempts --by ann --decisions 2",
+            0,
+            "attempts is suspended for 2 decisions; loop r/budget is still stopped by "
+            "budget",
+        ),
+        (
+            "override advi attempts --by ann --decisions 3 --expires 1.5d --json",
+            0,
+            '"decisions": 3',
+            '"verdict": "again"',
+            '"reason": "alignment_threshold_not_met"',
+        ),
+    ).json["until"]
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
 
 
@@ -60,7 +96,9 @@ def test_the_log(stored):
     ):
         assert part in told
     first, *_, last = stored(("log advice --json", 0)).json["decisions"]
-    assert (first["rerun"], last["rerun"], first["briefing"]) == (0, 3, None)
+    assert first["rerun"] == 0
+    assert last["rerun"] == 3
+    assert first["briefing"] is None
     assert (last["decided"], last["reason"], last["standing"]["fatigue"]) == (
         *("stopped", "attempts", 0.45),
     )
@@ -77,13 +115,23 @@ def ran(desk, session):
 
 
 def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
-    head = "run forecast-1 of pipeline forecast was degraded after insights; 3 stages, 6 attempts"
+    head = (
+        "run forecast-1 of pipeline forecast was degraded after insights; 3 stages, 6 "
+        "attempts"
+    )
     stage = "stage 2 (train) passed at attempt 2\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = ran(
-        ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "@@ -",
-         "| insight_hallucination |",
-         "mean 1234.56 against 89.23", "Next: heedful ask forecast-1"),
+        (
+            "why forecast-1",
+            0,
+            head,
+            "### Attempt 2 of train: ✓ passed, kept",
+            "@@ -",
+            "| insight_hallucination |",
+            "mean 1234.56 against 89.23",
+            "Next: heedful ask forecast-1",
+        ),
         ("why forecast-1 train", 0, stage, "!insights"),
         ("why forecast-1 2", 0, stage),
         ("why forecast-1 trian", 2, "did you mean 'train'"),
@@ -91,10 +139,14 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
         ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),
         ("why forecast-1/train", 0, "loop forecast-1/train: passed"),
         ("why forecast", 2, f"several loops begin with 'forecast': {several}"),
-        ("why forecast/say 2", 2, "loop 'forecast/say' is not a run of a pipeline: it has no sta"),
+        (
+            "why forecast/say 2",
+            2,
+            "loop 'forecast/say' is not a run of a pipeline: it has no sta",
+        ),
         ("why zzz", 3, "heedful loops and heedful runs list them"),
         ("why forecast-2 2 --json", 0),
-    ).json  # fmt: skip
+    ).json
     assert (document["run"], document["name"], document["action"]) == (
         *("forecast-2", "train", "passed"),
     )
@@ -105,19 +157,35 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
 
 def test_ask(ran):
     ran(
-        ("ask forecast-1 'why did the pipeline retry stage 2?'", 0,
-         "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 (train)",
-         "Next: heedful why forecast-1 train"),
-        ("ask last", 0, "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, "),
-        ("ask forecast/say why?", 2, "heedful why forecast/say explains it, heedful runs lists"),
+        (
+            "ask forecast-1 'why did the pipeline retry stage 2?'",
+            0,
+            "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 "
+            "(train)",
+            "Next: heedful why forecast-1 train",
+        ),
+        (
+            "ask last",
+            0,
+            "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, ",
+        ),
+        (
+            "ask forecast/say why?",
+            2,
+            "heedful why forecast/say explains it, heedful runs lists",
+        ),
         ("ask forecast-1 'why did it retry stage 2?' --json", 0, '"missing": ""'),
-    )  # fmt: skip
+    )
 
 
 def test_runs_and_their_statistics(ran):
     listed = ran(
         ("runs", 0, "Next: heedful why nightly-1"),
-        ("runs weekly", 0, "no run of a pipeline 'weekly' in project 'default' of heedful.db\n"),
+        (
+            "runs weekly",
+            0,
+            "no run of a pipeline 'weekly' in project 'default' of heedful.db\n",
+        ),
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
         ("runs --json", 0),
     ).json["runs"]
@@ -128,21 +196,34 @@ def test_runs_and_their_statistics(ran):
         ("forecast-1", "degraded", "2/3", 6, 3),
     ]
     out = ran(("runs forecast --stats", 0)).out
-    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
+    rows = {
+        line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()
+    }
     assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
     counts = ran(("runs forecast --stats --json", 0)).json["stats"]
-    assert (counts["runs"], counts["retries"]) == (2, 6)
+    assert counts["runs"] == 2
+    assert counts["retries"] == 6
 
 
 def test_loops_list_runs_and_replay_leaves_them_out(ran, desk):
     loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
-    assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
+    assert loops["nightly-1"]["state"] == "passed"
+    assert loops["forecast-1"]["state"] == "stopped"
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
     asyncio.run(
-        heedful.run("Say red", generate=lambda *_: "red", store=str(desk.folder / DATABASE))
+        heedful.run(
+            "Say red",
+            generate=lambda *_: "red",
+            store=str(desk.folder / DEFAULT_DATABASE_FILE),
+        )
     )
     [made] = ran(("loops --limit 1 --json", 0)).json["loops"]
     short = made["id"][:8]
-    ran(("loops", 0, short, f"!{made['id']}", '!{"pipeline"'), (f"why {short}", 0, made["id"]))
+    ran(
+        ("loops", 0, short, f"!{made['id']}", '!{"pipeline"'),
+        (f"why {short}", 0, made["id"]),
+    )
     recorded = ran(("log", 0), ("replay --json", 0)).json["recorded"]
-    assert recorded["loops"] == len(loops) - 2  # each stage, and the two other loops, but no run
+    assert (
+        recorded["loops"] == len(loops) - 2
+    )  # each stage, and the two other loops, but no run

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from heedful.cli import settings
-from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
-from heedful.lessons.ranking import FIRST
+from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
+from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures
@@ -39,25 +39,34 @@ def fill(desk: Desk, *lessons: tuple[Any, ...], **more: Any) -> None:
         asyncio.run(remember(store))
 
 
-def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session, monkeypatch):
+def test_what_a_stolen_key_wrote_is_removed_in_every_project(
+    desk, session, monkeypatch
+):
     async def write(store: Store) -> None:
         with Effects(actor=Actor("key:0f")):
             for project in ("default", "other"):
-                await Memory(store, Scope(project=project)).remember("a", "x", trust="tool")
+                await Memory(store, Scope(project=project)).remember(
+                    "a", "x", trust="tool"
+                )
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
     monkeypatch.setenv("HEEDFUL_PROJECT", "third")
     session(
         ("quarantine list", 0, "nothing waits in the quarantine of project 'third'"),
-        ("quarantine revoke key:heedful_0f", 0, "would remove: 2 examples, 2 lessons",
-         "lessons: 1, ", "--by NAME"),
+        (
+            "quarantine revoke key:heedful_0f",
+            0,
+            "would remove: 2 examples, 2 lessons",
+            "lessons: 1, ",
+            "--by NAME",
+        ),
         ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
         ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
         ("quarantine revoke key:0f --by ann --yes", 0, "key:0f wrote nothing"),
         ("quarantine revoke page --by ann --yes", 3),
         ("audit list", 0, "quarantine.revoke", "key:0f", "ann"),
-    )  # fmt: skip
+    )
 
 
 # Patterns, pins and what is not of use
@@ -66,29 +75,50 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(desk, session, monk
 def test_a_merge_is_listed_undone_and_taken_back(desk, session):
     fill(desk, *[("log", text) for text in (*LOGIN, LOGIN[1])])
     session(
-        ("patterns list", 0, "log: login failed for <*> here\n",
-         f"  {ADA}  seen 1  login failed for ada here", "Next: heedful patterns"),
+        (
+            "patterns list",
+            0,
+            "log: login failed for <*> here\n",
+            f"  {ADA}  seen 1  login failed for ada here",
+            "Next: heedful patterns",
+        ),
         ("patterns list KeyError", 0, "no patterns are merged"),
-        (f"patterns unmerge {ADA} --by ann --why 'a service'", 0, "1 pattern kept apart"),
+        (
+            f"patterns unmerge {ADA} --by ann --why 'a service'",
+            0,
+            "1 pattern kept apart",
+        ),
         (f"seen log '{LOGIN[0]}'", 0, "seen: 1\n  login failed for ada here\n"),
         ("patterns list", 0, "log: login failed for ada here, kept apart"),
         (f"patterns unmerge {ADA} --undo --by ann --json", 0, '"apart": false'),
-        (f"seen log '{LOGIN[0]}'", 0, "seen: 5\n", "4 patterns merged as: login failed for <*>"),
+        (
+            f"seen log '{LOGIN[0]}'",
+            0,
+            "seen: 5\n",
+            "4 patterns merged as: login failed for <*>",
+        ),
         ("seen log 'another error'", 1, "seen: 0\n", "!no file"),
         ("seen nofile.log", 1, "seen: 0\n", "there is no file 'nofile.log'"),
-    )  # fmt: skip
+    )
 
 
 def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     fill(desk, ("KeyError", "no key 'colour'", {"lesson": "Ask for the colour first"}))
     fill(desk, *[("log", text) for text in LOGIN[:2]])
     with sqlite3.connect(desk.folder / "heedful.db") as db:
-        db.execute("update reflection set last_seen = 1e9 where error_type = 'KeyError'")
+        db.execute(
+            "update reflection set last_seen = 1e9 where error_type = 'KeyError'"
+        )
     db.close()
     unused = "prune --by ann --unused-for 180d"
     session(
-        (f"{unused} --dry-run", 0, "1 lesson would be removed", "Ask for the colour first",
-         "Next: heedful prune --by ann --unused-for 180d"),
+        (
+            f"{unused} --dry-run",
+            0,
+            "1 lesson would be removed",
+            "Ask for the colour first",
+            "Next: heedful prune --by ann --unused-for 180d",
+        ),
         (f"{unused} --dry-run --json", 0, '"why": "not used for '),
         ("pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
         ("lessons edit 1 'Colour first' --by ann", 0, "lesson 1 has new words"),
@@ -97,8 +127,12 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
         ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed"),
         ("prune --by ann --keep 1", 0, "the least useful"),
-        ("prune --keep 0 --by ' '", 2, "heedful: by is ' '; it must be the name of a person"),
-    )  # fmt: skip
+        (
+            "prune --keep 0 --by ' '",
+            2,
+            "heedful: by is ' '; it must be the name of a person",
+        ),
+    )
 
 
 # Errors in what a command wrote
@@ -111,7 +145,11 @@ def test_fixes_are_shown_whole(desk, session):
     fill(desk, ("Timeout", "no answer", {"lesson": FIX}))
     whole = FIX.replace("\n", "\n  ")
     session(
-        ("seen Timeout 'no answer'", 0, f"lesson 1, error, candidate, operator, seen 1\n  {whole}"),
+        (
+            "seen Timeout 'no answer'",
+            0,
+            f"lesson 1, error, candidate, operator, seen 1\n  {whole}",
+        ),
         ("lessons", 0, f"lesson 1, error, candidate, operator, seen 1\n  {whole}\n"),
         ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
     )
@@ -142,7 +180,8 @@ def test_ctrl_c_while_a_log_is_read(desk):
     process.stdin.write(LOG.decode())  # more than a pipe holds: it is being read now
     process.send_signal(signal.SIGINT)
     done = ended(process)
-    assert (done.code, done.out) == (130, "")
+    assert done.code == 130
+    assert done.out == ""
     assert done.err.splitlines()[-1] == "heedful: interrupted"
 
 
@@ -151,38 +190,89 @@ def test_ctrl_c_while_a_log_is_read(desk):
 
 def test_what_waits_is_read_and_ruled_on(desk, session):
     example = {"lesson": ATTACK, "example": Example(TASK, "evil\x07"), "tags": ["shop"]}
-    fill(desk, ("unit", "no unit", example), ("form", "two lines", {"lesson": "One line only."}),
-         **PAGE)  # fmt: skip
-    fill(desk, ("mine", "x", {"lesson": "Made of it.", "derived_from": [2], "source": "notes"}))
+    fill(
+        desk,
+        ("unit", "no unit", example),
+        ("form", "two lines", {"lesson": "One line only."}),
+        **PAGE,
+    )
+    fill(
+        desk,
+        (
+            "mine",
+            "x",
+            {"lesson": "Made of it.", "derived_from": [2], "source": "notes"},
+        ),
+    )
     page = PAGE["source"]
     removed = "3 examples, 3 lessons, 3 sightings"
     listed = session(
-        ("lessons", 0, "(held back)", "!Ignore", "!One line", "Next: heedful quarantine list"),
+        (
+            "lessons",
+            0,
+            "(held back)",
+            "!Ignore",
+            "!One line",
+            "Next: heedful quarantine list",
+        ),
         ("lessons --json", 0, "!Ignore", "!One line"),
-        ("quarantine list", 0, "Made of it.", "Ignore all previous", "quarantine show 3"),
+        (
+            "quarantine list",
+            0,
+            "Made of it.",
+            "Ignore all previous",
+            "quarantine show 3",
+        ),
     )
     waits = session(("quarantine list --json", 0)).json["waiting"]
     known = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json["lessons"]
-    assert {one["entry"]: one["id"] for one in known} == {one["id"]: one["of"] for one in waits}
+    assert {one["entry"]: one["id"] for one in known} == {
+        one["id"]: one["of"] for one in waits
+    }
     assert listed.out.index("Made of it.") < listed.out.index("One line only.")
     assert all(char.isprintable() or char == "\n" for char in listed.out)
     shown = session(
         ("quarantine show 1 --json", 0, '"accepted": "evil\\u0007"'),
         ("quarantine show 3", 0, f"sources   {page}, notes", "from      example 2"),
-        ("quarantine show 1", 0, "example 1: quarantined, external, unit, seen 1", "evil", TASK,
-         "tags      shop", f"sources   {page}", "quarantine release 1 --by NAME"),
-    )  # fmt: skip
+        (
+            "quarantine show 1",
+            0,
+            "example 1: quarantined, external, unit, seen 1",
+            "evil",
+            TASK,
+            "tags      shop",
+            f"sources   {page}",
+            "quarantine release 1 --by NAME",
+        ),
+    )
     assert all(char.isprintable() or char == "\n" for char in shown.out)
     session(
-        ("quarantine release 2 --by ann --why 'read it'", 0, "released: 2", "quarantine list"),
-        ("quarantine reject 1 3 3 --by ann --json", 0, '"rejected": [\n    1,\n    3\n  ]'),
-        ("quarantine release 1 --by bob", 2, "it was rejected by ann; heedful quarantine show 1"),
+        (
+            "quarantine release 2 --by ann --why 'read it'",
+            0,
+            "released: 2",
+            "quarantine list",
+        ),
+        (
+            "quarantine reject 1 3 3 --by ann --json",
+            0,
+            '"rejected": [\n    1,\n    3\n  ]',
+        ),
+        (
+            "quarantine release 1 --by bob",
+            2,
+            "it was rejected by ann; heedful quarantine show 1",
+        ),
         ("audit list", 0, "quarantine.release", "quarantine.reject"),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject"),
         (f"quarantine revoke '{page}'", 0, f"would remove: {removed}", "' --by NAME"),
-        (f"quarantine revoke '{page}' --by ann --why 'it lied' --yes", 0, f"removed: {removed}"),
+        (
+            f"quarantine revoke '{page}' --by ann --why 'it lied' --yes",
+            0,
+            f"removed: {removed}",
+        ),
         ("quarantine log", 0, "revoke", "it lied"),
         (f"quarantine revoke '{page}' --by ann --yes", 3),
     )
@@ -194,33 +284,67 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
 def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
     fill(desk, *[("k", text) for text in (TEXT, SAME, OTHER, "never " + TEXT)])
     session(
-        ("dream --dry-run", 0, "a dry run: lite, by heedful, ", "merge: they say the same; propose",
-         "  into ", "; differs: ", "kept apart: 1 pair, one negates what the other says",
-         "lessons: 4 before, 3 after, recall tried with 1 stored text\nNext: heedful dream\n"),
+        (
+            "dream --dry-run",
+            0,
+            "a dry run: lite, by heedful, ",
+            "merge: they say the same; propose",
+            "  into ",
+            "; differs: ",
+            "kept apart: 1 pair, one negates what the other says",
+            "lessons: 4 before, 3 after, recall tried with 1 stored text\nNext: "
+            "heedful dream\n",
+        ),
         ("dream log", 0, "no dream yet"),
         ("dream --mode full", 0, "nothing happened: too few lessons of importance 0.6"),
         ("dream --by ada", 0, "merge: they say the same; done", "heedful dream show 2"),
         ("dream log", 0, "1 lesson superseded", "Next: heedful dream show 2"),
-        ("dream show 2", 0, "dream 2: lite, by ada, ", "Next: heedful dream rollback 2 --by NAME"),
-        ("dream rollback 2 --by bo --why 'too bold'", 0, "dream 2 is undone: 1 lesson restored"),
+        (
+            "dream show 2",
+            0,
+            "dream 2: lite, by ada, ",
+            "Next: heedful dream rollback 2 --by NAME",
+        ),
+        (
+            "dream rollback 2 --by bo --why 'too bold'",
+            0,
+            "dream 2 is undone: 1 lesson restored",
+        ),
         ("dream log", 0, "rolled back 2"),
         ("dream rollback 2 --by bo", 2, "heedful: dream 2 cannot be rolled back"),
         ("quarantine log", 0, "too bold"),
-    )  # fmt: skip
+    )
 
 
 # Proof
 
-TEXTS = {"bad": "Dates go day first", "good": "Write metres", "new": "No full stop \x1b[31m"}
+TEXTS = {
+    "bad": "Dates go day first",
+    "good": "Write metres",
+    "new": "No full stop \x1b[31m",
+}
 
 
-def lesson(name: str) -> Reflection:
-    text, mark = TEXTS[name], signature(name, name)
-    return Reflection("check", mark, name, text, text, example=Example(text, "x"), state="verified")
+def lesson(name: str) -> Lesson:
+    text = TEXTS[name]
+    mark = signature(name, name)
+    return Lesson(
+        "check",
+        mark,
+        error_type=name,
+        text=text,
+        sighting=text,
+        example=Example(text, "x"),
+        state="verified",
+    )
 
 
-def prove(desk: Desk, *made: tuple[str, int, int, int, int], share: float = 0.5) -> None:
-    """Of each lesson: right and wrong where shown, and where withheld, as loops would store it."""
+def prove(
+    desk: Desk, *made: tuple[str, int, int, int, int], share: float = 0.5
+) -> None:
+    """Of each lesson: right and wrong where shown, and where withheld, as loops would
+    store it.
+    """
 
     async def expose(store: Store) -> None:
         await store.write(Scope(), exposures.remember, [lesson(name) for name in TEXTS])
@@ -230,10 +354,20 @@ def prove(desk: Desk, *made: tuple[str, int, int, int, int], share: float = 0.5)
             for (shown, right), n in zip(kinds, counts, strict=True):
                 for k in range(n):
                     loop = f"{name} {shown} {right} {k}"
-                    one = Exposure(f"check/{digest}", loop, shown, digest, share)
+                    one = Exposure(
+                        f"check/{digest}",
+                        loop,
+                        shown=shown,
+                        signature=digest,
+                        share=share,
+                    )
                     errors = frozenset(() if right else {digest})
-                    end = Outcome(loop, right, 1 if right else 3, errors)
-                    await store.write(Scope(), exposures.remember, (), exposures=[one], outcome=end)
+                    end = Outcome(
+                        loop, right, calls=1 if right else 3, signatures=errors
+                    )
+                    await store.write(
+                        Scope(), exposures.remember, (), exposures=[one], outcome=end
+                    )
                     await Memory(store, holdout=share).look()
 
     with opened(desk.folder / "heedful.db") as store:
@@ -244,7 +378,9 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     prove(desk, ("bad", 5, 60, 40, 10), ("good", 60, 0, 0, 50))
     done = session(("proof", 0, "Next: heedful proof --restore 1 --by NAME"))
     whole, bad, good, *_ = done.out.split("\n\n")
-    assert whole.startswith("memory as a whole\n  insufficient data: shown 125, withheld 100\n")
+    assert whole.startswith(
+        "memory as a whole\n  insufficient data: shown 125, withheld 100\n"
+    )
     harm = "lesson 1, retired: Dates go day first\n  hurts: shown 65, withheld 50\n"
     assert bad.startswith(harm)
     assert "right at once   8 % against 80 %    gain −72 points, between −" in bad
@@ -253,9 +389,15 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
     document = session(("proof --json --limit 1", 0)).json
     (found,) = document["lessons"]
-    assert (found["id"], found["state"], found["conclusion"]) == (1, "retired", "hurts")
-    assert found["uplift"]["low"] < found["uplift"]["gain"] < found["uplift"]["high"] < 0
-    assert (document["pending"], document["ended"], document["holdout"]) == (0, 225, 0.1)
+    assert found["id"] == 1
+    assert found["state"] == "retired"
+    assert found["conclusion"] == "hurts"
+    assert (
+        found["uplift"]["low"] < found["uplift"]["gain"] < found["uplift"]["high"] < 0
+    )
+    assert document["pending"] == 0
+    assert document["ended"] == 225
+    assert document["holdout"] == 0.1
     again = "proof --restore 1 --by ada --why 'a new model'"
     session(
         (again, 0, "lesson 1 is restored", "Next: heedful proof"),
@@ -265,7 +407,7 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
 
 
 def test_proof_counts_the_loops_that_run(desk, session):
-    one = Exposure(f"check/{ADA}", "running", True, ADA, 0.1)
+    one = Exposure(f"check/{ADA}", "running", shown=True, signature=ADA, share=0.1)
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[one]))
     session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
@@ -274,10 +416,19 @@ def test_proof_counts_the_loops_that_run(desk, session):
 @pytest.mark.parametrize(
     ("loops", "holdout", "said"),
     [
-        (0, "0.1", "no lesson was put into the prompt of a loop yet\nNext: heedful recall TASK\n"),
-        (3, "0.1", f"the first {FIRST} loops are shown everything; 3 have ended"),
+        (
+            0,
+            "0.1",
+            "no lesson was put into the prompt of a loop yet\nNext: heedful recall "
+            "TASK\n",
+        ),
+        (
+            3,
+            "0.1",
+            f"the first {FIRST_LOOPS_WITHOUT_HOLDOUT} loops are shown everything; 3 have ended",
+        ),
         (3, "0", "the holdout is off (the setting holdout is 0)"),
-        (FIRST, "0.1", "nothing was withheld so far"),
+        (FIRST_LOOPS_WITHOUT_HOLDOUT, "0.1", "nothing was withheld so far"),
     ],
 )
 def test_it_says_why_there_is_nothing_to_compare_with(
@@ -290,12 +441,17 @@ def test_it_says_why_there_is_nothing_to_compare_with(
 
 def test_a_run_withholds_as_the_settings_say(desk):
     ask = "Please say the following word aloud: word{}"
-    desk.tasks(*(task(f"word{n}", task=ask.format(n)) for n in range(FIRST + 12)))
+    desk.tasks(
+        *(
+            task(f"word{n}", task=ask.format(n))
+            for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT + 12)
+        )
+    )
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--holdout", "0.99")
     assert desk.heedful(*run, HEEDFUL_EMBEDDER="none").code == 0
     document = desk.heedful("proof", "--json", "--limit", "99").json
     assert sum(one["withheld"] for one in document["lessons"]) >= 5
-    last = f"tasks-1/word{FIRST + 11}"
+    last = f"tasks-1/word{FIRST_LOOPS_WITHOUT_HOLDOUT + 11}"
     choices = desk.heedful("why", last, "--json").json["briefing"]["choices"]
     assert [one["outcome"] for one in choices].count("withheld") > 1
     said = r"\n  withheld: lesson \d+, example by likeness, .* at random, to measure whether it "
@@ -310,10 +466,16 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
     fill(desk, ("E", "no unit", {"example": Example(TASK, "7 kg")}))
     monkeypatch.setattr(settings, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
-    known = session((f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without"))
+    known = session(
+        (f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without")
+    )
     assert following(known.err) == ["reembed"]
     there = session(
-        ("doctor --model toy:answer", 1, "✗ vectors: 0 in fixed/64, 1 without a vector; heedful"),
+        (
+            "doctor --model toy:answer",
+            1,
+            "✗ vectors: 0 in fixed/64, 1 without a vector; heedful",
+        ),
         ("reembed", 0, "1 example embedded; 1 in fixed/64\n"),
         ("doctor --model toy:answer", 1, "✓ vectors"),
         (f"recall '{TASK}' --json", 0),
@@ -331,7 +493,11 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
 def test_trust_is_stated_listed_and_taken_back(session, desk):
     desk.write("heedful.toml", '[trust]\ntool = "model"\n')
     session(
-        ("trust set program:pytest measured --by ann --why ours", 0, "program:pytest is trusted"),
+        (
+            "trust set program:pytest measured --by ann --why ours",
+            0,
+            "program:pytest is trusted",
+        ),
         ("trust set user operator --waiting", 0, "0 texts released"),
         ("trust list", 0, "measured", "tool"),
         ("trust unset user --by ann", 0, "nothing is stated of user"),

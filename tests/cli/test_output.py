@@ -7,12 +7,12 @@ from datetime import datetime
 import pytest
 
 from heedful.cli.output import (
-    CALL,
-    MANY,
-    WIDTH,
-    Call,
+    CURRENT_COMMAND,
+    MIN_PROGRESS_ITEMS,
+    PIPE_WIDTH_COLUMNS,
+    CommandLine,
     Progress,
-    Table,
+    TextTable,
     counted,
     following,
     report_error,
@@ -21,23 +21,36 @@ from heedful.cli.output import (
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
 ROWS = [
-    ("r/first", "alignment_threshold_not_met, drift_threshold_exceeded", 12, "0.25 (+0.15)",
-     "2026-11-20 08:09:27"),
+    (
+        "r/first",
+        "alignment_threshold_not_met, drift_threshold_exceeded",
+        12,
+        "0.25 (+0.15)",
+        "2026-11-20 08:09:27",
+    ),
     ("r/2", "", 1, "0.00", "2026-11-20 08:09:28"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("width", [None, 200, 120, 90, 73, 60, 40])
 def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None, raising=False)
     monkeypatch.setenv("COLUMNS", str(width or 40))
-    print(Table(HEADS, ROWS, text=2))
+    print(TextTable(HEADS, ROWS, text=2))
     out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     text = " ".join(out.split())
-    for number in ("12", "0.25", "(+0.15)", "0.00", "2026-11-20", "08:09:27", "08:09:28"):
+    for number in (
+        "12",
+        "0.25",
+        "(+0.15)",
+        "0.00",
+        "2026-11-20",
+        "08:09:27",
+        "08:09:28",
+    ):
         assert re.search(rf"(^|\s){re.escape(number)}($|\s|,)", text)
     if width in (None, 200, 120, 90):
-        assert max(map(len, out.splitlines())) <= (width or WIDTH)
+        assert max(map(len, out.splitlines())) <= (width or PIPE_WIDTH_COLUMNS)
 
 
 def test_words_and_times():
@@ -46,7 +59,9 @@ def test_words_and_times():
     assert when(float("inf")) == "inf s after 1970"
     assert [counted(n, "loop") for n in (0, 1, 2)] == ["0 loops", "1 loop", "2 loops"]
     assert following("log", db="heedful.db") == "Next: heedful log"
-    assert following("why", "a b", db="x y.db") == "Next: heedful why 'a b' --db 'x y.db'"
+    assert (
+        following("why", "a b", db="x y.db") == "Next: heedful why 'a b' --db 'x y.db'"
+    )
 
 
 class Full:
@@ -61,13 +76,20 @@ class Full:
 
 def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
-    token = CALL.set(Call(json=True))
+    token = CURRENT_COMMAND.set(CommandLine(json=True))
     assert report_error(OSError("the disk is full")) == 4
-    CALL.reset(token)
+    CURRENT_COMMAND.reset(token)
     assert capsys.readouterr().err == "heedful: the disk is full\n"
 
 
-@pytest.mark.parametrize(("total", "lines"), [(MANY - 1, 0), (MANY, 1), (40 * MANY, 10)])
+@pytest.mark.parametrize(
+    ("total", "lines"),
+    [
+        (MIN_PROGRESS_ITEMS - 1, 0),
+        (MIN_PROGRESS_ITEMS, 1),
+        (40 * MIN_PROGRESS_ITEMS, 10),
+    ],
+)
 def test_progress_is_told_in_a_few_lines(capsys, total, lines):
     with Progress() as progress:
         for done in range(0, total + 1, 100):
@@ -78,6 +100,9 @@ def test_progress_is_told_in_a_few_lines(capsys, total, lines):
     assert all(line.endswith(f" of {total} loops") for line in err)
     with Progress() as progress:
         for done in range(0, 3_000_000_001, 1_000_000):
-            progress.counted("reading", done, 3_000_000_000, "KB", 1_000)
+            progress.counted(
+                "reading", done, total=3_000_000_000, noun="KB", unit=1_000
+            )
     err = capsys.readouterr().err.splitlines()
-    assert (len(err), err[-1]) == (10, "reading: 3000000 of 3000000 KB")
+    assert len(err) == 10
+    assert err[-1] == "reading: 3000000 of 3000000 KB"

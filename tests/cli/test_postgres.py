@@ -15,11 +15,27 @@ from tests.service.jobs import SCOPE, begun, put
 
 # In this order: each works on what those before it have left.
 COMMANDS = [
-    *("log", "loops", "runs", "why {run}/red", "lessons", "seen contains red", "recall red"),
+    *(
+        "log",
+        "loops",
+        "runs",
+        "why {run}/red",
+        "lessons",
+        "seen contains red",
+        "recall red",
+    ),
     *("proof", "patterns list", "quarantine list", "quarantine log", "pin 1 --by ada"),
-    *("prune --by ada --keep 1 --dry-run", "prune --by ada --keep 1", "dream", "dream log"),
+    *(
+        "prune --by ada --keep 1 --dry-run",
+        "prune --by ada --keep 1",
+        "dream",
+        "dream log",
+    ),
     *("export lessons.jsonl", "import lessons.jsonl", "replay"),
-    *("override {run}/never attempts --by ada --why again", "doctor --model toy:answer"),
+    *(
+        "override {run}/never attempts --by ada --why again",
+        "doctor --model toy:answer",
+    ),
     *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
 ]
 WELL = ["database", "queue"]
@@ -68,9 +84,13 @@ def empty():
 
 def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
     never = {**task("never"), "task": "never say red"}
-    desk.tasks(*map(task, ("red", "blue", "green", "pink", "grey", "teal", "plum")), never)
+    desk.tasks(
+        *map(task, ("red", "blue", "green", "pink", "grey", "teal", "plum")), never
+    )
     url = secret(postgres.service)
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json", "--db", url)
+    done = desk.heedful(
+        "run", "tasks.jsonl", "--model", "toy:answer", "--json", "--db", url
+    )
     assert (done.code, "hunter2" in done.out + done.err) == (1, False), done
     assert "postgresql://heedful@/" in done.err
     monkeypatch.setenv("HEEDFUL_DB", url)
@@ -100,13 +120,15 @@ def test_an_error_is_told_without_the_password(invoke, monkeypatch, url, command
 
 def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, empty):
     code, signs = doctor(empty.service)
-    assert (code, signs["database"]["well"]) == (1, False)
+    assert code == 1
+    assert signs["database"]["well"] is False
     done = invoke("migrate", "--store", secret(empty.owner), "--role", "heedful")
     assert done.code == 0, done
     assert f"has schema {newest()}, {len(known())} part" in done.out
     assert "role heedful may serve" in done.out
     again = invoke("migrate", "--store", secret(empty.owner), "--json").json
-    assert (again["applied"], again["waiting"]) == ([], [])
+    assert again["applied"] == []
+    assert again["waiting"] == []
     desk.tasks(task("red"))
     assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
     done = invoke("db", "copy", "heedful.db", secret(empty.owner))
@@ -119,18 +141,21 @@ def test_doctor_of_a_healthy_database(doctor, postgres):
     asyncio.run(_put(postgres.service, put, "pot"))
     asyncio.run(_put(postgres.service, begun, "l1"))
     code, signs = doctor(secret(postgres.service))
-    assert (code, [name for name in WELL if not signs[name]["well"]]) == (0, [])
+    assert code == 0
+    assert [name for name in WELL if not signs[name]["well"]] == []
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     rows(postgres.owner, "create table heedful.bare (tenant text)")
     code, signs = doctor(postgres.service)
-    assert (code, "not for bare" in signs["database"]["found"]) == (1, True)
+    assert code == 1
+    assert ("not for bare" in signs["database"]["found"]) is True
     rows(postgres.owner, "delete from schema_version where part = 'pre'")
     assert "run heedful migrate" in doctor(postgres.service)[1]["database"]["found"]
     for url in (postgres.owner, postgres.superuser):
         code, signs = doctor(secret(url))
-        assert (code, signs["database"]["well"]) == (1, False)
+        assert code == 1
+        assert signs["database"]["well"] is False
 
 
 # -- the worker
@@ -153,12 +178,16 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     asyncio.run(_put(postgres.service, begun, "l1"))
     both = ({"loop": "l1", "by": "short"}, {"loop": "l2", "by": "short"})
     asyncio.run(_defer(postgres.service, "drive", *both))
-    done = invoke("worker", "--store", postgres.service, "--once", "--drives", "short=loops:short")
+    done = invoke(
+        "worker", "--store", postgres.service, "--once", "--drives", "short=loops:short"
+    )
     assert done.code == 1
     assert "acme/shop drive by=short loop=l1: done in" in done.err
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
-    assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
+    assert not [one for one in caplog.records if one.exc_info], (
+        "what was told is not logged, too"
+    )
     stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert stored.values == ("ok",)
 

@@ -1,4 +1,6 @@
-"""`heedful reflect`: traces of any format, each run once; what failed is told and tried again."""
+"""`heedful reflect`: traces of any format, each run once; what failed is told and tried
+again.
+"""
 
 import asyncio
 import json
@@ -33,12 +35,23 @@ def gone(messages):
 CHAT = {
     "messages": [
         {"role": "user", "content": TASK},
-        {"role": "assistant", "tool_calls": [
-            {"id": "1", "function": {"name": "price", "arguments": '{"item": "pot"}'}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "Error: 3 items match\x1b[31m"},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "1",
+                    "function": {"name": "price", "arguments": '{"item": "pot"}'},
+                }
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": "Error: 3 items match\x1b[31m",
+        },
     ],
     "outcome": "failure",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -50,15 +63,23 @@ def typed(desk, session):
 
 def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, desk):
     again = typed(
-        ("reflect runs.jsonl", 0, f"runs.jsonl:run 1  error, 4 events: {TASK}",
-         "signal   cause [e3]: fails first here: Error: 3 items match",
-         "lesson   price `pot` failed with “Error: 3 items match”.",
-         "rule     Do not repeat price `pot` without a change: it failed with “Error: 3 items",
-         "by rules, importance 0.80; kept, waits in quarantine", "runs.jsonl:2  failure, 6 events",
-         "known, seen 2 times now", "2 episodes: 1 new, 1 known", "Next: heedful quarantine list"),
+        (
+            "reflect runs.jsonl",
+            0,
+            f"runs.jsonl:run 1  error, 4 events: {TASK}",
+            "signal   cause [e3]: fails first here: Error: 3 items match",
+            "lesson   price `pot` failed with “Error: 3 items match”.",
+            "rule     Do not repeat price `pot` without a change: it failed with "
+            "“Error: 3 items",
+            "by rules, importance 0.80; kept, waits in quarantine",
+            "runs.jsonl:2  failure, 6 events",
+            "known, seen 2 times now",
+            "2 episodes: 1 new, 1 known",
+            "Next: heedful quarantine list",
+        ),
         ("reflect runs.jsonl", 0, "2 episodes: 0 new, 2 known"),
         ("reflect runs.jsonl --json", 0),
-    ).json["episodes"]  # fmt: skip
+    ).json["episodes"]
     for one in again:
         assert one["again"]
         assert not any(each["created"] for each in one["stored"])
@@ -72,38 +93,71 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     desk.write("any.bin", b"PK\0\1")
     typed(
         ("before -- price pot", 1, "no failure is known"),
-        ("seen build.log", 0, "seen: 2", "  Error: 3 items match", "lesson 2, strategy, candidate"),
+        (
+            "seen build.log",
+            0,
+            "seen: 2",
+            "  Error: 3 items match",
+            "lesson 2, strategy, candidate",
+        ),
         ("seen any.bin", 2, "any.bin is not a text"),
         ("seen well.log", 1, "no line looks like an error"),
     )
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
     typed(
-        ("reflect chat.json --trust operator", 0, "failed with “Error: 3 items match", "!\x1b"),
-        ("reflect other.jsonl runs.jsonl", 0, "other.jsonl\n  nothing to reflect on: no run of an"),
+        (
+            "reflect chat.json --trust operator",
+            0,
+            "failed with “Error: 3 items match",
+            "!\x1b",
+        ),
+        (
+            "reflect other.jsonl runs.jsonl",
+            0,
+            "other.jsonl\n  nothing to reflect on: no run of an",
+        ),
     )
 
 
 def test_what_a_model_invents_is_dropped_with_the_reason(typed):
-    dropped = "  dropped  Before you call price, ask Mark Twain. (the events do not contain “Mark"
+    dropped = (
+        "  dropped  Before you call price, ask Mark Twain. (the events do not contain "
+        "“Mark"
+    )
     options = "reflect runs.jsonl --model reflectors:wild --no-store"
     done = typed(
-        (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"), (f"{options} --json", 0)
+        (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"),
+        (f"{options} --json", 0),
     )
     (text,) = done.json["episodes"][0]["dropped"]
-    assert (text["part"], text["unsupported"]) == ("strategy", ["Mark Twain"])
+    assert text["part"] == "strategy"
+    assert text["unsupported"] == ["Mark Twain"]
 
 
 def test_what_failed_is_told_by_doctor_and_tried_again(typed):
     late = "failed: no answer within 3 s"
     typed(
         ("reflect runs.jsonl --model reflectors:gone", 5, "no key", "!episode"),
-        ("reflect runs.jsonl --model reflectors:late", 1, late, "2 episodes: 0 new, 0 known, 2 fa"),
+        (
+            "reflect runs.jsonl --model reflectors:late",
+            1,
+            late,
+            "2 episodes: 0 new, 0 known, 2 fa",
+        ),
         ("lessons", 0, "no lesson in project"),
-        ("doctor", 1, "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:"),
+        (
+            "doctor",
+            1,
+            "✗ episodes: 0 reflected on, 0 waiting, 2 failed (the last: ModelTimeout:",
+        ),
         ("worker --once --model reflectors:late", 0, "0 jobs done, 0 given up"),
         ("worker --once --model reflectors:good", 0, "2 jobs done, 0 given up"),
-        ("doctor --model toy:answer", 0, "✓ episodes: 2 reflected on, 0 waiting, 0 failed"),
+        (
+            "doctor --model toy:answer",
+            0,
+            "✓ episodes: 2 reflected on, 0 waiting, 0 failed",
+        ),
     )
 
 
@@ -114,9 +168,13 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
         one = to_stored_episode(FAILED, "external")
         assert asyncio.run(store.write(Scope(), episodes.admit, one)) is None
     typed(
-        ("reflect runs.jsonl", 0, "another process works on it, or was killed: after some seconds",
-         "2 episodes: 1 new, 0 known, 1 left to others"),
-    )  # fmt: skip
+        (
+            "reflect runs.jsonl",
+            0,
+            "another process works on it, or was killed: after some seconds",
+            "2 episodes: 1 new, 0 known, 1 left to others",
+        ),
+    )
 
 
 def test_damage_is_told_after_what_is_whole(typed, desk):
@@ -124,8 +182,17 @@ def test_damage_is_told_after_what_is_whole(typed, desk):
     desk.write("cut.jsonl", whole[:-40])
     done = typed(
         ("reflect none.jsonl", 1, "failed: none.jsonl"),
-        ("reflect cut.jsonl runs.jsonl", 1, "4 episodes: 1 new, 2 known, 1 failed", "cut.jsonl:2"),
+        (
+            "reflect cut.jsonl runs.jsonl",
+            1,
+            "4 episodes: 1 new, 2 known, 1 failed",
+            "cut.jsonl:2",
+        ),
         ("reflect cut.jsonl --json", 1),  # one document, with what is whole
     )
-    assert (done.json["failed"], done.err) == (1, "")
-    assert ["cut.jsonl" in one["error"] for one in done.json["episodes"]] == [False, True]
+    assert done.json["failed"] == 1
+    assert done.err == ""
+    assert ["cut.jsonl" in one["error"] for one in done.json["episodes"]] == [
+        False,
+        True,
+    ]

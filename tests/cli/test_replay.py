@@ -40,23 +40,28 @@ def lines(done: Done) -> dict[str, list[str]]:
 
 def test_the_figures_by_hand(replay):
     done = replay("loops.jsonl", "--policy", "default", "--policy", TWO)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert done.err == ""
     assert done.out.startswith("4 loops, 9 attempts; 3 loops can be solved\n")
     rows = lines(done)
-    # An oracle makes 2, 1, 3 and 1 attempts: 7. Two attempts at most lose c, and cost 2, 2, 2, 1.
+    # An oracle makes 2, 1, 3 and 1 attempts: 7. Two attempts at most lose c, and cost
+    # 2, 2, 2, 1.
     assert rows["as recorded"] == ["9", "1.286", "9", "0", "3", "0", "0.750", "2", "0"]
     assert rows["default"] == rows["as recorded"]
     assert rows[TWO] == ["7", "1.000", "7", "0", "2", "1", "0.500", "1", "0"]
     assert "cannot tell:" not in done.out
     longer = replay("loops.jsonl", "--policy", "default, -repeat")
-    assert lines(longer)["default, -repeat"][-1] == "1"  # b goes on after its third attempt
+    assert (
+        lines(longer)["default, -repeat"][-1] == "1"
+    )  # b goes on after its third attempt
     assert "\ncannot tell: loops whose record is too short" in longer.out
 
 
 def test_a_drawing_of_cost_and_quality(replay, desk):
     two = ("--policy", "default", "--policy", TWO)
     done = replay("loops.jsonl", *two, "--plot", "front.svg", "--json")
-    assert (done.code, done.err) == (0, "picture front.svg\n")
+    assert done.code == 0
+    assert done.err == "picture front.svg\n"
     drawing = ElementTree.fromstring((desk.folder / "front.svg").read_text("utf-8"))
     texts = {element.text for element in drawing.iter(f"{SVG}text")}
     assert {"4 recorded loops, 3 can be solved", "Pareto front", f"2  {TWO}"} <= texts
@@ -69,7 +74,11 @@ def test_a_drawing_of_cost_and_quality(replay, desk):
 
 def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
     scores = [{"alignment": a, "drift": d} for a, d in pairs]
-    return {"id": id, "attempts": [{"candidate": str(s), "scores": s} for s in scores], **more}
+    return {
+        "id": id,
+        "attempts": [{"candidate": str(s), "scores": s} for s in scores],
+        **more,
+    }
 
 
 def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
@@ -79,28 +88,47 @@ def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     done = replay("loops.jsonl")
     assert said not in done.out
     assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
-    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0])
+    desk.records(
+        scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]
+    )
     done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75", "--json")
     (note,) = done.json["notes"]
-    assert note.startswith("stage, alignment >= 0.75: 1 of 2 loops cannot be judged by its goals")
+    assert note.startswith(
+        "stage, alignment >= 0.75: 1 of 2 loops cannot be judged by its goals"
+    )
 
 
 def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     """0.5 is too little at the first attempt: without the goal it would pass there."""
-    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)), scored("b", (0.5, 0), (0.6, 0)))
-    policies = ("--policy", "stage, alignment >= 0.75", "--policy", "stage, attempts.limit=1")
+    desk.records(
+        scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)), scored("b", (0.5, 0), (0.6, 0))
+    )
+    policies = (
+        "--policy",
+        "stage, alignment >= 0.75",
+        "--policy",
+        "stage, attempts.limit=1",
+    )
     document = replay("loops.jsonl", *policies, "--json").json
     assert document["recorded"]["attempts"] == 4
-    figures = [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]]
+    figures = [
+        (one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]
+    ]
     assert figures == [(4, 1, 3), (2, 0, 3)]
     assert document["notes"] == ["2 loops without goals: judged by the policies' goals"]
 
 
 NO_LOOPS = {
-    "none.jsonl": (2, "none.jsonl: it cannot be read (No such file or directory); check the path"),
+    "none.jsonl": (
+        2,
+        "none.jsonl: it cannot be read (No such file or directory); check the path",
+    ),
     "folder": (4, "cannot be opened"),
     "empty.jsonl": (2, "empty.jsonl: it has no loop; give at least one with attempts"),
-    "empty.db": (4, "empty.db is empty, not a database; restore a copy, or move it away"),
+    "empty.db": (
+        4,
+        "empty.db is empty, not a database; restore a copy, or move it away",
+    ),
     "lines.json": (4, "no database"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
@@ -124,7 +152,8 @@ TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
 
 def test_check_shows_the_shortest_history_of_each_rule(heedful_):
     done = heedful_("policy", "check", "stage, repeat")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert done.err == ""
     assert done.out == (
         "policy stage, repeat: MaxAttempts(limit=3), Repeat(times=1, near=True)\n\n"
         "attempts can fire, first after attempt 3\n"
@@ -169,7 +198,12 @@ def test_a_run_warns_of_rules_that_cannot_fire(desk):
     desk.tasks(task("red", **strict), task("green", **strict), task("blue"))
     desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
     done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json")
-    assert (done.code, len(done.json["rows"])) == (0, 3)
-    first, second = (line for line in done.err.splitlines() if line.startswith("warning"))
+    assert done.code == 0
+    assert len(done.json["rows"]) == 3
+    first, second = (
+        line for line in done.err.splitlines() if line.startswith("warning")
+    )
     assert first == f"warning: policy default, fatigue.limit=0.9: {TIRED}"
-    assert second.startswith("warning: policy stage, fatigue: fatigue cannot fire: attempts ends")
+    assert second.startswith(
+        "warning: policy stage, fatigue: fatigue cannot fire: attempts ends"
+    )

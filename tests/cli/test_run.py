@@ -1,4 +1,6 @@
-"""`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a terminal."""
+"""`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a
+terminal.
+"""
 
 import json
 import os
@@ -23,9 +25,16 @@ def test_a_run_in_words(desk):
     assert done.code == 1
     total = next(line.split() for line in done.out.splitlines() if "tasks-1" in line)
     assert total[:6] == ["tasks-1", "3", "0", "2", "7", "105"]
-    assert "report reports/tasks-1.html\n\nNext: heedful why tasks-1/never\n" in done.out
+    assert (
+        "report reports/tasks-1.html\n\nNext: heedful why tasks-1/never\n" in done.out
+    )
     page = (desk.folder / "reports/tasks-1.html").read_text("utf-8")
-    for part in ("red: Say red", "stopped after 3 attempts", "&#39;never&#39; is", "<ins>green"):
+    for part in (
+        "red: Say red",
+        "stopped after 3 attempts",
+        "&#39;never&#39; is",
+        "<ins>green",
+    ):
         assert part in page
     lines = done.err.splitlines()
     assert lines[0] == "run tasks-1: 3 tasks, model toy:answer, heedful.db"
@@ -37,21 +46,40 @@ def test_a_run_in_words(desk):
 def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
     desk.tasks(*TASKS[:2])
     failed = desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", "--json").json
-    assert (failed["error"]["type"], failed["run"], failed["rows"]) == ("ModelError", "tasks-1", [])
+    assert failed["error"]["type"] == "ModelError"
+    assert failed["run"] == "tasks-1"
+    assert failed["rows"] == []
     done = desk.heedful(*RUN, "--resume", "--json", "--jobs", "2")
     document = done.json
     seconds = document.pop("seconds")
-    assert sum(row["seconds"] for row in document.pop("rows")) == pytest.approx(seconds, abs=0.01)
-    assert (done.code, document) == (0, {
-        "run": "tasks-1", "db": "heedful.db", "model": "toy:answer", "tasks": 2, "at_once": 0,
+    assert sum(row["seconds"] for row in document.pop("rows")) == pytest.approx(
+        seconds, abs=0.01
+    )
+    assert done.code == 0
+    assert document == {
+        "run": "tasks-1",
+        "db": "heedful.db",
+        "model": "toy:answer",
+        "tasks": 2,
+        "at_once": 0,
         "report": "reports/tasks-1.html",
-        "solved": 2, "calls": 5, "tokens": 60,  # the call that failed was one, too
-    })  # fmt: skip
+        "solved": 2,
+        "calls": 5,
+        "tokens": 60,  # the call that failed was one, too
+    }
     assert rows(done)[1] == {
-        "id": "green", "loop": "tasks-1/green", "group": "", "passed": True, "at_once": False,
-        "attempts": 2, "calls": 2, "tokens": 30, "stopped_by": "", "candidate": "green",
+        "id": "green",
+        "loop": "tasks-1/green",
+        "group": "",
+        "passed": True,
+        "at_once": False,
+        "attempts": 2,
+        "calls": 2,
+        "tokens": 30,
+        "stopped_by": "",
+        "candidate": "green",
         "memory": "told nothing",
-    }  # fmt: skip
+    }
 
 
 def test_names_of_runs_and_what_a_resumed_run_does(desk, session):
@@ -98,7 +126,10 @@ def test_a_bad_model_is_a_clear_error(desk, model):
     assert "Traceback" not in done.err
     assert (desk.folder / "heedful.db").exists() is (code != 2)
     if code == 5:
-        again = f"heedful run tasks.jsonl --model {model} --timeout 1 --run tasks-1 --resume"
+        again = (
+            f"heedful run tasks.jsonl --model {model} --timeout 1 --run tasks-1 "
+            "--resume"
+        )
         assert again in done.err
 
 
@@ -109,9 +140,9 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
     assert done.code == 1
     assert "check 'raises' raised ZeroDivisionError: 'the check fell over'" in done.err
     assert "task 'red' did not end (nor did 1 more: blue)" in done.err
-    assert [line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line] == [
-        ["tasks-1", "1", "0", "1"]
-    ]
+    assert [
+        line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line
+    ] == [["tasks-1", "1", "0", "1"]]
     calls = desk.calls()
     assert desk.heedful(*RUN, "--resume").code == 1
     assert desk.calls() == calls  # their answers were journalled
@@ -121,8 +152,11 @@ def test_a_model_that_ends_the_process_is_told_and_a_traceback_only_on_request(d
     desk.tasks(TASKS[0])
     for raises in (("--debug", "run"), ("run", "--debug")):
         done = desk.heedful(*raises, "tasks.jsonl", "--model", "toy:raises")
-        assert (done.code, "Traceback" in done.err) == (5, True)
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:exits", "--json", "--run", "e")
+        assert done.code == 5
+        assert ("Traceback" in done.err) is True
+    done = desk.heedful(
+        "run", "tasks.jsonl", "--model", "toy:exits", "--json", "--run", "e"
+    )
     assert done.code == 1
     assert "called sys.exit(0)" in done.json["error"]["message"]
     assert "--run e --resume" in done.json["error"]["message"]
@@ -180,7 +214,16 @@ def interrupted(desk: Desk, *arguments: str, calls: int, **more: str):
 
 def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     desk.tasks(*COLOURS)
-    run = ("run", "tasks.jsonl", "--model", "toy:answer", "--timeout", "50", "--run", "a name")
+    run = (
+        "run",
+        "tasks.jsonl",
+        "--model",
+        "toy:answer",
+        "--timeout",
+        "50",
+        "--run",
+        "a name",
+    )
     stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
     assert stopped.code == 130
     assert "heedful: interrupted; stored results stay" in stopped.err
@@ -189,7 +232,8 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert arguments == [*run[:-2], "--run", "a name", "--resume"]
     assert desk.heedful("doctor", "--model", "toy:answer").code == 0
     done = desk.heedful(*arguments, "--json")
-    assert (done.code, done.json["calls"]) == (0, 6)
+    assert done.code == 0
+    assert done.json["calls"] == 6
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
 
@@ -203,7 +247,8 @@ def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
     run = ("run", "tasks.jsonl", "--model", "toy:slow", "--json")
     stopped = interrupted(desk, *run, calls=3)
     error = json.loads(stopped.out)["error"]
-    assert (stopped.code, error["type"]) == (130, "Interrupted")
+    assert stopped.code == 130
+    assert error["type"] == "Interrupted"
     assert resumed(error["message"]) == [*run[:-1], "--run", "tasks-2", "--resume"]
     process = desk.start("run", "tasks.jsonl", "--model", "toy:at_once")
     desk.wait_for(lambda: len(desk.calls()) >= 5, process)
@@ -219,10 +264,14 @@ def test_tasks_are_told_live_on_a_terminal(desk):
     desk.tasks(task("red"), task("[bold]"), task("never"))
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, *RUN, "--no-memory"], cwd=desk.folder, stdin=subprocess.DEVNULL,
+        [*COMMAND, *RUN, "--no-memory"],
+        cwd=desk.folder,
+        stdin=subprocess.DEVNULL,
         env=desk.environment({"TERM": "xterm", "COLUMNS": "100", "SLEEP": "0.05"}),
-        stdout=subprocess.PIPE, stderr=theirs, encoding="utf-8",
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        encoding="utf-8",
+    )
     os.close(theirs)
     sent = b""
     with suppress(OSError):  # Linux's word for the end
@@ -230,9 +279,17 @@ def test_tasks_are_told_live_on_a_terminal(desk):
             sent += data
     os.close(ours)
     done = ended(process)
-    for part in ("run tasks-1: 3 tasks", "✓ red", "✓ [bold]", "✗ never", "running", "\x1b["):
+    for part in (
+        "run tasks-1: 3 tasks",
+        "✓ red",
+        "✓ [bold]",
+        "✗ never",
+        "running",
+        "\x1b[",
+    ):
         assert part in sent.decode("utf-8", "replace")
-    assert (done.code, "\x1b" in done.out) == (1, False)
+    assert done.code == 1
+    assert ("\x1b" in done.out) is False
     assert "Next: heedful why tasks-1/never" in done.out
 
 
@@ -245,5 +302,6 @@ def test_as_many_at_once_as_asked_and_none_after_a_model_that_is_gone(desk):
     run = ("run", "tasks.jsonl", "--jobs", "2", "--no-memory", "--model")
     assert desk.heedful(*run, "batch:together").code == 0
     gone = desk.heedful(*run[:2], "--model", "batch:gone")
-    assert (gone.code, "task 'a' did not end; all others are stored" in gone.err) == (5, True)
+    assert gone.code == 5
+    assert ("task 'a' did not end; all others are stored" in gone.err) is True
     assert len(desk.calls()) == 4 + 1

@@ -1,4 +1,6 @@
-"""`heedful learn-sessions`: folders, damaged files, repositories, and what it prints."""
+"""`heedful learn-sessions`: folders, damaged files, repositories, and what it
+prints.
+"""
 
 import json
 import os
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.sessions import OWN
+from heedful.cli.sessions import OWN_SOURCE_TRUST
 from tests.cli.support import COMMAND, Desk
 
 MANY = 150  # sessions, so that Ctrl-C comes while they are read
@@ -22,14 +24,23 @@ def lines(folder: Path, id: str) -> str:
 
     def entry(kind: str, part: dict[str, Any]) -> str:
         message = {"role": kind, "content": [part]}
-        return json.dumps({"type": kind, "sessionId": id, "cwd": str(folder), "message": message})
+        return json.dumps(
+            {"type": kind, "sessionId": id, "cwd": str(folder), "message": message}
+        )
 
     def call(n: str, command: str) -> str:
         given = {"command": command}
-        return entry("assistant", {"type": "tool_use", "id": n, "name": "Bash", "input": given})
+        return entry(
+            "assistant", {"type": "tool_use", "id": n, "name": "Bash", "input": given}
+        )
 
     def result(n: str, text: str, failed: bool) -> str:
-        part = {"type": "tool_result", "tool_use_id": n, "content": text, "is_error": failed}
+        part = {
+            "type": "tool_result",
+            "tool_use_id": n,
+            "content": text,
+            "is_error": failed,
+        }
         return entry("user", part)
 
     asked = entry("user", {"type": "text", "text": "Run the tests."})
@@ -50,9 +61,12 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     desk.write("logs/notes.md", "npm ERR! Missing script")
     done = session(("learn-sessions logs --db m.db --json", 1))
     report = json.loads(done.out)
-    assert (report["files"], report["sessions"], len(report["problems"])) == (6, 3, 4)
+    assert report["files"] == 6
+    assert report["sessions"] == 3
+    assert len(report["problems"]) == 4
     [failure] = report["failures"]
-    assert (failure["sessions"], failure["mended"]) == (3, "Bash `pnpm test`")
+    assert failure["sessions"] == 3
+    assert failure["mended"] == "Bash `pnpm test`"
     session(
         ("learn-sessions logs/p --db m.db", 0, "2 sessions of 2 files, 2 known before"),
         ("trust set user operator --db m.db", 0),
@@ -61,8 +75,11 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     )
 
 
-def test_the_memory_of_a_repository_is_at_its_root(session, desk, tmp_path, monkeypatch):
-    root, tree = tmp_path / "app", tmp_path / "tree"
+def test_the_memory_of_a_repository_is_at_its_root(
+    session, desk, tmp_path, monkeypatch
+):
+    root = tmp_path / "app"
+    tree = tmp_path / "tree"
     git = ["git", "-c", "user.email=a@b", "-c", "user.name=a", "-C", str(root)]
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
@@ -77,7 +94,7 @@ def test_the_memory_of_a_repository_is_at_its_root(session, desk, tmp_path, monk
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
     own = str(home / ".heedful/heedful.db")
-    for source in OWN.items():
+    for source in OWN_SOURCE_TRUST.items():
         session((f"trust set {shlex.join(source)} --waiting --db {own}", 0, "released"))
     session(
         ("before -- npm test", 0, "pnpm test", f"--db {own}"),
@@ -85,7 +102,8 @@ def test_the_memory_of_a_repository_is_at_its_root(session, desk, tmp_path, monk
         ("recall 'Run the tests.' --why", 0, f"--db {own}"),
         ("seen 'npm ERR! Missing script' --db none.db", 3, "none.db"),
     )
-    # In the repository its own lesson waits in quarantine, and the user's own memory is beside it.
+    # In the repository its own lesson waits in quarantine, and the user's own memory is
+    # beside it.
     for words in (("before", "--", "npm", "test"), ("seen", "npm ERR! Missing script")):
         beside = Desk(root).heedful(*words)
         assert (beside.code, "pnpm test" in beside.out) == (0, True), beside
@@ -99,7 +117,9 @@ def test_what_was_long_unused_is_forgotten(session, desk, tmp_path, forget):
     session(("learn-sessions logs --db m.db", 2 if forget == "soon" else 0))
 
 
-def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(desk, session, tmp_path):
+def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
+    desk, session, tmp_path
+):
     (tmp_path / "logs").mkdir()
     for n, answer in enumerate("yn"):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
@@ -127,7 +147,8 @@ def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     running = desk.start(*given)
     desk.wait_for((tmp_path / "m.db-wal").exists, running)
     running.send_signal(signal.SIGINT)
-    assert ("stopped" in running.communicate()[0], running.returncode) == (True, 130)
+    assert ("stopped" in running.communicate()[0]) is True
+    assert running.returncode == 130
     done = json.loads(desk.heedful(*given).out)
     assert done["sessions"] == MANY
     assert json.loads(desk.heedful(*given).out)["known"] == MANY

@@ -24,21 +24,49 @@ def test_options_before_environment_before_files(monkeypatch):
     monkeypatch.setenv("HEEDFUL_MODEL", "c")
     monkeypatch.setenv("HEEDFUL_DB", "c")
     made = settings(model="d")
-    assert (made.model, made.db, made.tenant, made.project) == ("d", "c", "b", "a")
+    assert made.model == "d"
+    assert made.db == "c"
+    assert made.tenant == "b"
+    assert made.project == "a"
     assert made.policy == "default"
 
 
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     given = {
-        "model": "m", "judge": "j", "embedder": "none", "db": "d", "cache": Path("c"),
-        "tenant": "t", "project": "p", "policy": "stage", "memory": False, "holdout": 0.25,
-        "threads": 3, "context": 100, "jobs": 2, "timeout": 0.5, "max_tokens": 9,
-        "max_entries": 8, "checks": {"brief": {"name": "words", "at_most": 9}}, "host": "h",
-        "port": 1, "key_required": True, "workers": 4, "rate": 0.5, "body": 2048,
-        "traces": 4096, "drain": 5.0, "settled": 1.5,
-        "trust": {"tool": "model"}, "forget": "9d", "pins": {"a/*": ["brief"]}, "outcomes": 5,
-        "reflection_enabled": False, "reflection_mode": "lite", "hook": {"deny": True},
-    }  # fmt: skip
+        "model": "m",
+        "judge": "j",
+        "embedder": "none",
+        "db": "d",
+        "cache": Path("c"),
+        "tenant": "t",
+        "project": "p",
+        "policy": "stage",
+        "memory": False,
+        "holdout": 0.25,
+        "threads": 3,
+        "context": 100,
+        "jobs": 2,
+        "timeout": 0.5,
+        "max_tokens": 9,
+        "max_entries": 8,
+        "checks": {"brief": {"name": "words", "at_most": 9}},
+        "host": "h",
+        "port": 1,
+        "key_required": True,
+        "workers": 4,
+        "rate": 0.5,
+        "body": 2048,
+        "traces": 4096,
+        "drain": 5.0,
+        "settled": 1.5,
+        "trust": {"tool": "model"},
+        "forget": "9d",
+        "pins": {"a/*": ["brief"]},
+        "outcomes": 5,
+        "reflection_enabled": False,
+        "reflection_mode": "lite",
+        "hook": {"deny": True},
+    }
     assert given.keys() == Settings.model_fields.keys()
     for name, value in given.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
@@ -47,29 +75,59 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
 
 
 def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):
-    Path("heedful.toml").write_text('reflection_enabled = true\nreflection_mode = "full"\n')
+    Path("heedful.toml").write_text(
+        'reflection_enabled = true\nreflection_mode = "full"\n'
+    )
     monkeypatch.setenv("REFLECTIVE_MEMORY_ENABLED", "0")
     monkeypatch.setenv("REFLECTIVE_MEMORY_MODE", "lite")
-    assert (settings().reflection_enabled, settings().reflection_mode) == (False, "lite")
+    assert settings().reflection_enabled is False
+    assert settings().reflection_mode == "lite"
     monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", "true")
     monkeypatch.setenv("REFLECTIVE_MEMORY_MODE", "half")
-    with pytest.raises(UsageError, match="REFLECTIVE_MEMORY_MODE in the environment is 'half'"):
+    with pytest.raises(
+        UsageError, match="REFLECTIVE_MEMORY_MODE in the environment is 'half'"
+    ):
         settings()
     monkeypatch.setenv("HEEDFUL_REFLECTION_MODE", "full")
-    assert (settings().reflection_enabled, settings().reflection_mode) == (True, "full")
+    assert settings().reflection_enabled is True
+    assert settings().reflection_mode == "full"
 
 
 WRONG = [
     ("option", ("jobs", 0), "--jobs is 0; it must be greater than or equal to 1"),
     ("option", ("holdout", 1.0), "--holdout is 1.0; it must be less than 1"),
-    ("environment", ("JOBS", "x"), "HEEDFUL_JOBS in the environment is 'x'; it must be a"),
+    (
+        "environment",
+        ("JOBS", "x"),
+        "HEEDFUL_JOBS in the environment is 'x'; it must be a",
+    ),
     ("environment", ("EMBEDDER", "x"), "it must be 'auto', 'minilm' or 'none'"),
-    ("heedful", "policy = 5", "policy in heedful.toml is 5; it must be a policy as text of"),
-    ("heedful", f"model = '{'x' * 999}'", "model in heedful.toml is 'x{100,120}…; it must have"),
-    ("heedful", "jobs = 0\nthreads = 0", "threads in heedful.toml .*; jobs in heedful.toml is"),
-    ("heedful", "modle = 'x'", "modle in heedful.toml: there is no such setting; there are"),
+    (
+        "heedful",
+        "policy = 5",
+        "policy in heedful.toml is 5; it must be a policy as text of",
+    ),
+    (
+        "heedful",
+        f"model = '{'x' * 999}'",
+        "model in heedful.toml is 'x{100,120}…; it must have",
+    ),
+    (
+        "heedful",
+        "jobs = 0\nthreads = 0",
+        "threads in heedful.toml .*; jobs in heedful.toml is",
+    ),
+    (
+        "heedful",
+        "modle = 'x'",
+        "modle in heedful.toml: there is no such setting; there are",
+    ),
     ("heedful", "model = \nx", "heedful.toml cannot be read: .*line 1"),
-    ("pyproject", "[tool.heedful]\njobs = -1", r"jobs in pyproject.toml \[tool.heedful\]"),
+    (
+        "pyproject",
+        "[tool.heedful]\njobs = -1",
+        r"jobs in pyproject.toml \[tool.heedful\]",
+    ),
     ("pyproject", "[tool]\nheedful = 1", r"\[tool.heedful\] in pyproject.toml must be"),
 ]
 

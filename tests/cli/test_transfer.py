@@ -1,4 +1,6 @@
-"""`heedful export` and `heedful import`: files, pipes, messages, and what a person does next."""
+"""`heedful export` and `heedful import`: files, pipes, messages, and what a person does
+next.
+"""
 
 import asyncio
 import json
@@ -24,7 +26,8 @@ def invoke(desk, monkeypatch):
 
 def test_memory_moves_to_another_machine(desk, invoke):
     done = invoke("export", "lessons.jsonl")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert done.err == ""
     assert done.out.startswith("5 lessons exported, ")
     assert (desk.folder / "lessons.jsonl").read_bytes() == DATA
     assert following(done.out) == ["import", "lessons.jsonl", "--db", "another.db"]
@@ -47,13 +50,19 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     assert source in listed.out.replace("\n", "")
     held = invoke("recall", "convert parcel 9", "--db", "mine.db")
     assert held.out.endswith("Next: heedful quarantine list --db mine.db\n")
-    gone = invoke("quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db")
+    gone = invoke(
+        "quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db"
+    )
     assert gone.code == 0
-    assert invoke("lessons", "--db", "mine.db").out == "no lesson in project 'default' of mine.db\n"
+    assert (
+        invoke("lessons", "--db", "mine.db").out
+        == "no lesson in project 'default' of mine.db\n"
+    )
 
 
 def test_a_cut_file_is_refused(desk, invoke):
     desk.write("cut.jsonl", DATA[:-200])
     cut = invoke("import", "cut.jsonl", "--db", "c.db")
-    assert (cut.code, "cut.jsonl:" in cut.err) == (2, True)
+    assert cut.code == 2
+    assert ("cut.jsonl:" in cut.err) is True
     assert not (desk.folder / "c.db").exists()

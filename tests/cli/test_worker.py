@@ -1,4 +1,6 @@
-"""`heedful worker`: what waits is done, what cannot be is said, and telemetry goes out."""
+"""`heedful worker`: what waits is done, what cannot be is said, and telemetry goes
+out.
+"""
 
 import asyncio
 import gzip
@@ -35,9 +37,16 @@ def filled(desk) -> None:
 def test_on_sqlite_what_waits_is_done_once(desk, session):
     filled(desk)
     rules = "model: none: rules write the lessons\n"
-    refused = "jobs run inside heedful serve; heedful worker --once runs the waiting jobs"
-    session(("worker", 2, refused), ("worker --once --queues memory", 0, "0 jobs done, 0 given up"))
-    done = session(("worker --once --queues 'loops, reflection'", 0, "3 jobs done, 0 given up\n"))
+    refused = (
+        "jobs run inside heedful serve; heedful worker --once runs the waiting jobs"
+    )
+    session(
+        ("worker", 2, refused),
+        ("worker --once --queues memory", 0, "0 jobs done, 0 given up"),
+    )
+    done = session(
+        ("worker --once --queues 'loops, reflection'", 0, "3 jobs done, 0 given up\n")
+    )
     assert done.err.count("shop reflect digest=") == done.err.count("done in") == 3
     assert session(("worker --once", 0)).err == f"{rules}0 jobs done, 0 given up\n"
     with opened(desk.folder / "heedful.db") as store:
@@ -63,7 +72,9 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             packed = self.headers.get("content-encoding") == "gzip"
-            got[self.path] = got.get(self.path, b"") + (gzip.decompress(body) if packed else body)
+            got[self.path] = got.get(self.path, b"") + (
+                gzip.decompress(body) if packed else body
+            )
             self.send_response(200)
             self.end_headers()
 

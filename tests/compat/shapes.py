@@ -4,7 +4,8 @@ import asyncio
 import re
 from typing import Any
 
-TEXT, SCORE = (str, type(None)), (float, type(None))
+TEXT = (str, type(None))
+SCORE = (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
     str: "status loop_id decision original_loop_id reflection_id reflection_text generated_at kind "
@@ -58,7 +59,9 @@ STATUS = shape("status guardrails_status", guardrails_status=STANDING)
 OVERRIDE = shape(
     "status loop_id override_fatigue override_max_reruns overridden_by override_reason"
 )
-LIMITS = shape("rerun_count max_reruns limit_reached force_finalize overridden overridden_by")
+LIMITS = shape(
+    "rerun_count max_reruns limit_reached force_finalize overridden overridden_by"
+)
 REPETITION = shape(
     "bias_repetition repeated_tags repetition_counts threshold bias_echo trigger action"
 )

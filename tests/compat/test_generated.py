@@ -9,7 +9,11 @@ from uuid import UUID
 import pytest
 
 from heedful import compat
-from heedful.compat.reflections import generate_reflection, query_reflections, store_reflection
+from heedful.compat.reflections import (
+    generate_reflection,
+    query_reflections,
+    store_reflection,
+)
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
@@ -21,21 +25,28 @@ TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [
     {"event_type": "llm_call", "content": TASK},
     {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
-    {"event_type": "tool_response", "content": "", "tool_name": "price",
-     "error": {"message": "3 items match", "code": "E3"}},
-]  # fmt: skip
+    {
+        "event_type": "tool_response",
+        "content": "",
+        "tool_name": "price",
+        "error": {"message": "3 items match", "code": "E3"},
+    },
+]
 FAILED: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",
     "events": EVENTS,
     "outcome": "error",
-    "error": {"error_category": "timeout_error", "error_message": "no answer within 30 s",
-     "context": {"seconds": 30}},
+    "error": {
+        "error_category": "timeout_error",
+        "error_message": "no answer within 30 s",
+        "context": {"seconds": 30},
+    },
     "task_description": TASK,
     "task_goal": "A price",
     "session_id": "s1",
     "related_memory_ids": ["m1"],
-}  # fmt: skip
+}
 SPOKEN: dict[str, Any] = {
     "tenant_id": "t",
     "project_id": "p",
@@ -53,7 +64,9 @@ async def kept(store: Any) -> int:
     return await Memory(store, Scope("t", "p")).count()
 
 
-@pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
+@pytest.mark.parametrize(
+    "outcome", ["success", "failure", "partial", "timeout", "error"]
+)
 def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
     made = do(generate_reflection({**FAILED, "outcome": outcome}, store=store))
     shapes.has(made, shapes.GENERATED)
@@ -64,7 +77,8 @@ def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
     if outcome == "error":
         assert "3 items match" in made["reflection_text"]
         assert made["source_event_ids"] == ["e2", "e3"]
-    assert (made["error_category"], made["related_memory_ids"]) == ("timeout_error", ["m1"])
+    assert made["error_category"] == "timeout_error"
+    assert made["related_memory_ids"] == ["m1"]
     assert list(made["metadata"].values()) == [outcome, TASK, 3, "s1"]
 
 
@@ -73,7 +87,9 @@ def test_a_success_without_anything_that_may_be_left_out(store):
     run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}
     made = do(generate_reflection(run, store=store))
     assert made["importance"] == 0.3
-    assert [made[name] for name in ("strategy_id", "strategy_text", "error_category")] == [None] * 3
+    assert [
+        made[name] for name in ("strategy_id", "strategy_text", "error_category")
+    ] == [None] * 3
     assert made["related_memory_ids"] == []
     assert list(made["metadata"].values()) == ["success", "", 1, ""]
 
@@ -86,7 +102,9 @@ def test_values_of_python_are_read(store):
         "timestamp": datetime(2026, 1, 31, tzinfo=UTC),
     }
     context = {**FAILED, "events": (event,), "error": {"error_category": "odd_error"}}
-    assert do(generate_reflection(context, store=store))["error_category"] == "odd_error"
+    assert (
+        do(generate_reflection(context, store=store))["error_category"] == "odd_error"
+    )
 
 
 def test_what_is_stored_is_found_and_twice_adds_nothing(store):
@@ -105,26 +123,46 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
         shapes.has(found, shapes.QUERIED)
         assert found["reflection_id"] == made["reflection_id"]
         assert found["reflection_text"] == made["reflection_text"]
-        assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
+        assert found["source"] == "reflection_engine_v2"
+        assert found["layer"] == "rm"
 
 
 def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
     made = do(generate_reflection(FAILED, store=store))
     kept, again = [do(store_reflection(made, "t", "p", store=store)) for _ in range(2)]
-    assert (kept["state"], kept["trust"]) == ("quarantined", "external")
-    assert again["release"] == kept["release"] == "heedful quarantine release 1 2 --by NAME"
+    assert kept["state"] == "quarantined"
+    assert kept["trust"] == "external"
+    assert (
+        again["release"]
+        == kept["release"]
+        == "heedful quarantine release 1 2 --by NAME"
+    )
     quarantine = Memory(store, Scope("t", "p")).quarantine
     waiting = {one.kind: one.id for one in do(quarantine.waiting())}
     # Found by its task, by its own words, and because it is important.
     for text in (TASK, made["reflection_text"], None):
-        found = {one["kind"]: one for one in do(query_reflections("t", "p", text, store=store))}
+        found = {
+            one["kind"]: one
+            for one in do(query_reflections("t", "p", text, store=store))
+        }
         one = found["reflection"]
         shapes.has(one, shapes.QUERIED)
-        for name in ("reflection_id", "confidence", "source_event_ids", "metadata", "tags"):
+        for name in (
+            "reflection_id",
+            "confidence",
+            "source_event_ids",
+            "metadata",
+            "tags",
+        ):
             assert one[name] == made[name]
-        assert (one["content"], one["error_category"]) == (made["reflection_text"], "timeout_error")
-        assert (one["state"], one["trust"]) == ("quarantined", "external")
-        assert one["release"] == f"heedful quarantine release {waiting['reflection']} --by NAME"
+        assert one["content"] == made["reflection_text"]
+        assert one["error_category"] == "timeout_error"
+        assert one["state"] == "quarantined"
+        assert one["trust"] == "external"
+        assert (
+            one["release"]
+            == f"heedful quarantine release {waiting['reflection']} --by NAME"
+        )
         assert do(query_reflections("t", "p", text, store=store, waiting=False)) == []
     do(quarantine.release(list(waiting.values()), by="ada"))
     after = do(query_reflections("t", "p", TASK, store=store, waiting=False))
@@ -132,28 +170,34 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
     assert states[made["reflection_id"]] == ("candidate", "")
 
 
-@pytest.mark.parametrize(("more", "count"), [
-    ({}, 1),
-    ({"min_importance": 0.7}, 1),
-    ({"min_importance": 0.71}, 0),
-    ({"tags": ["failure", "x"]}, 1),
-    ({"tags": ["x"]}, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ({}, 1),
+        ({"min_importance": 0.7}, 1),
+        ({"min_importance": 0.71}, 0),
+        ({"tags": ["failure", "x"]}, 1),
+        ({"tags": ["x"]}, 0),
+    ],
+)
 def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
     made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     do(store_reflection(made, "t", "p", store=store))
     assert len(do(query_reflections("t", "p", TASK, store=store, **more))) == count
 
 
-@pytest.mark.parametrize("context", [
-    without("tenant_id", FAILED),
-    {**FAILED, "project_id": 7},
-    {**FAILED, "outcome": "odd"},
-    {**SPOKEN, "events": []},
-    {**FAILED, "related_memory_ids": "m1"},
-    7,
-    {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "context",
+    [
+        without("tenant_id", FAILED),
+        {**FAILED, "project_id": 7},
+        {**FAILED, "outcome": "odd"},
+        {**SPOKEN, "events": []},
+        {**FAILED, "related_memory_ids": "m1"},
+        7,
+        {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
+    ],
+)
 def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     with pytest.raises(InvalidInput):
         do(generate_reflection(context, store=store))
@@ -164,7 +208,9 @@ def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     [
         dict,
         lambda made: {**made, "reflection_text": "Ask for the price by item number."},
-        lambda made: compat.ReflectionResult("Ask for it.", "Use item numbers.", importance=0.9),
+        lambda made: compat.ReflectionResult(
+            "Ask for it.", "Use item numbers.", importance=0.9
+        ),
     ],
     ids=["copy", "changed", "own"],
 )
@@ -201,7 +247,9 @@ def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):
 
 
 def run_of(kind: Any) -> Any:
-    """The failed run in the types of `heedful.compat`, in mappings or in objects of a caller."""
+    """The failed run in the types of `heedful.compat`, in mappings or in objects of a
+    caller.
+    """
     if kind is dict:
         return FAILED
     if kind is SimpleNamespace:
@@ -210,7 +258,9 @@ def run_of(kind: Any) -> Any:
         return SimpleNamespace(**{**FAILED, "events": events, "error": error})
     events = [
         compat.Event("e1", compat.EventType.LLM_CALL, datetime.now(UTC), TASK, {}),
-        compat.Event("e2", compat.EventType.TOOL_CALL, 2.0, '{"item": "pot"}', {}, "price"),
+        compat.Event(
+            "e2", compat.EventType.TOOL_CALL, 2.0, '{"item": "pot"}', {}, "price"
+        ),
         compat.Event(
             event_id="e3",
             event_type="tool_response",
@@ -234,10 +284,17 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     result = do(engine.generate_reflection(run_of(kind)))
     expected = do(generate_reflection(FAILED, store=store, trust="operator"))
     assert {**result, "generated_at": ""} == {**expected, "generated_at": ""}
-    assert result.error_category == result["error_category"] == compat.ErrorCategory.TIMEOUT_ERROR
-    ids = do(engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2"))
+    assert (
+        result.error_category
+        == result["error_category"]
+        == compat.ErrorCategory.TIMEOUT_ERROR
+    )
+    ids = do(
+        engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2")
+    )
     assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
-    assert (ids["state"], ids["trust"]) == ("quarantined", "external")
+    assert ids["state"] == "quarantined"
+    assert ids["trust"] == "external"
 
 
 def test_an_engine_uses_its_prompts_score_model_and_memory(store):
@@ -265,22 +322,32 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     )
     result = do(engine.generate_reflection(SPOKEN))
     assert "Say what a cook would say." in asked[0]
-    assert (result.reflection_text, result.tags) == (answer["reflection"], ["price"])
-    assert (result.importance, result.heedful_importance, result.confidence) == (0.9, 0.65, 0.8)
-    assert (result.dropped, result.model_error) == ([], None)
+    assert result.reflection_text == answer["reflection"]
+    assert result.tags == ["price"]
+    assert result.importance == 0.9
+    assert result.heedful_importance == 0.65
+    assert result.confidence == 0.8
+    assert result.dropped == []
+    assert result.model_error is None
     answer["strategy"] = "Ask Mark Twain."
     (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
-    assert (dropped["text"], dropped["part"]) == ("Ask Mark Twain.", "strategy")
+    assert dropped["text"] == "Ask Mark Twain."
+    assert dropped["part"] == "strategy"
     assert list(dropped["unsupported"]) == ["Mark Twain"]
     answer["reflection"], right = "", answer["reflection"]
     assert "MalformedAnswer" in do(engine.generate_reflection(SPOKEN))["model_error"]
     answer["reflection"] = right
     do(engine.store_reflection(result, "t", "p"))
-    assert (do(kept(store)), do(memory.count())) == (2, 0)
+    assert do(kept(store)) == 2
+    assert do(memory.count()) == 0
     found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))
     assert answer["reflection"] in [one["reflection_text"] for one in found]
     with pytest.raises(InvalidInput, match="prompts"):
-        do(compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(SPOKEN))
+        do(
+            compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(
+                SPOKEN
+            )
+        )
 
 
 @pytest.mark.parametrize("wrong", ["store", "memory_repository", "model"])

@@ -37,16 +37,25 @@ from tests.compat.shapes import do
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
 TAG = {"tag": "overconfidence", "severity": 0.6}
-FIRST: dict[str, Any] = {"task": "Sum up", "summary": "All is well.", "bias_tags": [TAG], **POOR}
+FIRST: dict[str, Any] = {
+    "task": "Sum up",
+    "summary": "All is well.",
+    "bias_tags": [TAG],
+    **POOR,
+}
 
 
 def done(store: Any, name: str, **told: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = do(process_loop_completion(name, "done", "SAGE", store=store, **told))
+    answer: dict[str, Any] = do(
+        process_loop_completion(name, "done", "SAGE", store=store, **told)
+    )
     return answer
 
 
 def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any]]:
-    """The answers to a first try and so many reruns, each under the name that it was given."""
+    """The answers to a first try and so many reruns, each under the name that it was
+    given.
+    """
     answers = [done(store, name, **{**POOR, **told})]
     for _ in range(count):
         name = answers[-1]["decision_result"]["new_loop_id"]
@@ -73,17 +82,25 @@ def test_another_status_than_done_is_an_error(store, status):
 
 
 def test_reruns_end_at_their_limit_and_each_has_its_name(store):
-    answers = reruns(store, "loop_001", 3)
+    answers = reruns(store, "loop_001", count=3)
     decisions = [one["decision_result"] for one in answers]
-    assert [one["decision"] for one in decisions] == ["rerun", "rerun", "rerun", "finalize"]
+    assert [one["decision"] for one in decisions] == [
+        "rerun",
+        "rerun",
+        "rerun",
+        "finalize",
+    ]
     names = ["loop_001_r1", "loop_001_r2", "loop_001_r3", None]
     assert [one["new_loop_id"] for one in decisions] == names
     assert {one["original_loop_id"] for one in decisions} == {"loop_001"}
     assert [one["rerun_count"] for one in decisions] == [1, 2, 3, 3]
     assert [one["rerun_number"] for one in decisions] == [1, 2, 3, 3]
     last = decisions[-1]
-    assert (last["force_finalize"], last["rerun_reason"]) == (True, "max_reruns_reached")
-    assert last["rerun_reason_detail"] == "Forced finalization due to max_reruns_reached"
+    assert last["force_finalize"] is True
+    assert last["rerun_reason"] == "max_reruns_reached"
+    assert (
+        last["rerun_reason_detail"] == "Forced finalization due to max_reruns_reached"
+    )
 
 
 def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
@@ -91,7 +108,8 @@ def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
     first = done(store, "a", **POOR)["decision_result"]
     assert first["new_loop_id"] == "a__r1"
     second = done(store, "a__r1", **POOR)["decision_result"]
-    assert (second["original_loop_id"], second["new_loop_id"]) == ("a", "a_r2")
+    assert second["original_loop_id"] == "a"
+    assert second["new_loop_id"] == "a_r2"
     assert done(store, "a_r1", **GOOD)["decision_result"]["decision"] == "finalize"
     assert do(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
 
@@ -109,14 +127,17 @@ def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(s
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts) == 2
 
 
-@pytest.mark.parametrize("other", [
-    {"summary": "All is lost."},
-    {"output": "more"},
-    {"alignment_score": 0.73},
-    {"drift_score": 0.2},
-    {"bias_tags": []},
-    {"bias_tags": [{**TAG, "severity": 0.7}]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"summary": "All is lost."},
+        {"output": "more"},
+        {"alignment_score": 0.73},
+        {"drift_score": 0.2},
+        {"bias_tags": []},
+        {"bias_tags": [{**TAG, "severity": 0.7}]},
+    ],
+)
 def test_another_completion_of_the_same_loop_is_refused(store, other):
     done(store, "loop_001", **FIRST)
     with pytest.raises(AttemptTaken):
@@ -137,7 +158,11 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     async def made() -> None:
         await open_loop("loop_001", "Sum up", store=store, policy=policy)
         await report(
-            store, Scope(), "loop_001", 1, AttemptReport("All is well.", evaluation=judged)
+            store,
+            scope=Scope(),
+            id="loop_001",
+            number=1,
+            attempt_report=AttemptReport("All is well.", evaluation=judged),
         )
 
     do(made())
@@ -148,14 +173,17 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     assert done(store, "loop_001_r1", **POOR)["decision_result"]["force_finalize"]
 
 
-@pytest.mark.parametrize(("told", "field"), [
-    ({"alignment_score": 1.1}, "alignment_score"),
-    ({"drift_score": "low"}, "drift_score"),
-    ({"summary": 3}, "summary"),
-    ({"bias_tags": "overconfidence"}, "bias_tags"),
-    ({"bias_tags": [{"severity": 1}]}, "tag"),
-    ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("told", "field"),
+    [
+        ({"alignment_score": 1.1}, "alignment_score"),
+        ({"drift_score": "low"}, "drift_score"),
+        ({"summary": 3}, "summary"),
+        ({"bias_tags": "overconfidence"}, "bias_tags"),
+        ({"bias_tags": [{"severity": 1}]}, "tag"),
+        ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
+    ],
+)
 def test_what_cannot_be_told_is_named(store, told, field):
     with pytest.raises(InvalidInput) as caught:
         done(store, "loop_001", **{**POOR, **told})
@@ -166,7 +194,8 @@ def test_what_cannot_be_told_is_named(store, told, field):
 
 
 JUDGED = (
-    '{"reason": "fine", "biases": [{"tag": "overconfidence", "severity": 0.6, "quote": ""}],'
+    '{"reason": "fine", "biases": [{"tag": "overconfidence", "severity": 0.6, '
+    '"quote": ""}],'
     ' "alignment": 0.9, "drift": 0.1, "summary_valid": VALID, "confidence": 0.8}'
 )
 
@@ -174,13 +203,19 @@ JUDGED = (
 @pytest.mark.parametrize(("valid", "decision"), [(True, "finalize"), (False, "rerun")])
 def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
-    loops = GuardedLoops(store, judge=ScriptedModel(*[text] * 4))
-    told = {"summary": "All is well.", "output": "It is.", "goal": "Be kind", "task": "Sum up"}
+    loops = GuardedLoops(store=store, judge=ScriptedModel(*[text] * 4))
+    told = {
+        "summary": "All is well.",
+        "output": "It is.",
+        "goal": "Be kind",
+        "task": "Sum up",
+    }
     answer = done(loops, "loop_001", **told)
     shapes.has(answer, shapes.COMPLETED)
     assert done(loops, "loop_001", **told) == answer
     reflected = answer["reflection_result"]
-    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.9, 0.1)
+    assert reflected["alignment_score"] == 0.9
+    assert reflected["drift_score"] == 0.1
     assert reflected["summary_valid"] is valid
     tags = reflected["agent_results"]["pessimist"]["bias_analysis"]["bias_tags_detail"]
     assert tags == [TAG]
@@ -190,10 +225,25 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
     judge = ScriptedModel()
     for loops, told, field, cure in (
-        (store, {"summary": "All is well."}, "alignment_score", "alignment_score, drift_score"),
-        (store, {"output": "It is.", "alignment_score": 0.9}, "drift_score", "HEEDFUL_JUDGE"),
+        (
+            store,
+            {"summary": "All is well."},
+            "alignment_score",
+            "alignment_score, drift_score",
+        ),
+        (
+            store,
+            {"output": "It is.", "alignment_score": 0.9},
+            "drift_score",
+            "HEEDFUL_JUDGE",
+        ),
         (store, {"bias_tags": [TAG]}, "alignment_score", "heedful judge check"),
-        (GuardedLoops(store, judge=judge), {"drift_score": 0}, "alignment_score", "an output"),
+        (
+            GuardedLoops(store=store, judge=judge),
+            {"drift_score": 0},
+            "alignment_score",
+            "an output",
+        ),
     ):
         with pytest.raises(InvalidInput, match=cure) as caught:
             done(loops, "loop_001", **told)
@@ -209,48 +259,75 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
 def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     tags = [done(store, f"loop_{n}", **POOR, bias_tags=[TAG]) for n in range(3)]
     first, second, third = (one["reflection_result"] for one in tags)
-    assert (first["bias_echo"], first["repetition_counts"]) == (False, {})
-    assert (second["bias_echo"], second["repetition_counts"]) == (False, {"overconfidence": 2})
+    assert first["bias_echo"] is False
+    assert first["repetition_counts"] == {}
+    assert second["bias_echo"] is False
+    assert second["repetition_counts"] == {"overconfidence": 2}
     assert third["repeated_tags"] == ["overconfidence"]
     assert third["repetition_counts"] == {"overconfidence": 3}
     assert tags[2]["decision_result"]["rerun_reason"] == "bias_echo_detected"
     trace = do(get_loop_trace("loop_2", store=store))
-    assert (trace["trigger"], trace["action"]) == ("pessimist", "halt_loop")
+    assert trace["trigger"] == "pessimist"
+    assert trace["action"] == "halt_loop"
     assert trace["status"] == "finalized"
-    elsewhere = GuardedLoops(store, Scope("default", "other"))
-    assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"]["bias_echo"]
-    lifted = done(store, "loop_2", override_bias_echo=True, override_by="ops")["decision_result"]
-    assert (lifted["decision"], lifted["overridden_by"]) == ("rerun", "ops")
+    elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
+    assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"][
+        "bias_echo"
+    ]
+    lifted = done(store, "loop_2", override_bias_echo=True, override_by="ops")[
+        "decision_result"
+    ]
+    assert lifted["decision"] == "rerun"
+    assert lifted["overridden_by"] == "ops"
 
 
 # -- overrides
 
 
 def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
-    flags = {"override_max_reruns": True, "override_fatigue": True, "override_by": "ops"}
+    flags = {
+        "override_max_reruns": True,
+        "override_fatigue": True,
+        "override_by": "ops",
+    }
     for name in ("loop_001", "loop_001_r1", "loop_001_r2"):
         decision = done(store, name, **POOR, **flags)["decision_result"]
-        assert (decision["overridden"], decision["overridden_by"]) == (False, None)
+        assert decision["overridden"] is False
+        assert decision["overridden_by"] is None
     ended = done(store, "loop_001_r3", **POOR)
     assert ended["decision_result"]["decision"] == "finalize"
     on = done(store, "loop_001_r3", **POOR, **flags)["decision_result"]
-    assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
+    assert on["decision"] == "rerun"
+    assert on["overridden"] is True
+    assert on["overridden_by"] == "ops"
     assert done(store, "loop_001_r3", **POOR, **flags)["decision_result"] == on
     assert done(store, "loop_001_r3", **POOR)["decision_result"] == on
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides) == 1
 
 
-def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(store):
-    reruns(store, "loop_001", 2)
-    given_ = override_guardrails("loop_001", False, True, "ops", "go on", store=store)
+def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(
+    store,
+):
+    reruns(store, "loop_001", count=2)
+    given_ = override_guardrails(
+        "loop_001",
+        override_fatigue=False,
+        override_max_reruns=True,
+        override_by="ops",
+        override_reason="go on",
+        store=store,
+    )
     answer = do(given_)
     shapes.has(answer, shapes.OVERRIDE)
     assert list(answer.values()) == ["success", "loop_001", False, True, "ops", "go on"]
     on = done(store, "loop_001_r3", **POOR)["decision_result"]
-    assert (on["decision"], on["overridden"], on["overridden_by"]) == ("rerun", True, "ops")
+    assert on["decision"] == "rerun"
+    assert on["overridden"] is True
+    assert on["overridden_by"] == "ops"
     flags: Any = {"override_fatigue": True, "override_by": "ops"}
     ended = done(store, "loop_001_r4", **POOR, **flags)["decision_result"]
-    assert (ended["decision"], ended["rerun_reason"]) == ("finalize", "max_reruns_reached")
+    assert ended["decision"] == "finalize"
+    assert ended["rerun_reason"] == "max_reruns_reached"
 
 
 # -- the parts
@@ -258,25 +335,40 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
 
 @pytest.mark.parametrize(("most", "reached"), [(3, False), (0, True)])
 def test_a_loop_that_is_unknown_has_had_no_rerun(store, most, reached):
-    loops = GuardedLoops(store, settings=LoopGuardrails(max_reruns=most))
-    limits = do(enforce_rerun_limits("loop_001", True, "ops", store=loops))
+    loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=most))
+    limits = do(
+        enforce_rerun_limits(
+            "loop_001", override_max_reruns=True, override_by="ops", store=loops
+        )
+    )
     shapes.has(limits, shapes.LIMITS)
     assert list(limits.values()) == [0, most, reached, reached, False, None]
 
 
 def test_limits_are_enforced_and_lifted_once(store):
-    reruns(store, "loop_001", 1)
-    limits = do(enforce_rerun_limits("loop_001", True, "ops", store=store))
+    reruns(store, "loop_001", count=1)
+    limits = do(
+        enforce_rerun_limits(
+            "loop_001", override_max_reruns=True, override_by="ops", store=store
+        )
+    )
     shapes.has(limits, shapes.LIMITS)
     assert list(limits.values()) == [2, 3, False, False, False, None]
-    reruns(store, "loop_002", 2)
+    reruns(store, "loop_002", count=2)
     reached = do(enforce_rerun_limits("loop_002_r3", store=store))
     assert list(reached.values()) == [3, 3, True, True, False, None]
     for _ in range(2):
-        lifted = do(enforce_rerun_limits("loop_002", True, "ops", store=store))
+        lifted = do(
+            enforce_rerun_limits(
+                "loop_002", override_max_reruns=True, override_by="ops", store=store
+            )
+        )
         assert list(lifted.values()) == [3, 3, True, False, True, "ops"]
     assert len(do(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides) == 1
-    assert done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"] == "loop_002_r4"
+    assert (
+        done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"]
+        == "loop_002_r4"
+    )
 
 
 def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about(store):
@@ -284,7 +376,7 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     asked = do(detect_bias_repetition("loop_001", [TAG, TAG, other], store=store))
     shapes.has(asked, shapes.REPETITION)
     assert asked["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
-    reruns(store, "loop_001", 1, bias_tags=[TAG])
+    reruns(store, "loop_001", count=1, bias_tags=[TAG])
     asked = do(detect_bias_repetition("loop_002", [TAG, other], store=store))
     assert asked == {
         "bias_repetition": True,
@@ -295,8 +387,16 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
         "trigger": "pessimist",
         "action": "halt_loop",
     }
-    fewer = do(detect_bias_repetition("loop_001_r1", [TAG], 4, store=store))
-    assert list(fewer.values()) == [False, [], {"overconfidence": 3}, 4, False, None, None]
+    fewer = do(detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store))
+    assert list(fewer.values()) == [
+        False,
+        [],
+        {"overconfidence": 3},
+        4,
+        False,
+        None,
+        None,
+    ]
 
 
 def test_a_fatigue_score_is_that_of_the_next_attempt(store):
@@ -329,7 +429,10 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
         "overridden_by": None,
         "reflection_persona": None,
     }
-    said = "loop loop_001 runs again: alignment_threshold_not_met (Triggered by alignment, drift)"
+    said = (
+        "loop loop_001 runs again: alignment_threshold_not_met (Triggered by "
+        "alignment, drift)"
+    )
     assert caplog.messages == [said]
     done(store, "loop_001", **POOR)
     own = ["drift"], "r", "since I say so", "ops", "NOVA"
@@ -340,7 +443,8 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     assert {name: trace[name] for name in given_ if name != "timestamp"} == {
         name: value for name, value in given_.items() if name != "timestamp"
     }
-    assert (trace["rerun_count"], trace["orchestrator_persona"]) == (1, "SAGE")
+    assert trace["rerun_count"] == 1
+    assert trace["orchestrator_persona"] == "SAGE"
     do(log_rerun_reasoning("elsewhere", *why, store=store))
     assert do(get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
@@ -353,11 +457,18 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
         return list(told.values())
 
     for _ in range(3):
-        assert track("a", "overconfidence", "overconfidence")[2] == {"overconfidence": 1}
+        assert track("a", "overconfidence", "overconfidence")[2] == {
+            "overconfidence": 1
+        }
     first = done(store, "a", **POOR, bias_tags=[TAG])
-    assert done(store, "a", **POOR, bias_tags=[TAG]) == first  # it is the same completion
+    assert (
+        done(store, "a", **POOR, bias_tags=[TAG]) == first
+    )  # it is the same completion
     assert first["reflection_result"]["repetition_counts"] == {}
-    assert track("a", "overconfidence", "anchoring")[2] == {"overconfidence": 1, "anchoring": 1}
+    assert track("a", "overconfidence", "anchoring")[2] == {
+        "overconfidence": 1,
+        "anchoring": 1,
+    }
     assert done(store, "a", **POOR, bias_tags=[TAG]) == first
     assert done(store, "a") == first
     assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
@@ -365,20 +476,42 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert asked["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
     third = done(store, "c", **POOR, bias_tags=[TAG])
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
-    assert done(store, "b", **POOR)["decision_result"]["rerun_reason"] == "bias_echo_detected"
-    assert track("d", "overconfidence") == [True, ["overconfidence"], {"overconfidence": 4}]
+    assert (
+        done(store, "b", **POOR)["decision_result"]["rerun_reason"]
+        == "bias_echo_detected"
+    )
+    assert track("d", "overconfidence") == [
+        True,
+        ["overconfidence"],
+        {"overconfidence": 4},
+    ]
     done(store, "d", **POOR, bias_tags=[{"tag": "anchoring"}])
     assert done(store, "d")["loop_id"] == "d"  # both tags are its own now
-    elsewhere = GuardedLoops(store, Scope("default", "other"))
-    assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {"overconfidence": 1}
+    elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
+    assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {
+        "overconfidence": 1
+    }
 
 
 def test_the_two_halves_of_a_completion_agree_with_it(store):
-    flags: Any = {"override_fatigue": False, "override_max_reruns": True, "override_by": "ops"}
+    flags: Any = {
+        "override_fatigue": False,
+        "override_max_reruns": True,
+        "override_by": "ops",
+    }
     reflected = do(process_loop_reflection("loop_001", **flags, store=store, **FIRST))
-    decided = do(make_rerun_decision("loop_001", False, True, "ops", store=store))
+    decided = do(
+        make_rerun_decision(
+            "loop_001",
+            override_fatigue=False,
+            override_max_reruns=True,
+            override_by="ops",
+            store=store,
+        )
+    )
     whole = done(store, "loop_001", **FIRST)
-    assert (reflected, decided) == (whole["reflection_result"], whole["decision_result"])
+    assert reflected == whole["reflection_result"]
+    assert decided == whole["decision_result"]
 
 
 @pytest.mark.both
@@ -391,7 +524,10 @@ def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)
     assert do(enforce_rerun_limits("loop_001", store=store))["limit_reached"]
     assert (
-        do(calculate_fatigue_score("loop_001", 0.7, 0.3, store=store))["reflection_fatigue"] == 0.2
+        do(calculate_fatigue_score("loop_001", 0.7, drift_score=0.3, store=store))[
+            "reflection_fatigue"
+        ]
+        == 0.2
     )
     assert do(detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
     assert (
@@ -408,7 +544,7 @@ def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
 
 
 def test_the_trace_of_each_attempt(store):
-    reruns(store, "loop_001", 3)
+    reruns(store, "loop_001", count=3)
     names = ["loop_001", "loop_001_r1", "loop_001_r2", "loop_001_r3"]
     traces = [do(get_loop_trace(name, store=store)) for name in names]
     for one in traces:
@@ -435,7 +571,12 @@ def test_the_trace_of_each_attempt(store):
 def test_the_settings_and_their_defaults():
     assert LoopGuardrails().policy == orchestrator
     assert LoopGuardrails.of({}) == LoopGuardrails()
-    given_ = {"HEEDFUL_MAX_RERUNS": " 5 ", "fatigue_threshold": "0.4", "DECAY_RATE": 0, "other": 1}
+    given_ = {
+        "HEEDFUL_MAX_RERUNS": " 5 ",
+        "fatigue_threshold": "0.4",
+        "DECAY_RATE": 0,
+        "other": 1,
+    }
     wanted = LoopGuardrails(max_reruns=5, fatigue_threshold=0.4, decay_rate=0)
     assert LoopGuardrails.of(given_) == wanted
     newer = {"MAX_RERUNS": "1", "HEEDFUL_MAX_RERUNS": "2"}
@@ -447,21 +588,34 @@ def test_each_setting_is_part_of_the_policy():
     scores: Any = {"alignment_threshold": 0.7, "drift_threshold": 0.3}
     fatigue: Any = {"decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
     fatigue |= {"critical_threshold": 0.2}
-    limits: Any = {"max_reruns": 1, "bias_repetition_threshold": 2, "improvement_threshold": 0.01}
+    limits: Any = {
+        "max_reruns": 1,
+        "bias_repetition_threshold": 2,
+        "improvement_threshold": 0.01,
+    }
     some = LoopGuardrails(**scores, **fatigue, **limits)
-    rules = MaxAttempts(2), Fatigue(0.2, 0.1, 0.2, 0.9), Echo(2, across="scope")
+    rules = (
+        MaxAttempts(2),
+        Fatigue(0.2, 0.1, decay=0.2, most=0.9),
+        Echo(2, across="scope"),
+    )
     goals = Goal("alignment", 0.7), Goal("drift", 0.3, "at_most")
     improvement = Improvement(0.01, "previous")
     assert some.policy == Policy(rules, improvement, name="orchestrator", goals=goals)
-    assert LoopGuardrails(fatigue_threshold=0.3).policy.rules[1] == Fatigue(0.3, 0.15, 0.05, 1.0)
+    assert LoopGuardrails(fatigue_threshold=0.3).policy.rules[1] == Fatigue(
+        0.3, 0.15, decay=0.05, most=1.0
+    )
 
 
-@pytest.mark.parametrize(("wrong", "field"), [
-    ({"alignment_threshold": 1.1}, "alignment_threshold"),
-    ({"max_reruns": 1.5}, "max_reruns"),
-    ({"fatigue_threshold": 0}, "fatigue_threshold"),
-    ({"max_fatigue": 0.4}, "max_fatigue"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"alignment_threshold": 1.1}, "alignment_threshold"),
+        ({"max_reruns": 1.5}, "max_reruns"),
+        ({"fatigue_threshold": 0}, "fatigue_threshold"),
+        ({"max_fatigue": 0.4}, "max_fatigue"),
+    ],
+)
 def test_a_setting_that_cannot_be_is_named(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails(**wrong)

@@ -38,7 +38,8 @@ CALLS = {
     "ReflectionContext": "events outcome tenant_id project_id session_id=None error=None "
     "task_description=None task_goal=None related_memory_ids=None",
     "ReflectionResult": "reflection_text strategy_text=None importance=0.5 confidence=0.5 "
-    "tags=None error_category=None source_event_ids=None related_memory_ids=None metadata=None "
+    "tags=None error_category=None source_event_ids=None related_memory_ids=None "
+    "metadata=None "
     "generated_at=None",
 }
 

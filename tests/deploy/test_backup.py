@@ -1,4 +1,6 @@
-"""The commands of the page on deployment that dump and restore PostgreSQL bring everything back."""
+"""The commands of the page on deployment that dump and restore PostgreSQL bring
+everything back.
+"""
 
 import asyncio
 import os
@@ -18,7 +20,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto-deploy.md"
 
 async def used(urls: Urls) -> heedful.Remembered:
     """A store that loops, lessons and keys are written to, each of two tenants."""
-    store, answer = in_database(urls.service), heedful.Remembered(0, False, 0)
+    store = in_database(urls.service)
+    answer = heedful.Remembered(0, False, seen=0)
     try:
         for tenant in ("acme", "other"):
             memory = heedful.Memory(store, heedful.Scope(tenant))
@@ -30,7 +33,8 @@ async def used(urls: Urls) -> heedful.Remembered:
 
 
 def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
-    before, after = postgres.fresh(), postgres.blank()
+    before = postgres.fresh()
+    after = postgres.blank()
     first = asyncio.run(used(before))
     page = PAGE.read_text(encoding="utf-8")
     (commands,) = (one.body for one in blocks(page) if "pg_restore" in one.body)
@@ -39,15 +43,21 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
         assert url in commands
         commands = commands.replace(url, f"'{here.owner}'")
     programs = f"{postgres.server()._server.bin_path}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(["sh", "-eu", "-c", commands], cwd=tmp_path, env={"PATH": programs}, check=True)
+    subprocess.run(
+        ["sh", "-eu", "-c", commands], cwd=tmp_path, env={"PATH": programs}, check=True
+    )
     try:
         counts = [
-            [postgres.rows(one.owner, f"select count(*) from {table.name}") for table in tables()]
+            [
+                postgres.rows(one.owner, f"select count(*) from {table.name}")
+                for table in tables()
+            ]
             for one in (before, after)
         ]
         assert counts[0] == counts[1]  # every row is there
         again = asyncio.run(used(after))
-        assert (again.id, again.seen) == (first.id, 2)
+        assert again.id == first.id
+        assert again.seen == 2
     finally:
         postgres.drop(before)
         postgres.drop(after)

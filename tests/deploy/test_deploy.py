@@ -1,4 +1,6 @@
-"""What `deploy/` holds is what heedful takes: command lines, roles, settings, and no secret."""
+"""What `deploy/` holds is what heedful takes: command lines, roles, settings, and no
+secret.
+"""
 
 import asyncio
 import os
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.cli.app import app
-from heedful.cli.output import CALL, Call
+from heedful.cli.output import CURRENT_COMMAND, CommandLine
 from heedful.errors import RoleRefused
 from heedful.store.postgres import in_database
 from scripts import lock
@@ -35,7 +37,8 @@ PASSWORDS = ("POSTGRES_PASSWORD", "HEEDFUL_OWNER_PASSWORD", "HEEDFUL_PASSWORD")
 def parsed(*words: str) -> Any:
     """The command line as heedful takes it; raises what a user would be told."""
     command: Any = typer.main.get_command(app)
-    context, rest = command.make_context("heedful", list(words)), list(words)
+    context = command.make_context("heedful", list(words))
+    rest = list(words)
     while hasattr(command, "commands"):
         name, command, rest = command.resolve_command(context, rest)
         context = command.make_context(name, list(rest), parent=context)
@@ -62,22 +65,32 @@ def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
     assert [value for name, value in final if name == "USER"] == ["10001"]
     assert all("${BASE}" in value for name, value in steps() if name == "FROM")
     # Nothing comes from the network but what the lock has the hash of.
-    installs = [value.split("install", 1)[1] for name, value in steps() if "pip install" in value]
-    assert ["--require-hashes" in one or "--no-deps" in one for one in installs] == [True, True]
+    installs = [
+        value.split("install", 1)[1]
+        for name, value in steps()
+        if "pip install" in value
+    ]
+    assert ["--require-hashes" in one or "--no-deps" in one for one in installs] == [
+        True,
+        True,
+    ]
     locked = (ROOT / "requirements.lock").read_text()
     assert (DEPLOY / "requirements.lock").read_text() == lock.for_image(locked)
-    assert not re.search(r"(?i)password|secret|token|heedful_[0-9a-f]{12}", str(steps()))
+    assert not re.search(
+        r"(?i)password|secret|token|heedful_[0-9a-f]{12}", str(steps())
+    )
     assert "HEALTHCHECK" in dict(final)
 
 
 def test_the_image_begins_with_a_command_that_heedful_takes():
     words = dict(steps())
     assert yaml.safe_load(words["ENTRYPOINT"]) == ["heedful"]
-    running = Call()
-    token = CALL.set(running)
+    running = CommandLine()
+    token = CURRENT_COMMAND.set(running)
     parsed(*yaml.safe_load(words["CMD"]))
-    CALL.reset(token)
-    assert (running.options["host"], running.options["key_required"]) == ("0.0.0.0", True)
+    CURRENT_COMMAND.reset(token)
+    assert running.options["host"] == "0.0.0.0"
+    assert running.options["key_required"] is True
     assert str(running.options["port"]) == words["EXPOSE"]
 
 
@@ -87,7 +100,9 @@ def test_the_image_knows_whether_it_lives(tmp_path):
     with running(tmp_path) as url:
         code = check[2].replace("http://127.0.0.1:8765", url)
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    gone = subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False)
+    gone = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False
+    )
     assert gone.returncode != 0
 
 
@@ -95,13 +110,17 @@ def test_the_image_knows_whether_it_lives(tmp_path):
 def test_each_of_the_containers_begins_with_a_command_that_heedful_takes(name):
     one = COMPOSE["services"][name]
     assert parsed(*one["command"]).info_name == name
-    assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+    assert one["read_only"] is True
+    assert one["cap_drop"] == ["ALL"]
     assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
 
 
 def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_database():
     services = COMPOSE["services"]
-    urls = {name: services[name].get("environment", {}).get("HEEDFUL_DB") for name in services}
+    urls = {
+        name: services[name].get("environment", {}).get("HEEDFUL_DB")
+        for name in services
+    }
     for name, replicas in (("serve", 2), ("worker", 3)):
         assert services[name]["deploy"]["replicas"] == replicas
         needs = services[name]["depends_on"]
@@ -119,18 +138,30 @@ def test_every_password_has_to_be_given_and_the_commands_at_the_top_are_those_of
     text = (DEPLOY / "compose.yaml").read_text()
     assert sorted(set(re.findall(r"\$\{(\w+):\?", text))) == sorted(PASSWORDS)
     assert not re.findall(r"\$\{\w+\}|\$\{\w+:-", text.replace("${name}", ""))
-    assert not [part for part in re.findall(r"//\w+:([^@\s]+)@", text) if part[0] != "$"]
-    (told,) = re.findall(r"run --build --rm serve (.*)", text.partition("name: heedful")[0])
+    assert not [
+        part for part in re.findall(r"//\w+:([^@\s]+)@", text) if part[0] != "$"
+    ]
+    (told,) = re.findall(
+        r"run --build --rm serve (.*)", text.partition("name: heedful")[0]
+    )
     assert [*parsed(*shlex.split(told)).params["may"]] == ["read,write,approve,admin"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secret(path):
+def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secret(
+    path,
+):
     found = unit(path)
     program, *words = shlex.split(found["ExecStart"][0])
     assert program == "/usr/local/lib/heedful/bin/heedful"
     assert parsed(*words).info_name in ("serve", "worker")
-    for name in ("NoNewPrivileges", "PrivateTmp", "DynamicUser", "ProtectHome", "LockPersonality"):
+    for name in (
+        "NoNewPrivileges",
+        "PrivateTmp",
+        "DynamicUser",
+        "ProtectHome",
+        "LockPersonality",
+    ):
         assert found[name] == ["yes"]
     assert found["ProtectSystem"] == ["strict"]
     assert found["CapabilityBoundingSet"] == [""]
@@ -138,27 +169,40 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     assert "Environment" not in found
 
 
-def test_the_roles_make_a_database_that_heedful_migrates_and_serves(tmp_path, monkeypatch):
+def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
+    tmp_path, monkeypatch
+):
     for name in PASSWORDS[1:]:
         monkeypatch.setenv(name, "a password with 'quotes'")
-    owner, service = f"deploy_owner_{os.getpid()}", f"deploy_{os.getpid()}"
+    owner = f"deploy_owner_{os.getpid()}"
+    service = f"deploy_{os.getpid()}"
     script = (DEPLOY / "roles.sql").read_text()
-    script = script.replace("heedful_owner", owner).replace("heedful", service)  # beside others
+    script = script.replace("heedful_owner", owner).replace(
+        "heedful", service
+    )  # beside others
     psql = server()._server.bin_path / "psql"
     words = [str(psql), "--set", "ON_ERROR_STOP=1", "--quiet", server().url()]
     try:
         subprocess.run(words, input=script, text=True, check=True)
-        owned, served = server().url(service, owner), server().url(service, service)
+        owned = server().url(service, owner)
+        served = server().url(service, service)
         assert (
-            CliRunner().invoke(app, ["migrate", "--store", owned, "--role", service]).exit_code == 0
+            CliRunner()
+            .invoke(app, ["migrate", "--store", owned, "--role", service])
+            .exit_code
+            == 0
         )
         with pytest.raises(RoleRefused, match="owns"):
             asyncio.run(kept(owned))
         assert asyncio.run(kept(served)) == 1
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             rows(served, "create temporary table a (b int)")
-        asked = "select rolpassword like 'SCRAM-SHA-256%' from pg_authid where rolname = "
-        assert [server().run(f"{asked}'{role}'") for role in (owner, service)] == [[(True,)]] * 2
+        asked = (
+            "select rolpassword like 'SCRAM-SHA-256%' from pg_authid where rolname = "
+        )
+        assert [server().run(f"{asked}'{role}'") for role in (owner, service)] == [
+            [(True,)]
+        ] * 2
     finally:
         server().run(f"drop database if exists {service} with (force)")
         for role in (owner, service):

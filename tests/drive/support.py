@@ -12,7 +12,7 @@ from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops
 from heedful.store.records import StoredLoop
-from heedful.store.sqlite import BUSY_SECONDS, Connection, File
+from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, Connection, File
 from heedful.store.store import Store
 
 SCOPE = Scope()
@@ -40,7 +40,9 @@ class Generator:
 
 
 class Check:
-    """Finds an error in whatever is not right; its answers may be exceptions to raise first."""
+    """Finds an error in whatever is not right; its answers may be exceptions to raise
+    first.
+    """
 
     name = "wanted"
 
@@ -55,13 +57,19 @@ class Check:
             raise self.raises.pop(0)
         if candidate == WANTED:
             return []
-        return [Finding("wanted", f"{candidate} is not right", "write right")]
+        return [Finding("wanted", f"{candidate} is not right", fix="write right")]
 
 
 def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named a, of up to four attempts, that is driven step by step."""
     generate = Generator(*(answers or ("one", "two", "three", "four", "five")))
-    known = {"generate": generate, "checks": [Check()], "policy": FOUR, "id": "a", "store": store}
+    known = {
+        "generate": generate,
+        "checks": [Check()],
+        "policy": FOUR,
+        "id": "a",
+        "store": store,
+    }
     return Run("task", **{**known, **options})
 
 
@@ -73,12 +81,14 @@ async def reread(store: Store, id: str = "a") -> StoredLoop:
 def traced(path: Path | str) -> tuple[Store, list[str]]:
     """A store, and the first word of each statement that its connections run."""
     asked: list[str] = []
-    file = File(str(path), BUSY_SECONDS)
+    file = File(str(path), BUSY_TIMEOUT_SECONDS)
 
     def listening(connect: Callable[..., Connection]) -> Callable[..., Connection]:
         def opened(**options: float) -> Connection:
             db = connect(**options)
-            db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
+            db.set_trace_callback(
+                lambda sql: asked.append(sql.partition(" ")[0].lower())
+            )
             return db
 
         return opened

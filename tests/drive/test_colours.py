@@ -24,7 +24,8 @@ def plainly(task: str, hint: str, punctuation: str = "", *, loud: bool = False) 
 
 def test_a_function_keeps_its_name_and_its_arguments():
     assert plainly("a", "!", loud=True) == plainly(task="a", loud=True) == WANTED
-    assert (plainly.__name__, plainly.__doc__) == ("plainly", "Says it.")
+    assert plainly.__name__ == "plainly"
+    assert plainly.__doc__ == "Says it."
     with pytest.raises(TypeError, match="'task'"):
         plainly()
     seen = []
@@ -51,7 +52,9 @@ class Agent:
 
     @corrected
     async def patiently(self, task: str, hint: str, mark: str = "") -> str:
-        assert (self.name, task, mark) == ("ada", "t", "!")
+        assert self.name == "ada"
+        assert task == "t"
+        assert mark == "!"
         return WANTED if "not right" in hint else "no"
 
     @classmethod
@@ -71,8 +74,14 @@ def test_a_method_is_called_with_its_object():
 def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
     def call(on_exhausted: Any) -> Any:
         answers = iter(["abcdef", "abcde", "abcdef", "abcdefg"])
-        known: dict[str, Any] = {"policy": FOUR, "store": None, "on_exhausted": on_exhausted}
-        letters = self_correcting(checks=[lambda c, at: [Finding("c", x) for x in c]], **known)
+        known: dict[str, Any] = {
+            "policy": FOUR,
+            "store": None,
+            "on_exhausted": on_exhausted,
+        }
+        letters = self_correcting(
+            checks=[lambda c, at: [Finding("c", x) for x in c]], **known
+        )
         return letters(lambda task, hint: next(answers))("t")
 
     assert call("best") == "abcde"
@@ -81,7 +90,8 @@ def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
     ) as caught:
         call("raise")
     assert caught.value.result.wrong == tuple("abcde")
-    assert (caught.value.result.candidate, caught.value.result.best) == ("abcde", 2)
+    assert caught.value.result.candidate == "abcde"
+    assert caught.value.result.best == 2
     with pytest.raises(InvalidInput, match="on_exhausted"):
         call("hope")
 
@@ -111,7 +121,9 @@ def test_run_sync_gives_the_result_or_the_error():
 
 
 def test_run_sync_works_from_many_threads_and_nests_without_starving():
-    """More callers than a default pool has threads, each waiting for a loop of its own inside."""
+    """More callers than a default pool has threads, each waiting for a loop of its own
+    inside.
+    """
 
     def inner(task: str, hint: str) -> str:
         return WANTED if hint else "no"

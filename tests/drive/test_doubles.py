@@ -19,15 +19,22 @@ def ask(model: ScriptedModel) -> Answer:
 
 def test_a_scripted_model_answers_line_by_line():
     given = Answer("given", Usage(2))
-    model = ScriptedModel("text", given, lambda messages: messages[0].content, seconds=0.001)
+    model = ScriptedModel(
+        "text", given, lambda messages: messages[0].content, seconds=0.001
+    )
     assert isinstance(model, Model)
-    assert ask(model) == Answer("text", Usage(1, 4, 1))
+    assert ask(model) == Answer("text", Usage(1, 4, completion_tokens=1))
     assert ask(model) is given
     assert ask(model).text == "four letters each"
     with pytest.raises(ModelError, match="the script has 3 lines; call 4 has none"):
         ask(model)
     assert model.prompts == [tuple(ASK)] * 4
-    assert model.settings[0] == {"schema": None, "max_tokens": 7, "temperature": 0.5, "seed": 3}
+    assert model.settings[0] == {
+        "schema": None,
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "seed": 3,
+    }
     asyncio.run(model.close())
 
 

@@ -1,4 +1,6 @@
-"""Judging: the share that is met, which candidate is preferred, what it costs, where it runs."""
+"""Judging: the share that is met, which candidate is preferred, what it costs, where it
+runs.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +54,9 @@ async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
     return await heedful.run("task", **{**known, **options})
 
 
-async def judged(*checks: Any, evaluate: Any = None, candidate: Any = "x") -> Evaluation:
+async def judged(
+    *checks: Any, evaluate: Any = None, candidate: Any = "x"
+) -> Evaluation:
     return await evaluated(candidate, AT, checks, evaluate)
 
 
@@ -67,7 +71,11 @@ async def judged(*checks: Any, evaluate: Any = None, candidate: Any = "x") -> Ev
         ([Asking(None, 0), Asking(None, 1)], None, 0.5),
         ([Asking(4, 1)], None, 0.75),
         ([Asking(4, 9)], None, 0.0),  # more errors than there are things asked
-        ([Asking(3, 0), Asking(None, 1)], None, 0.75),  # a check that asks more weighs more
+        (
+            [Asking(3, 0), Asking(None, 1)],
+            None,
+            0.75,
+        ),  # a check that asks more weighs more
         ([giving(findings=ONE_ERROR, scores={"q": 1.0})], None, None),
         ([giving(met=0.25, findings=ONE_ERROR)], None, 0.25),
         ([giving(3, met=1.0), Asking(None, 1)], None, 0.75),
@@ -80,7 +88,9 @@ async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluat
 
 @pytest.mark.parametrize("asks", [0, 1.5, True, "2", float("nan")])
 async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
-    with pytest.raises(CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"):
+    with pytest.raises(
+        CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"
+    ):
         await judged(Asking(asks, 1))
 
 
@@ -89,21 +99,40 @@ async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
 GOALS = (GOAL, Goal("drift", 0.5, "at_most"))
 
 
-def of(quality: float, drift: float, preference: float = 0.0, errors: int = 0) -> Evaluation:
+def of(
+    quality: float, drift: float, preference: float = 0.0, errors: int = 0
+) -> Evaluation:
     found = tuple(Finding("c", f"{n}") for n in range(errors))
-    return Evaluation(found, {"quality": quality, "drift": drift}, Usage(1), preference)
+    return Evaluation(
+        found,
+        {"quality": quality, "drift": drift},
+        usage=Usage(1),
+        preference=preference,
+    )
 
 
 @pytest.mark.parametrize(
     ("candidates", "best"),
     [
-        ([of(0.6, 0.4), of(0.6, 0.4, 0.1)], 1),
-        ([of(0.9, 0.1), of(0.6, 0.4, 0.1)], 1),  # preference comes before the margin
-        ([of(0.6, 0.4), of(0.4, 0.4, 9.0)], 0),  # but after the goals
-        ([of(0.6, 0.4), of(0.9, 0.1, 9.0, errors=1)], 0),  # and after the errors
+        ([of(0.6, 0.4), of(0.6, 0.4, preference=0.1)], 1),
+        (
+            [of(0.9, 0.1), of(0.6, 0.4, preference=0.1)],
+            1,
+        ),  # preference comes before the margin
+        ([of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0),  # but after the goals
+        (
+            [of(0.6, 0.4), of(0.9, 0.1, preference=9.0, errors=1)],
+            0,
+        ),  # and after the errors
         ([of(0.6, 0.4, errors=2), of(0.1, 0.9, errors=1)], 1),
-        ([of(0.6, 0.4, 0.5), of(0.9, 0.1, 0.5)], 1),  # equally preferred: the margin
-        ([of(0.6, 0.4, 0.5), of(0.6, 0.4, 0.5)], 0),  # then the first
+        (
+            [of(0.6, 0.4, preference=0.5), of(0.9, 0.1, preference=0.5)],
+            1,
+        ),  # equally preferred: the margin
+        (
+            [of(0.6, 0.4, preference=0.5), of(0.6, 0.4, preference=0.5)],
+            0,
+        ),  # then the first
     ],
 )
 async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
@@ -135,7 +164,11 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
 @pytest.mark.parametrize(
     ("generate", "options", "greedy"),
     [
-        (model(), {}, [True, True, False]),  # the first repeat was greedy: a warmer one is asked
+        (
+            model(),
+            {},
+            [True, True, False],
+        ),  # the first repeat was greedy: a warmer one is asked
         (model(), {"temperature": 0.2}, [False, False]),
         (model(), {"revise": revise}, [False, False]),
         (Generator("the same"), {}, [False, False]),  # nobody knows how it samples
@@ -144,7 +177,11 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
 async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     store, generate, options, greedy
 ):
-    known = {"generate": generate, "policy": Policy((MaxAttempts(6), Repeat())), **options}
+    known = {
+        "generate": generate,
+        "policy": Policy((MaxAttempts(6), Repeat())),
+        **options,
+    }
     await session(store, **known).step()
     result = await session(store, **known).finish()  # another session knows it, too
     assert isinstance(result.verdict, Done)
@@ -155,7 +192,9 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
 
 
 def instead(check: str, error: CheckFailed | ModelError) -> Finding:
-    return Finding(check, f"not judged, {type(error).__name__} {SECRET}", level="warning")
+    return Finding(
+        check, f"not judged, {type(error).__name__} {SECRET}", level="warning"
+    )
 
 
 def lazy(candidate: Any, at: Context) -> Sequence[Finding]:
@@ -176,12 +215,19 @@ def fails(candidate: Any, at: Context) -> Any:
 @pytest.mark.parametrize("check", [lazy, asks_none, fails])
 async def test_a_finding_stands_for_a_check_or_evaluator_that_raises(check):
     right = Check()
-    found = await evaluated(WANTED, AT, [right, check, right], None, instead)
+    found = await evaluated(
+        WANTED, at=AT, checks=[right, check, right], evaluate=None, instead=instead
+    )
     assert [one.check for one in found.findings] == [check.__name__]
     assert "not judged" in found.findings[0].message
     assert SECRET not in found.findings[0].message
-    assert (found.met, len(right.seen)) == (1.0, 2)  # the others are asked
+    # the others are asked
+    assert found.met == 1.0
+    assert len(right.seen) == 2
     with pytest.raises((CheckFailed, ModelError)):
         await judged(check)
-    found = await evaluated(WANTED, AT, [right], fails, instead)
-    assert ([one.check for one in found.findings], found.scores) == (["fails"], {})
+    found = await evaluated(
+        WANTED, at=AT, checks=[right], evaluate=fails, instead=instead
+    )
+    assert [one.check for one in found.findings] == ["fails"]
+    assert found.scores == {}

@@ -1,4 +1,6 @@
-"""What users write by instinct works, or says what to do: the decorator, checks, policies."""
+"""What users write by instinct works, or says what to do: the decorator, checks,
+policies.
+"""
 
 import asyncio
 import functools
@@ -47,7 +49,10 @@ ANSWERS: list[tuple[Any, list[str]]] = [
     (Group(), ["object"]),
     (Group().method, ["method"]),
     (lambda answer, *rest: f"{len(rest)} more", ["1 more"]),
-    (functools.partial(lambda answer, at, mark: f"{at.task} {mark}", mark="bound"), ["t bound"]),
+    (
+        functools.partial(lambda answer, at, mark: f"{at.task} {mark}", mark="bound"),
+        ["t bound"],
+    ),
     (lambda answer: np.bool_(len(answer) < 3), ["<lambda> does not hold"]),
     (lambda answer: np.bool_(True), []),
     (lambda answer: None, []),
@@ -63,7 +68,11 @@ ANSWERS: list[tuple[Any, list[str]]] = [
 async def test_what_a_check_answers_becomes_findings(check, messages):
     policy = "default, attempts.limit=1"
     result = await heedful.run(
-        "t", generate=lambda task: "Ann Miller", checks=[check], policy=policy, store=None
+        "t",
+        generate=lambda task: "Ann Miller",
+        checks=[check],
+        policy=policy,
+        store=None,
     )
     judged = result.loop.attempts[0].evaluation
     assert judged is not None
@@ -104,8 +113,11 @@ async def test_policy_and_goals_may_be_text():
     judge = lambda *_: Evaluation(scores={"quality": 0.5})  # noqa: E731
     for policy in ("thorough, attempts.limit=2", "attempts.limit=2, -repeat"):
         options: Any = {"goals": ["quality >= 0.8"], "policy": policy, "store": None}
-        result = await heedful.run("t", generate=lambda *_: "x", evaluate=judge, **options)
-        assert (len(result.loop.attempts), result.loop.goals) == (2, (Goal("quality", 0.8),))
+        result = await heedful.run(
+            "t", generate=lambda *_: "x", evaluate=judge, **options
+        )
+        assert len(result.loop.attempts) == 2
+        assert result.loop.goals == (Goal("quality", 0.8),)
 
 
 def test_a_plain_function_works_inside_a_running_loop_and_in_one_of_its_own():
@@ -132,41 +144,107 @@ class Blocking(FixedEmbedder):
 
 
 def once(**options: Any) -> Any:
-    return run_sync(heedful.run("t", **{"generate": lambda *_: "x", "store": None, **options}))
+    return run_sync(
+        heedful.run("t", **{"generate": lambda *_: "x", "store": None, **options})
+    )
 
 
 EMBEDDER = r"heedful\.models\.open_embedder\(\)"
 REFUSED: list[tuple[Any, type[Exception], str]] = [
-    *((lambda e=e: heedful.Memory(":memory:", embedder=e), errors.InvalidInput, EMBEDDER)
-      for e in ("minilm", FixedEmbedder, len)),
-    (lambda: run_sync(heedful.Memory(":memory:", embedder=Blocking()).recall("t")),
-     errors.InvalidInput, "async"),
-    *((lambda f=f: Evaluation(**f), errors.InvalidInput, next(iter(f)))
-      for f in ({"scores": 0.7}, {"findings": "bad"}, {"findings": ["bad"]}, {"findings": 3})),
+    *(
+        (
+            lambda e=e: heedful.Memory(":memory:", embedder=e),
+            errors.InvalidInput,
+            EMBEDDER,
+        )
+        for e in ("minilm", FixedEmbedder, len)
+    ),
+    (
+        lambda: run_sync(heedful.Memory(":memory:", embedder=Blocking()).recall("t")),
+        errors.InvalidInput,
+        "async",
+    ),
+    *(
+        (lambda f=f: Evaluation(**f), errors.InvalidInput, next(iter(f)))
+        for f in (
+            {"scores": 0.7},
+            {"findings": "bad"},
+            {"findings": ["bad"]},
+            {"findings": 3},
+        )
+    ),
     (lambda: once(evaluate=lambda *_: 0.7), errors.CheckFailed, r"Evaluation\(scores="),
-    *((lambda a=a: once(checks=[lambda _: a]), errors.CheckFailed, "Finding.*texts.*Evaluation")
-      for a in (0.7, b"no", {"text": 1}, [3])),
+    *(
+        (
+            lambda a=a: once(checks=[lambda _: a]),
+            errors.CheckFailed,
+            "Finding.*texts.*Evaluation",
+        )
+        for a in (0.7, b"no", {"text": 1}, [3])
+    ),
     (lambda: self_correcting(cast("Any", [lower])), errors.InvalidInput, "checks="),
     (lambda: self_correcting(check=[]), errors.UnknownName, r"did you mean 'checks'\?"),
-    (lambda: self_correcting(on_exausted="best"), errors.UnknownName, "mean 'on_exhausted'"),
+    (
+        lambda: self_correcting(on_exausted="best"),
+        errors.UnknownName,
+        "mean 'on_exhausted'",
+    ),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
-    (lambda: self_correcting(policy="thorogh"), errors.UnknownName, "did you mean 'thorough'"),
-    (lambda: self_correcting(policy=None), errors.InvalidInput, '"thorough, attempts.limit=6"'),
-    (lambda: self_correcting(evaluate=0.7), errors.InvalidInput, "returns an Evaluation"),
+    (
+        lambda: self_correcting(policy="thorogh"),
+        errors.UnknownName,
+        "did you mean 'thorough'",
+    ),
+    (
+        lambda: self_correcting(policy=None),
+        errors.InvalidInput,
+        '"thorough, attempts.limit=6"',
+    ),
+    (
+        lambda: self_correcting(evaluate=0.7),
+        errors.InvalidInput,
+        "returns an Evaluation",
+    ),
     (lambda: self_correcting(checks=len), errors.InvalidInput, "a list"),
-    (lambda: self_correcting(goals=["quality"]), errors.InvalidInput, "alignment >= 0.75"),
-    (lambda: self_correcting(checks=[heedful.checks.regex]), errors.InvalidInput, "checks.regex"),
+    (
+        lambda: self_correcting(goals=["quality"]),
+        errors.InvalidInput,
+        "alignment >= 0.75",
+    ),
+    (
+        lambda: self_correcting(checks=[heedful.checks.regex]),
+        errors.InvalidInput,
+        "checks.regex",
+    ),
     (lambda: self_correcting(timeout="3"), errors.InvalidInput, "number of seconds"),
-    (lambda: self_correcting(lambda: "x"), errors.InvalidInput, "a function of the task"),
-    (lambda: self_correcting(store=None)(cast("Any", None)), errors.InvalidInput, "a function"),
+    (
+        lambda: self_correcting(lambda: "x"),
+        errors.InvalidInput,
+        "a function of the task",
+    ),
+    (
+        lambda: self_correcting(store=None)(cast("Any", None)),
+        errors.InvalidInput,
+        "a function",
+    ),
     (lambda: self_correcting(Group), errors.InvalidInput, "a function"),
-    (lambda: cast("Any", self_correcting(lower))("t", "x"), TypeError, "loop passes the hint"),
-    (lambda: cast("Any", self_correcting(lower))("t", hint="x"), TypeError, "loop passes the"),
-    *((lambda c=c: once(checks=[c]), errors.CheckFailed, r"takes \(candidate\) or")
-      for c in (lambda: "", lambda a, b, c: "")),
+    (
+        lambda: cast("Any", self_correcting(lower))("t", "x"),
+        TypeError,
+        "loop passes the hint",
+    ),
+    (
+        lambda: cast("Any", self_correcting(lower))("t", hint="x"),
+        TypeError,
+        "loop passes the",
+    ),
+    *(
+        (lambda c=c: once(checks=[c]), errors.CheckFailed, r"takes \(candidate\) or")
+        for c in (lambda: "", lambda a, b, c: "")
+    ),
     (lambda: once(memory="."), errors.StoreUnavailable, "it is a file"),
     (lambda: heedful.AttemptReport(), errors.UsageError, "empty"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "error", "said"), REFUSED, ids=range(len(REFUSED)))

@@ -1,4 +1,6 @@
-"""Overrides, given by the driver or from outside: what reopens, what is refused, what expires."""
+"""Overrides, given by the driver or from outside: what reopens, what is refused, what
+expires.
+"""
 
 import asyncio
 import time
@@ -22,12 +24,16 @@ TABLES = ("loop", "attempt", "decision", "override", "step")
 HOUR = 3600.0
 
 
-async def outside(store: Store | str, rule: str = "attempts", **options: Any) -> Verdict:
+async def outside(
+    store: Store | str, rule: str = "attempts", **options: Any
+) -> Verdict:
     options = {"by": "ada", "store": store, **options}
     return await heedful.override("a", rule, **options)
 
 
-async def lift(way: str, store: Store, one: Run[Any], rule: str = "attempts", **more: Any) -> Any:
+async def lift(
+    way: str, store: Store, one: Run[Any], rule: str = "attempts", **more: Any
+) -> Any:
     """Override by the driver, or from outside."""
     if way == "outside":
         return await outside(store, rule, **more)
@@ -58,7 +64,10 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     assert "four is not right" in verdict.feedback
     assert [(each.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
     stored = await reread(store)
-    assert stored.verdicts[3:] == (stopped, verdict)  # the first verdict stays on record
+    assert stored.verdicts[3:] == (
+        stopped,
+        verdict,
+    )  # the first verdict stays on record
     assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
     first, last = stored.decisions[3:]
     assert last.standing == first.standing == standing_of(stored.loop, FOUR)
@@ -68,10 +77,13 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
     assert rows(path, "select state from loop") == [("open",)]
     later = Generator("no")
     result = await session(store, generate=later).finish()
-    assert (result.passed, len(result.loop.attempts)) == (False, 6)
+    assert result.passed is False
+    assert len(result.loop.attempts) == 6
     assert later.hints[0] == verdict.feedback
     assert (await reread(store)).loop.overrides == (
-        Override("attempts", "ada", "it is close", decisions=2, used=2, until=until),
+        Override(
+            "attempts", "ada", why="it is close", decisions=2, used=2, until=until
+        ),
     )
 
 
@@ -91,7 +103,10 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"rule": "budget"}, r"rule 'budget' cannot be overridden; these can: attempts$"),
+        (
+            {"rule": "budget"},
+            r"rule 'budget' cannot be overridden; these can: attempts$",
+        ),
         ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
     ],
 )
@@ -109,7 +124,9 @@ def mine(loop: Loop) -> str | None:
 
 
 async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path):
-    one = session(store, policy=Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3))))
+    one = session(
+        store, policy=Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3)))
+    )
     await one.finish()
     before = everything(path)
     with pytest.raises(

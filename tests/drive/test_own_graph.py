@@ -13,7 +13,8 @@ from heedful.loop.record import Evaluation, Finding, Usage
 from tests.drive.support import WANTED, Check
 
 TASK = "Write the total of invoice {}."
-WRONG, RIGHT = Evaluation((Finding("currency", "no currency", "write EUR"),)), Evaluation()
+WRONG = Evaluation((Finding("currency", "no currency", fix="write EUR"),))
+RIGHT = Evaluation()
 
 
 def currency(answer: str) -> str:
@@ -22,37 +23,55 @@ def currency(answer: str) -> str:
 
 async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoop:
     task = TASK.format(number)
-    loop = await heedful.open_loop(f"i-{number}", task, checks=[currency], memory=memory, **options)
+    loop = await heedful.open_loop(
+        f"i-{number}", task, checks=[currency], memory=memory, **options
+    )
     while not loop.ended:
         again = await heedful.open_loop(
             loop.loop.id, task, checks=[currency], memory=memory, **options
         )  # as another node would
-        assert (again.hint, again.verdict) == (loop.hint, loop.verdict)
-        await loop.report("12.50 EUR" if "EUR" in again.hint else "12.50", usage=Usage(1, 5, 2))
+        assert again.hint == loop.hint
+        assert again.verdict == loop.verdict
+        await loop.report(
+            "12.50 EUR" if "EUR" in again.hint else "12.50",
+            usage=Usage(1, 5, completion_tokens=2),
+        )
     return loop
 
 
 async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) -> None:
     memory = heedful.Memory(str(path), holdout=0)
     first, second = [await solve(number, memory) for number in (7, 8)]
-    assert (first.passed, first.candidate, len(first.loop.attempts)) == (True, "12.50 EUR", 2)
-    assert (second.passed, len(second.loop.attempts)) == (True, 1)
-    assert [turn.content for turn in second.briefing.examples] == [TASK.format(7), "12.50 EUR"]
-    assert first.loop.usage == Usage(2, 10, 4)
+    assert first.passed is True
+    assert first.candidate == "12.50 EUR"
+    assert len(first.loop.attempts) == 2
+    assert second.passed is True
+    assert len(second.loop.attempts) == 1
+    assert [turn.content for turn in second.briefing.examples] == [
+        TASK.format(7),
+        "12.50 EUR",
+    ]
+    assert first.loop.usage == Usage(2, 10, completion_tokens=4)
     assert "no currency" in str(first.explain())
     [lesson] = [one for one in await memory.top() if one["kind"] == "check"]
-    assert (lesson["state"], lesson["error_type"]) == ("verified", "currency")
+    assert lesson["state"] == "verified"
+    assert lesson["error_type"] == "currency"
     assert (await memory.prove()).pooled.shown == 1
 
 
 async def test_what_a_finished_loop_taught_is_learnt_in_one_call(path: Path) -> None:
     memory = heedful.Memory(str(path), holdout=0)
-    made = [AttemptReport("12", evaluation=WRONG), AttemptReport("12 EUR", evaluation=RIGHT)]
+    made = [
+        AttemptReport("12", evaluation=WRONG),
+        AttemptReport("12 EUR", evaluation=RIGHT),
+    ]
     for _ in "ab":  # the same call again changes nothing
         loop = await heedful.learn("i-7", TASK.format(7), made, memory=memory)
-        assert (loop.passed, loop.candidate) == (True, "12 EUR")
+        assert loop.passed is True
+        assert loop.candidate == "12 EUR"
     [lesson] = await memory.top()
-    assert (lesson["state"], lesson["seen"]) == ("verified", 1)
+    assert lesson["state"] == "verified"
+    assert lesson["seen"] == 1
     assert (await solve(8, memory)).passed
 
 
@@ -61,15 +80,21 @@ async def test_reports_take_what_models_return(path: Path) -> None:
         text: str
 
     checks: list[Any] = [lambda total: total.text == WANTED]
-    loop = await heedful.open_loop("a", "t", checks=checks, store=str(path), policy="default")
+    loop = await heedful.open_loop(
+        "a", "t", checks=checks, store=str(path), policy="default"
+    )
     assert isinstance(await loop.report(Total(text="no")), heedful.Again)
     spent = Shape(prompt_tokens=3, completion_tokens=4)
     message = Shape(parsed=Total(text=WANTED))
     await loop.report(Shape(choices=[Shape(message=message)], usage=spent))
-    assert (loop.candidate, loop.loop.usage) == ({"text": WANTED}, Usage(1, 3, 4))
-    loop = await heedful.open_loop("b", "t", checks=[Check()], store=str(path), goals=[])
+    assert loop.candidate == {"text": WANTED}
+    assert loop.loop.usage == Usage(1, 3, completion_tokens=4)
+    loop = await heedful.open_loop(
+        "b", "t", checks=[Check()], store=str(path), goals=[]
+    )
     await loop.report(WANTED, usage=Shape(usage=spent))
-    assert (loop.candidate, loop.loop.usage) == (WANTED, Usage(1, 3, 4))
+    assert loop.candidate == WANTED
+    assert loop.loop.usage == Usage(1, 3, completion_tokens=4)
 
 
 async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
@@ -87,10 +112,17 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
     for fields, kind in wrong:
         with pytest.raises(kind):
             await loop.report(**fields)
-    opens: list[dict[str, Any]] = [{"memory": 5}, {"store": 5}, {"id": 5}, {"task": object()}]
+    opens: list[dict[str, Any]] = [
+        {"memory": 5},
+        {"store": 5},
+        {"id": 5},
+        {"task": object()},
+    ]
     for options in (*opens, {"context": object()}, {"scope": "acme"}, {"checks": len}):
         with pytest.raises(errors.InvalidInput):
-            await heedful.open_loop(**{"id": "x", "task": "t", "store": str(path), **options})
+            await heedful.open_loop(
+                **{"id": "x", "task": "t", "store": str(path), **options}
+            )
     with pytest.raises(errors.InvalidInput, match="attempts"):
         await heedful.learn("c", "t", ["12"], store=str(path))  # type: ignore[list-item]
     with pytest.raises(errors.Conflict):

@@ -1,4 +1,6 @@
-"""What a loop is shown of memory, what a coin withholds, and what is written down of it when."""
+"""What a loop is shown of memory, what a coin withholds, and what is written down of it
+when.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,8 +12,8 @@ import pytest
 import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
-from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
-from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
+from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
+from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done
 from heedful.memory.memory import Memory
@@ -39,24 +41,43 @@ def kept(request, store, tmp_path):
             yield store, other
 
 
-def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
+def lesson(name: str, number: int = 0, **fields: Any) -> Lesson:
     """About one of the names; the lower the number the nearer its task."""
     words = " ".join("bridge river mountain lake desert forest".split()[: 2 * number])
-    example = Example(f"{TASK.replace('9', str(number))} {words}", f"{name} {number} kg", "7", name)
+    example = Example(
+        f"{TASK.replace('9', str(number))} {words}",
+        f"{name} {number} kg",
+        rejected="7",
+        wrong=name,
+    )
     given: dict[str, Any] = {"state": "verified", "example": example, **fields}
-    return Reflection("check", signature(name, name), name, name, name, **given)
+    return Lesson(
+        "check",
+        signature(name, name),
+        error_type=name,
+        text=name,
+        sighting=name,
+        **given,
+    )
 
 
 async def taught(
-    store: Store, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE
+    store: Store,
+    *lessons: Lesson,
+    ended: int = FIRST_LOOPS_WITHOUT_HOLDOUT,
+    scope: Scope = SCOPE,
 ) -> None:
     """A memory with these lessons, in which so many loops have ended."""
     await store.write(
-        scope, exposures.remember, lessons or [lesson(name, n) for n, name in enumerate(NAMES)]
+        scope,
+        exposures.remember,
+        lessons or [lesson(name, n) for n, name in enumerate(NAMES)],
     )
     for n in range(ended):
-        before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
-        end = Outcome(f"before {n}", True, 1)
+        before = [
+            Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
+        ]
+        end = Outcome(f"before {n}", True, calls=1)
         await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
 
@@ -81,7 +102,9 @@ def shown(model: ScriptedModel, prompt: int = 0) -> list[str]:
 
 def exposed(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
     found = rows(
-        path, "select signature, shown, share, together from exposure where loop = ?", loop
+        path,
+        "select signature, shown, share, together from exposure where loop = ?",
+        loop,
     )
     return {name: tuple(rest) for name, *rest in found}
 
@@ -93,7 +116,12 @@ def outcomes(path: Any) -> list[tuple[Any, ...]]:
 
 def begun(store: Any, memory: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named l, that is driven step by step."""
-    known = {"generate": Generator(*answers), "checks": [Check()], "policy": FOUR, "id": "l"}
+    known = {
+        "generate": Generator(*answers),
+        "checks": [Check()],
+        "policy": FOUR,
+        "id": "l",
+    }
     return Run[Any](TASK, store=store, memory=memory, **{**known, **options})
 
 
@@ -160,11 +188,15 @@ FIRSTS: dict[str, tuple[str, bool, Callable[[Run[Any]], Any]]] = {
 
 
 @pytest.mark.parametrize("first", FIRSTS)
-async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(kept, tmp_path, first):
+async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
+    kept, tmp_path, first
+):
     store, other = kept
     await taught(other)
     answer, pure, act = FIRSTS[first]
-    check = Check(*[ValueError()] * 2 * (first == "an answer that waits for its check"), pure=pure)
+    check = Check(
+        *[ValueError()] * 2 * (first == "an answer that waits for its check"), pure=pure
+    )
     one = begun(store, other, answer or ValueError(), checks=[check])
     with suppress(UserCodeError):
         await act(one)
@@ -190,7 +222,9 @@ WRONG = signature("wanted", "wanted: x is not right").digest
         (("x", "x y", "x z", "x w"), (0, 4, None)),
     ],
 )
-async def test_the_outcome_is_written_with_the_last_decision(kept, tmp_path, answers, expected):
+async def test_the_outcome_is_written_with_the_last_decision(
+    kept, tmp_path, answers, expected
+):
     store, other = kept
     await taught(other)
     path = tmp_path / ("a.db" if other is store else "memory.db")
@@ -224,8 +258,10 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     memory = Memory(store, holdout=0.5)
     for n in range(79):
         exposed_to = n < 15 if n < 19 else n % 2 == 0  # those that were shown it fail
-        one = Exposure(WHOLE[0], f"b{n}", exposed_to, WHOLE[0][6:], 0.5)
-        end = Outcome(f"b{n}", not exposed_to, 1)
+        one = Exposure(
+            WHOLE[0], f"b{n}", shown=exposed_to, signature=WHOLE[0][6:], share=0.5
+        )
+        end = Outcome(f"b{n}", not exposed_to, calls=1)
         await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
     state = "select state, useful from reflection"
     said = {one.lesson: one.conclusion for one in (await memory.prove()).lessons}
@@ -234,4 +270,5 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     await drive(store, memory, "l", checks=[])
     assert rows(path, "select state from reflection") == [("retired",)]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
-    assert (ruling["action"], ruling["by"]) == ("retire", "proof")
+    assert ruling["action"] == "retire"
+    assert ruling["by"] == "proof"

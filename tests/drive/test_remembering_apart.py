@@ -1,4 +1,6 @@
-"""Memory in another store than the journal, loops that are reopened, and looks that fail."""
+"""Memory in another store than the journal, loops that are reopened, and looks that
+fail.
+"""
 
 import asyncio
 import sqlite3
@@ -21,7 +23,10 @@ from tests.drive.test_remembering import TASK, outcomes, shown, taught
 from tests.store.support import rows
 
 ONE = Policy((MaxAttempts(1),), name="one")
-SEEN = "select seen, (select count(*) from occurrence where reflection = l.id) from reflection l"
+SEEN = (
+    "select seen, (select count(*) from occurrence where reflection = l.id) from "
+    "reflection l"
+)
 TAUGHT = f"{SEEN} where error_type = 'wanted'"
 
 
@@ -36,8 +41,11 @@ def stores(tmp_path):
 
 def broken(path: Path, change: str, when: str = "true") -> None:
     """A database that refuses a change."""
-    execute(path, f"create trigger broken before {change} when {when} begin"
-                  " select raise(abort, 'the disk is full'); end")  # fmt: skip
+    execute(
+        path,
+        f"create trigger broken before {change} when {when} begin"
+        " select raise(abort, 'the disk is full'); end",
+    )
 
 
 def repair(path: Path) -> None:
@@ -62,7 +70,10 @@ async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pu
     await taught(stores[1])
 
     def taken_over(task: Any, hint: str) -> str:
-        execute(tmp_path / "loops.db", "update loop set epoch = epoch + 1, owner = 'another'")
+        execute(
+            tmp_path / "loops.db",
+            "update loop set epoch = epoch + 1, owner = 'another'",
+        )
         return WANTED
 
     one = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
@@ -88,7 +99,9 @@ async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
 
 
 @pytest.mark.parametrize("again", ["the same driver", "another one"])
-async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, tmp_path, again):
+async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
+    stores, tmp_path, again
+):
     await taught(stores[1])
     one = begun(stores, "x", WANTED)
     broken(tmp_path / "memory.db", "insert on taught")
@@ -96,7 +109,9 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, 
         await one.finish()
     ended = await stores[0].read(SCOPE, loops.read, "l")
     assert ended.verdicts[-1].passed
-    assert rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
+    assert (
+        rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
+    )
     repair(tmp_path / "memory.db")
     for _ in range(3):
         one = one if again == "the same driver" else begun(stores, ValueError())
@@ -123,7 +138,8 @@ async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
 async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     journal, other = stores if apart else (stores[1], stores[1])
     await taught(other)
-    first, second = ScriptedModel("x", WANTED), ScriptedModel(WANTED)
+    first = ScriptedModel("x", WANTED)
+    second = ScriptedModel(WANTED)
     one = begun((journal, other), generate=first, policy=ONE)
     assert not (await one.finish()).passed
     if fresh:

@@ -1,4 +1,6 @@
-"""Host (c): attempts that somebody else makes and reports, decided as those of a driver are."""
+"""Host (c): attempts that somebody else makes and reports, decided as those of a driver
+are.
+"""
 
 import asyncio
 from collections import Counter
@@ -25,7 +27,8 @@ from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
 pytestmark = pytest.mark.both
-WRONG, RIGHT = evaluated("wrong"), evaluated()
+WRONG = evaluated("wrong")
+RIGHT = evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
@@ -35,11 +38,21 @@ async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
 
 
 async def told(
-    store: Store, number: int, output: Any, judged: Evaluation | None = WRONG, **more: Any
+    store: Store,
+    number: int,
+    output: Any,
+    judged: Evaluation | None = WRONG,
+    **more: Any,
 ) -> ReportResult:
-    memory, id = more.pop("memory", None), more.pop("id", "a")
+    memory = more.pop("memory", None)
+    id = more.pop("id", "a")
     return await report(
-        store, SCOPE, id, number, AttemptReport(output, evaluation=judged, **more), memory
+        store,
+        scope=SCOPE,
+        id=id,
+        number=number,
+        attempt_report=AttemptReport(output, evaluation=judged, **more),
+        memory=memory,
     )
 
 
@@ -58,7 +71,9 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     before = await reread(store)
     again = await told(store, 1, **same)
     assert again.new is False
-    assert (again.verdict, len(again.loop.attempts), again.loop.best) == (first.verdict, 1, 1)
+    assert again.verdict == first.verdict
+    assert len(again.loop.attempts) == 1
+    assert again.loop.best == 1
     others: list[dict[str, Any]] = [
         {"output": {"a": [1], "b": 2}},
         {"labels": {}},
@@ -68,22 +83,34 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
         {"request": ["words"]},
     ]
     for other in others:
-        with pytest.raises(errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"):
+        with pytest.raises(
+            errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"
+        ):
             await told(store, 1, **{**same, **other})
     assert await reread(store) == before
 
 
 @pytest.mark.parametrize(
-    "wrong", [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")]
+    "wrong",
+    [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")],
 )
 async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, wrong):
     known: dict[str, Any] = {"policy": FOUR, "context": {"key": SECRET}}
     await begun(store, **known)
-    first, again = [await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"]
-    assert (first.new, again.new, again.verdict) == (True, False, first.verdict)
+    first, again = [
+        await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"
+    ]
+    assert first.new is True
+    assert again.new is False
+    assert again.verdict == first.verdict
     assert "[redacted" in str(first.verdict)
     assert not (await open_loop("a", "task", store=store, scope=SCOPE, **known)).created
-    kept = str([rows(path, f"select * from {table}") for table in ("loop", "attempt", "decision")])
+    kept = str(
+        [
+            rows(path, f"select * from {table}")
+            for table in ("loop", "attempt", "decision")
+        ]
+    )
     assert SECRET not in kept
     assert "[redacted" in kept
 
@@ -99,20 +126,34 @@ DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
 @pytest.mark.parametrize(
     ("rule", "reports", "stopped"),
     [
-        (Repeat(), DIGESTS, ["repeat"]),  # digests alone repeat; without any, nothing does
-        (Repeat(), [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}], ["repeat"]),
+        (
+            Repeat(),
+            DIGESTS,
+            ["repeat"],
+        ),  # digests alone repeat; without any, nothing does
+        (
+            Repeat(),
+            [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],
+            ["repeat"],
+        ),
         (Repeat(), [{"output": "one", "judged": None}], ["unscored"]),
     ],
 )
-async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, stopped):
+async def test_reported_attempts_are_stopped_by_the_rules(
+    store, rule, reports, stopped
+):
     await begun(store, rule)
     made = [await told(store, number, **one) for number, one in enumerate(reports, 1)]
-    assert [isinstance(one.verdict, Done) for one in made] == [False] * (len(made) - 1) + [True]
+    assert [isinstance(one.verdict, Done) for one in made] == [False] * (
+        len(made) - 1
+    ) + [True]
     last = made[-1]
     assert rules(last.verdict) == stopped
     stored = await reread(store)
     assert stored.loop.attempts == last.loop.attempts
-    with pytest.raises(errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
+    with pytest.raises(
+        errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"
+    ):
         await told(store, len(reports) + 1, "more")
 
 
@@ -124,23 +165,30 @@ seen: list[Context] = []
 def unit(candidate: Any, context: Context) -> list[Finding]:
     seen.append(context)
     wanted = context.data["unit"]
-    return [] if wanted in candidate else [Finding("unit", f"no {wanted}", "name the unit")]
+    return (
+        []
+        if wanted in candidate
+        else [Finding("unit", f"no {wanted}", fix="name the unit")]
+    )
 
 
 async def test_a_check_judges_a_report_without_an_evaluation(store):
     seen.clear()
     known: dict[str, Any] = {"checks": [unit], "request": ["unit"]}
     await begun(store, context={"unit": "kg"})
-    first = await told(store, 1, "12", None, **known)
+    first = await told(store, 1, "12", judged=None, **known)
     assert first.loop.attempts[-1].judged_by == ("unit",)
     assert isinstance(first.verdict, Again)
-    again = await told(store, 1, "12", None, **known)
+    again = await told(store, 1, "12", judged=None, **known)
     assert again.verdict == first.verdict
     last = await told(store, 2, "12 kg", RIGHT, **known)
     assert last.loop.attempts[-1].judged_by == ("unit", "report")
     assert last.verdict == Done(2, passed=True)
     known_then = [(one.attempt, one.previous, one.task, one.hint) for one in seen]
-    assert known_then == [(1, None, "task", ""), (2, "12", "task", first.verdict.feedback)]
+    assert known_then == [
+        (1, None, "task", ""),
+        (2, "12", "task", first.verdict.feedback),
+    ]
 
 
 async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
@@ -153,8 +201,9 @@ async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
         return []
 
     await begun(store)
-    last = await told(store, 1, "x", None, checks=[judge])
-    assert (last.verdict, len(calls)) == (Done(1, passed=True), 1)
+    last = await told(store, 1, "x", judged=None, checks=[judge])
+    assert last.verdict == Done(1, passed=True)
+    assert len(calls) == 1
     assert len((await reread(store)).loop.overrides) == 1
 
 
@@ -162,7 +211,8 @@ async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
 
 
 async def test_a_driven_loop_answers_known_reports_only(store):
-    began, gate = asyncio.Event(), asyncio.Event()
+    began = asyncio.Event()
+    gate = asyncio.Event()
 
     async def slow(task: Any, hint: str) -> str:
         began.set()
@@ -179,7 +229,8 @@ async def test_a_driven_loop_answers_known_reports_only(store):
             await refused
     gate.set()
     result = await driving
-    assert (result.passed, len(result.loop.attempts)) == (True, 2)
+    assert result.passed is True
+    assert len(result.loop.attempts) == 2
     with pytest.raises(errors.AttemptTaken):
         await told(store, 2, WANTED)
 
@@ -207,9 +258,13 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     new = [(await told(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"]
     assert new == [True, False]
     past = await store.read(SCOPE, exposures.past, "a")
-    assert (past.ended, past.number, past.exposures) == (1, 1, shown)
+    assert past.ended == 1
+    assert past.number == 1
+    assert past.exposures == shown
     (lesson,) = await memory.top()
-    assert (lesson["state"], lesson["kind"], lesson["seen"]) == ("verified", "check", 2)
+    assert lesson["state"] == "verified"
+    assert lesson["kind"] == "check"
+    assert lesson["seen"] == 2
     assert rows(path, "select count(*) from vector") == [(2,)]
     assert rows(path, "select source from occurrence") == [("loop:b",), ("loop:a",)]
     await begun(store, id="c")
@@ -229,13 +284,16 @@ async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
         asked.clear()
         await told(store, number, str(number), memory=Memory(store, SCOPE))
         counts = Counter(asked)
-        assert (counts["begin"], counts["rollback"], counts["commit"]) == (2, 1, 1)
+        assert counts["begin"] == 2
+        assert counts["rollback"] == 1
+        assert counts["commit"] == 1
         assert counts["select"] <= 8, counts
         assert counts["insert"] == 2  # the attempt and its decision
         assert counts["update"] + counts["delete"] <= 3, counts
     asked.clear()
     await told(store, 1, "1")
-    assert (asked.count("begin"), asked.count("commit")) == (1, 0)
+    assert asked.count("begin") == 1
+    assert asked.count("commit") == 0
     await store.close()
 
 
@@ -243,17 +301,20 @@ async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
 
 
 async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
-    monkeypatch.setattr(journal, "ROUNDS", 3)
+    monkeypatch.setattr(journal, "MAX_WRITE_ROUNDS", 3)
     turns: list[int] = []
 
     async def slow(turn: journal.Snapshot) -> None:
         turns.append(turn.state.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
-        await turn.commit(JournalEntry("a", 0, cancelled="bo"))
+        await turn.commit(JournalEntry(id="a", epoch=0, cancelled="bo"))
 
     await begun(store)
-    with pytest.raises(errors.LeaseLost, match="other processes keep writing to loop 'a'"):
+    with pytest.raises(
+        errors.LeaseLost, match="other processes keep writing to loop 'a'"
+    ):
         await journal.retry_on_conflict(store, SCOPE, "a", slow)
     assert turns == [1, 2, 3]
     stored = await reread(store)
-    assert (len(stored.loop.overrides), stored.loop.cancelled) == (3, "")
+    assert len(stored.loop.overrides) == 3
+    assert stored.loop.cancelled == ""

@@ -1,4 +1,6 @@
-"""The hooks of coding agents: what they answer and learn, their process, their installation."""
+"""The hooks of coding agents: what they answer and learn, their process, their
+installation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
-BAD, GOOD = "npx jest pads", "npx jest pads --config jest.json"
+BAD = "npx jest pads"
+GOOD = "npx jest pads --config jest.json"
 TRUST: Any = {"tool": "measured", "user": "operator"}
 CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
 FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
@@ -39,19 +42,32 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(in_file(str(tmp_path / "memory.db")), trust=TRUST, holdout=0.0)
 
 
-async def tell(memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any) -> Reply:
+async def tell(
+    memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any
+) -> Reply:
     """Send an event as the agent would, and do the work that is left."""
-    known, told = AGENTS[agent], HookSettings(**fields.pop("settings", {}))
-    data: dict[str, Any] = {"session_id": "one", "cwd": "/", "permission_mode": "plan", **fields}
+    known = AGENTS[agent]
+    told = HookSettings(**fields.pop("settings", {}))
+    data: dict[str, Any] = {
+        "session_id": "one",
+        "cwd": "/",
+        "permission_mode": "plan",
+        **fields,
+    }
     named = {known.fields.get(name, name): value for name, value in data.items()}
-    host, name = Host(memory=memory, strict=True), known.event_of(kind)
-    made = await reply(name, json.loads(json.dumps(named)), host, agent=agent, settings=told)
+    host = Host(memory=memory, strict=True)
+    name = known.event_of(kind)
+    made = await reply(
+        name, json.loads(json.dumps(named)), host, agent=agent, settings=told
+    )
     if made.work:
         await work(host, made.session, made.work)
     return made
 
 
-async def fails(memory: Memory, session: str, agent: str = "claude-code", **more: Any) -> list[Any]:
+async def fails(
+    memory: Memory, session: str, agent: str = "claude-code", **more: Any
+) -> list[Any]:
     """Make a call that fails; return the answers before and after it."""
     call = {"session_id": session, **CALL, **more}
     said = {"tool_response": {"output": ERROR, "exit_code": 1}, "error": ERROR}
@@ -62,25 +78,41 @@ async def fails(memory: Memory, session: str, agent: str = "claude-code", **more
 
 
 async def works(memory: Memory, session: str, agent: str = "claude-code") -> None:
-    call = {**CALL, "session_id": session, "tool_input": {"command": GOOD}, "tool_use_id": "t2"}
+    call = {
+        **CALL,
+        "session_id": session,
+        "tool_input": {"command": GOOD},
+        "tool_use_id": "t2",
+    }
     await tell(memory, "after", agent, **call, tool_response=FINE)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-async def test_a_known_failure_is_told_and_denied_only_if_asked(agent: str, memory: Memory) -> None:
+async def test_a_known_failure_is_told_and_denied_only_if_asked(
+    agent: str, memory: Memory
+) -> None:
     assert await fails(memory, "first", agent) == ["null", "null"]
     await works(memory, "first", agent)
-    assert await fails(memory, "first", agent, tool_use_id="t9") == ["null", "null"]  # its own
+    assert await fails(memory, "first", agent, tool_use_id="t9") == [
+        "null",
+        "null",
+    ]  # its own
     assert await memory.store.read(memory.scope, exposures.opportunities, "first") == []
     before, after = await fails(memory, "second", agent)
     failed = "failed" if AGENTS[agent].event_of("failed") else "after"
     for text, kind in ((before, "before"), (after, failed)):
-        assert (GOOD in text) == ("facts to weigh" in text) == (kind in AGENTS[agent].takes)
+        assert (
+            (GOOD in text)
+            == ("facts to weigh" in text)
+            == (kind in AGENTS[agent].takes)
+        )
         assert "deny" not in text
     deny: Any = {"settings": {"deny": True}}
     denied = [(await fails(memory, "third", agent, **deny, tool_use_id="t3"))[0]]
     denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t4"))[0])
-    await tell(memory, "prompt", agent, session_id="third", prompt="again", prompt_id="p2")
+    await tell(
+        memory, "prompt", agent, session_id="third", prompt="again", prompt_id="p2"
+    )
     denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t5"))[0])
     assert ["deny" in one and GOOD in one for one in denied] == [True, False, True]
 
@@ -100,17 +132,22 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     old = "update event set at = at - 90000"
     await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
     await tell(memory, "end", session_id="c")
-    assert await Host(memory=memory).run("team/a").events() == []  # nothing came for a day
+    assert (
+        await Host(memory=memory).run("team/a").events() == []
+    )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 3
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
     await memory.remember("page", "a text of a tool", trust="tool")
     made = json.dumps((await tell(memory, "start", session_id="d")).answer)
-    assert ("for your ruling: 1;" in made, GOOD in made) == (True, True)
+    assert ("for your ruling: 1;" in made) is True
+    assert (GOOD in made) is True
 
 
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("share", [0.0, 0.999_999])
-@pytest.mark.parametrize("turns", [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")])
+@pytest.mark.parametrize(
+    "turns", [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")]
+)
 async def test_whether_the_error_came_again_after_it_was_known(
     ids: bool, share: float, turns: tuple[str, str], memory: Memory
 ) -> None:
@@ -121,20 +158,31 @@ async def test_whether_the_error_came_again_after_it_was_known(
         await tell(memory, "end", session_id=f"old {n}")
     memory = Memory(memory.store, trust=TRUST, holdout=share)
     said = await fails(memory, "new", tool_use_id="c0" if ids else "")
-    assert [GOOD in one for one in said] == [not share] * 2  # before the action, and of its error
+    assert [GOOD in one for one in said] == [
+        not share
+    ] * 2  # before the action, and of its error
     for number, did in enumerate(turns):
         call: Any = {"tool_use_id": f"c{number + 1}" if ids else ""}
-        await tell(memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}")
+        await tell(
+            memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}"
+        )
         if did == "bad":
             await fails(memory, "new", **call)
         elif did:
-            call |= {"session_id": "new", "tool_name": "Bash", "tool_input": {"command": GOOD}}
+            call |= {
+                "session_id": "new",
+                "tool_name": "Bash",
+                "tool_input": {"command": GOOD},
+            }
             await tell(memory, "before", **call)
             await tell(memory, "after", **call, tool_response=FINE)
         await tell(memory, "stop", session_id="new")
-    read, scope = memory.store.read, memory.scope
+    read = memory.store.read
+    scope = memory.scope
     ((loop, *_),) = await read(scope, exposures.opportunities, "new")
-    assert [one.shown for one in await read(scope, exposures.shown_to, loop)] == [not share]
+    assert [one.shown for one in await read(scope, exposures.shown_to, loop)] == [
+        not share
+    ]
     await tell(memory, "end", session_id="new")
     query = "select right_at_once from outcome where loop = :loop"
     rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
@@ -144,22 +192,31 @@ async def test_whether_the_error_came_again_after_it_was_known(
 BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["candidate"]),
     ({"is_interrupt": True}, []),
-    ({"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}}, ["quarantined"]),
+    (
+        {"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}},
+        ["quarantined"],
+    ),
     ({"tool_name": "WebFetch"}, ["quarantined"]),
     ({"agent_id": "sub", "tool_use_id": ""}, ["candidate"]),
 ]
 
 
 @pytest.mark.parametrize(("more", "kept"), BELIEVED)
-async def test_who_is_believed(more: dict[str, Any], kept: list[str], memory: Memory) -> None:
+async def test_who_is_believed(
+    more: dict[str, Any], kept: list[str], memory: Memory
+) -> None:
     await fails(memory, "one", **more)
     assert [one["state"] for one in await memory.top()] == kept
 
 
 @pytest.mark.parametrize(("source", "kept"), [("user", 1), ("sdk", 1), ("system", 0)])
-async def test_a_known_id_replaces_an_event(source: str, kept: int, memory: Memory) -> None:
+async def test_a_known_id_replaces_an_event(
+    source: str, kept: int, memory: Memory
+) -> None:
     for _ in range(2):  # hooks in the settings of the user and of the project
-        await tell(memory, "prompt", prompt="never use npm", prompt_id="p1", source=source)
+        await tell(
+            memory, "prompt", prompt="never use npm", prompt_id="p1", source=source
+        )
         await tell(memory, "after", **CALL, tool_response="fine")
     kinds = [one["type"] for one in await Host(memory=memory).run("one").events()]
     assert sorted(kinds) == ["tool_call", "tool_response", *["user_message"] * kept]
@@ -168,11 +225,26 @@ async def test_a_known_id_replaces_an_event(source: str, kept: int, memory: Memo
 async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
     text = "fix it\n" + "very long advice " * 1_000
     mark = signature("", ERROR.splitlines()[1])
-    await memory.keep(Reflection("reflection", mark, "", text, "Error", trust="operator"))
+    await memory.keep(
+        Reflection(
+            "reflection",
+            mark,
+            error_type="",
+            text=text,
+            sighting="Error",
+            trust="operator",
+        )
+    )
     assert 1_000 < len((await fails(memory, "one"))[1]) < 10_000
-    noisy = "python3 -c \"print('FAILED test_a.py::test_b - boom\\n' + 'x' * 90_000); exit(3)\""
-    reason = (await tell(memory, "stop", settings={"stop": [noisy] * 9})).answer["reason"]  # type: ignore[index]
-    assert ("FAILED test_a.py::test_b - boom" in reason, len(reason) < 10_000) == (True, True)
+    noisy = (
+        "python3 -c \"print('FAILED test_a.py::test_b - boom\\n' + 'x' * 90_000); "
+        'exit(3)"'
+    )
+    reason = (await tell(memory, "stop", settings={"stop": [noisy] * 9})).answer[
+        "reason"
+    ]  # type: ignore[index]
+    assert ("FAILED test_a.py::test_b - boom" in reason) is True
+    assert (len(reason) < 10_000) is True
 
 
 @pytest.mark.parametrize("agent", [name for name in AGENTS if name != "opencode"])
@@ -189,11 +261,16 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
         return made is not None
 
     await tell(memory, "prompt", agent, prompt="do it", prompt_id="p1")
-    assert [await blocks(active) for active in (False, True, False, False)] == [True, *[False] * 3]
+    assert [await blocks(active) for active in (False, True, False, False)] == [
+        True,
+        *[False] * 3,
+    ]
     await tell(memory, "prompt", agent, prompt="do that", prompt_id="p2")
     assert await blocks(False, "p2")
     stored = await memory.store.read(memory.scope, loops.read, "one/p2")
-    assert stored.values == ("the files of / (attempt 1)",)  # what a person reads in `why`
+    assert stored.values == (
+        "the files of / (attempt 1)",
+    )  # what a person reads in `why`
     (tmp_path / "done").touch()
     assert not await blocks(False, "p2")
     (tmp_path / "done").unlink()
@@ -213,12 +290,22 @@ STOPS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("more", "blocks"), STOPS)
-async def test_when_commands_run(more: dict[str, Any], blocks: bool, memory: Memory) -> None:
+async def test_when_commands_run(
+    more: dict[str, Any], blocks: bool, memory: Memory
+) -> None:
     made = await tell(memory, "stop", **{"settings": {"stop": ["false"]}, **more})
     assert (made.answer is not None) == blocks
 
 
-HEAVY = ["typer", "pydantic", "rich", "numpy", "ssl", "heedful.drive", "heedful.memory.sessions"]
+HEAVY = [
+    "typer",
+    "pydantic",
+    "rich",
+    "numpy",
+    "ssl",
+    "heedful.drive",
+    "heedful.memory.sessions",
+]
 HEAVY += ["heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.signals"]
 MODULES = f"""import sys
 from heedful.integrations import hook
@@ -239,21 +326,33 @@ def approve(folder: Path) -> None:
 
 
 def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))
+    }
     streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    streams |= {"env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}}
-    words = words if words[0].startswith("-") else ("-m", "heedful.integrations.hook", *words)
+    streams |= {
+        "env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}
+    }
+    words = (
+        words
+        if words[0].startswith("-")
+        else ("-m", "heedful.integrations.hook", *words)
+    )
     return subprocess.Popen([sys.executable, *words], cwd=folder, **streams)
 
 
-def send(folder: Path, name: str, data: bytes, *words: str, **more: str) -> tuple[int, str, str]:
+def send(
+    folder: Path, name: str, data: bytes, *words: str, **more: str
+) -> tuple[int, str, str]:
     with begin(folder, name, *words, **more) as process:
         out, err = process.communicate(data, timeout=60)
     return process.returncode, out.decode(), err.decode()
 
 
 def call(folder: Path, session: str = "one", **more: Any) -> bytes:
-    return json.dumps({"session_id": session, "cwd": str(folder), **CALL, **more}).encode()
+    return json.dumps(
+        {"session_id": session, "cwd": str(folder), **CALL, **more}
+    ).encode()
 
 
 def log(folder: Path) -> list[str]:
@@ -277,36 +376,79 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
     assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
     await_learning(folder)
     code, out, err = send(folder, "PreToolUse", call(folder, "two"))
-    assert (code, err, log(folder)) == (0, "", [])
-    assert "Cannot find module" in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+    assert code == 0
+    assert err == ""
+    assert log(folder) == []
+    assert (
+        "Cannot find module"
+        in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+    )
 
 
-@pytest.mark.parametrize(("name", "data", "toml", "env", "why"), [
-    ("PreToolUse", b"", "", {}, "is not JSON"),
-    ("PreToolUse", b"[1]", "", {}, "is not an object"),
-    ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
-    ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
-    ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
-    ("Stop", b"{}", "", {}, "session_id"),
-    ("Stop", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"stop": "make"}'}, "hook.stop"),
-    ("SessionStart", b'{"session_id": "a"}', "", {"HEEDFUL_HOOK": '{"deny": 1}'}, "hook.deny"),
-    ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
-    ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_DB": "/dev/null/a.db"}, ""),
-    ("PreToolUse", b'{"session_id": "a"}', "", {"HEEDFUL_TRUST": "{"}, "HEEDFUL_TRUST"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "data", "toml", "env", "why"),
+    [
+        ("PreToolUse", b"", "", {}, "is not JSON"),
+        ("PreToolUse", b"[1]", "", {}, "is not an object"),
+        ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
+        ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
+        ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
+        ("Stop", b"{}", "", {}, "session_id"),
+        (
+            "Stop",
+            b'{"session_id": "a"}',
+            "",
+            {"HEEDFUL_HOOK": '{"stop": "make"}'},
+            "hook.stop",
+        ),
+        (
+            "SessionStart",
+            b'{"session_id": "a"}',
+            "",
+            {"HEEDFUL_HOOK": '{"deny": 1}'},
+            "hook.deny",
+        ),
+        ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
+        (
+            "PreToolUse",
+            b'{"session_id": "a"}',
+            "",
+            {"HEEDFUL_DB": "/dev/null/a.db"},
+            "",
+        ),
+        (
+            "PreToolUse",
+            b'{"session_id": "a"}',
+            "",
+            {"HEEDFUL_TRUST": "{"},
+            "HEEDFUL_TRUST",
+        ),
+    ],
+)
 def test_what_goes_wrong_is_a_line_in_the_log(
     name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
     approve(folder)
     code, out, err = send(folder, name, data, **env)
-    assert (code, err, len(log(folder))) == (0, "", 1)
-    told = name in ("Stop", "SessionStart")  # the user hears that nothing guards the turn
-    assert (bool(out), not told or why in json.loads(out)["systemMessage"]) == (told, True)
+    assert code == 0
+    assert err == ""
+    assert len(log(folder)) == 1
+    told = name in (
+        "Stop",
+        "SessionStart",
+    )  # the user hears that nothing guards the turn
+    assert bool(out) == told
+    assert (not told or why in json.loads(out)["systemMessage"]) is True
     code, out, err = send(folder, name, data, "--strict", **env)
-    assert (code, bool(out), "Traceback" in err) == (0, told, False)
+    assert code == 0
+    assert bool(out) == told
+    assert ("Traceback" in err) is False
     assert why in err
-    assert send(folder, name, data, "two", "words")[:2] == (1, "")  # 2 would block the agent
+    assert send(folder, name, data, "two", "words")[:2] == (
+        1,
+        "",
+    )  # 2 would block the agent
 
 
 def test_a_locked_database_says_nothing(folder: Path) -> None:
@@ -324,7 +466,9 @@ def test_a_locked_database_says_nothing(folder: Path) -> None:
 
 
 def test_a_command_ends_with_the_hook(folder: Path) -> None:
-    (folder / "heedful.toml").write_text('[hook]\nstop = ["echo $$ > new; mv new pid; sleep 60"]')
+    (folder / "heedful.toml").write_text(
+        '[hook]\nstop = ["echo $$ > new; mv new pid; sleep 60"]'
+    )
     approve(folder)
     with begin(folder, "Stop") as process:
         assert process.stdin
@@ -351,8 +495,11 @@ def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> Non
         process.kill()
     ends = [(*one.communicate(timeout=60), one.returncode) for one in processes]
     assert ends[:8] == [(b"", b"", 0)] * 8
-    sent, found = {f"s{n}" for n in range(8)}, rows(folder, "select session from event")
-    assert len(sent & {one for (one,) in found}) + len(log(folder)) >= 8  # late ones are logged
+    sent = {f"s{n}" for n in range(8)}
+    found = rows(folder, "select session from event")
+    assert (
+        len(sent & {one for (one,) in found}) + len(log(folder)) >= 8
+    )  # late ones are logged
     assert rows(folder, "pragma integrity_check") == [("ok",)]
 
 
@@ -380,7 +527,7 @@ async def test_the_installed_address_answers(
     monkeypatch.setenv("HEEDFUL_KEY", key)
     monkeypatch.chdir(tmp_path)
     wanted = install.hooks("heedful-hook", "http://localhost/")
-    app = application(Setup(in_file(str(tmp_path / "a.db")), open=True))
+    app = application(Setup(store=in_file(str(tmp_path / "a.db")), open=True))
     assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
     assert [one["type"] for one in wanted["Stop"][0]["hooks"]] == ["http", "command"]
     client = AsyncClient(transport=ASGITransport(app))
@@ -388,18 +535,25 @@ async def test_the_installed_address_answers(
         for event, [group] in wanted.items():
             data = {"session_id": "a", "hook_event_name": event, **CALL}
             hook = group["hooks"][0]
-            made = await client.post(hook["url"], json=data, headers=hook.get("headers"))
+            made = await client.post(
+                hook["url"], json=data, headers=hook.get("headers")
+            )
             assert made.status_code == (401 if key else 200)
 
 
 def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
-    desk, home = Desk(folder), {"HOME": str(folder.parent)}
-    toml = 'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = "measured"\n'
+    desk = Desk(folder)
+    home = {"HOME": str(folder.parent)}
+    toml = (
+        'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = '
+        '"measured"\n'
+    )
 
     def stops(turn: str) -> bool:
         (folder / "ran").unlink(missing_ok=True)
         code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
-        assert (code, err) == (0, "")
+        assert code == 0
+        assert err == ""
         assert ("block" in out) == (folder / "ran").exists()
         assert ("toml changed and is ignored until" in out) != ("block" in out)
         return "block" in out
@@ -421,14 +575,18 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     out = send(folder, "SessionStart", call(folder))[1]
     assert "approve" in json.loads(out)["systemMessage"]
     assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
-    private = [folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")]
+    private = [
+        folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")
+    ]
     assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
 
 
 def test_trust_for_all_projects(folder: Path) -> None:
-    desk, home = Desk(folder), {"HOME": str(folder.parent)}
+    desk = Desk(folder)
+    home = {"HOME": str(folder.parent)}
     made = desk.heedful("hook", "install", "--user", "--yes", "--trust", "make", **home)
-    assert (made.code, (folder / "heedful.db").exists()) == (0, False)
+    assert made.code == 0
+    assert (folder / "heedful.db").exists() is False
     other = folder.parent / "other"
     (other / ".git").mkdir(parents=True)
     data = call(other, error=ERROR, tool_input={"command": "make all"})
@@ -437,34 +595,54 @@ def test_trust_for_all_projects(folder: Path) -> None:
     assert rows(other, "select state from reflection") == [("candidate",)]
 
 
-@pytest.mark.parametrize("toml", ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"])
-def test_wrong_settings_are_refused_and_status_shows_what_holds(toml: str, folder: Path) -> None:
-    desk, home, place = Desk(folder), {"HOME": str(folder.parent)}, folder / "heedful.toml"
+@pytest.mark.parametrize(
+    "toml", ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"]
+)
+def test_wrong_settings_are_refused_and_status_shows_what_holds(
+    toml: str, folder: Path
+) -> None:
+    desk = Desk(folder)
+    home = {"HOME": str(folder.parent)}
+    place = folder / "heedful.toml"
     place.write_text(toml)
-    ran = [desk.heedful("hook", *words, **home) for words in (["approve"], ["install", "--yes"])]
+    ran = [
+        desk.heedful("hook", *words, **home)
+        for words in (["approve"], ["install", "--yes"])
+    ]
     assert [one.code for one in ran] == [2, 2]
-    assert "do nothing" in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', **home).err
+    assert (
+        "do nothing"
+        in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', **home).err
+    )
     place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    for told in (desk.heedful("hook", word, **home).out for word in ("approve", "status")):
+    for told in (
+        desk.heedful("hook", word, **home).out for word in ("approve", "status")
+    ):
         assert all(one in told for one in ("make it", "heedful.db", "tool is measured"))
 
 
-MINE = '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
+MINE = (
+    '{"hooks": [{"type": "command", "command": "./mine.sh # see heedful-hook docs"}]}'
+)
 SETTINGS = {
     None: "",
     "": "",
     "{\n  // only\n}\n": "// only",
     '{"a":1}\n': '{"a":1,',
     '{\r\n\t"a": [1, 2]\r\n}': '{\r\n\t"a": [1, 2],\r\n\t"hooks": {',
-    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // end\n}}\n': MINE,
+    f'{{\n    "a": 1, // why\n    /* x */ "hooks": {{"PreToolUse": [{MINE}]}} // '
+    f"end\n}}\n": MINE,
     '{"hooks": {"Stop": []}}\n': "",
     '\ufeff{"a": "ü"}': '\ufeff{"a": "ü",',
 }
 
 
 @pytest.mark.parametrize("text", SETTINGS)
-def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, folder: Path) -> None:
-    path, wanted = folder / "there" / "settings.json", install.hooks("heedful-hook")
+def test_installing_keeps_all_and_uninstalling_restores_it(
+    text: str | None, folder: Path
+) -> None:
+    path = folder / "there" / "settings.json"
+    wanted = install.hooks("heedful-hook")
     if text is not None:
         path.parent.mkdir()
         (folder / "dotfile").write_text(text, newline="")
@@ -475,12 +653,15 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
     assert install.own_hooks("", written) == wanted
     assert not install.plan_install(path, wanted)
     install.plan_uninstall(path).apply()
-    assert (install.read_text(path), path.parent.exists()) == (text, text is not None)
+    assert install.read_text(path) == text
+    assert path.parent.exists() == (text is not None)
     path.parent.mkdir(exist_ok=True)
     path.write_text(written.replace('"heedful-hook ', '"/gone/heedful-hook '))
     assert "/gone/heedful-hook is gone" in install.installed(path)[1]
     path.write_text(written.replace("{", '{"own": 1,', 1), newline="")
-    install.plan_install(path, install.hooks("heedful-hook", "http://127.0.0.1:8765")).apply()
+    install.plan_install(
+        path, install.hooks("heedful-hook", "http://127.0.0.1:8765")
+    ).apply()
     install.plan_uninstall(path).apply()
     assert install.installed(path) == ([], "")
     assert '"own": 1' in path.read_text()
@@ -488,41 +669,63 @@ def test_installing_keeps_all_and_uninstalling_restores_it(text: str | None, fol
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"a" 1}', "[1]", '{"a":1,}', "nul", '{"hooks": 3}', '{"hooks": {"Stop": 1}}']
+    "text",
+    [
+        "{",
+        '{"a" 1}',
+        "[1]",
+        '{"a":1,}',
+        "nul",
+        '{"hooks": 3}',
+        '{"hooks": {"Stop": 1}}',
+    ],
 )
 def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
-    path, wanted = folder / "settings.json", install.hooks("heedful-hook")
+    path = folder / "settings.json"
+    wanted = install.hooks("heedful-hook")
     path.write_text(text)
     with pytest.raises(UsageError, match="the comma" if "," in text else "."):
         install.plan_install(path, wanted)
     path.write_text("{}")
     change = install.plan_install(path, wanted)
     path.chmod(0o444)
-    other = install.Change(folder / "new" / "other.json", None, "{}")
+    other = install.FileChange(folder / "new" / "other.json", None, "{}")
     with pytest.raises(UsageError, match="read-only"):
         install.apply_all([other, change])
-    assert (path.read_text(), other.path.exists()) == ("{}", False)
+    assert path.read_text() == "{}"
+    assert other.path.exists() is False
 
 
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
-    desk, home = Desk(folder), {"HOME": str(folder)}
-    assert desk.heedful("hook", "install", **home).code == 2  # nobody can answer the question
+    desk = Desk(folder)
+    home = {"HOME": str(folder)}
+    assert (
+        desk.heedful("hook", "install", **home).code == 2
+    )  # nobody can answer the question
     (folder / "heedful.toml").write_text("[broken")
     assert desk.heedful("hook", "install", "--yes", **home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
-    made = desk.heedful("hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", **home)
-    assert (made.code, "+" in made.err) == (0, True)
+    made = desk.heedful(
+        "hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", **home
+    )
+    assert made.code == 0
+    assert ("+" in made.err) is True
     assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
     status = desk.heedful("hook", "status", "--json", **home).json
     assert "tool:Edit is measured" in desk.heedful("hook", "status", **home).out
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
     assert {one["source"] for one in listed} >= {"tool:mine", "tool:Edit", "user"}
-    assert {(*one.values(),) for one in listed} >= {("program:make", "measured"), ("tool", "tool")}
+    assert {(*one.values(),) for one in listed} >= {
+        ("program:make", "measured"),
+        ("tool", "tool"),
+    }
     assert desk.heedful("hook", "install", "--trust", "tool:", **home).code == 2
     assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
-    assert desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
+    assert (
+        desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
+    )
     assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]
     assert desk.heedful("hook", "uninstall", "--yes", **home).code == 0
     assert not (folder / ".claude" / "settings.json").exists()

@@ -1,4 +1,6 @@
-"""The core of integrations without any framework, and the hook process called in this one."""
+"""The core of integrations without any framework, and the hook process called in this
+one.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,29 @@ class Grade:
 
 def severity(candidate: Any, _: Any) -> Sequence[Finding]:
     level = candidate["level"] if isinstance(candidate, dict) else candidate
-    return [] if level == "P1" else [Finding("severity", "no severity", "answer with P1")]
+    return (
+        []
+        if level == "P1"
+        else [Finding("severity", "no severity", fix="answer with P1")]
+    )
 
 
-async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(tmp_path: Path) -> None:
-    store, task = in_file(str(tmp_path / "a.db")), "grade it"
+async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
+    tmp_path: Path,
+) -> None:
+    store = in_file(str(tmp_path / "a.db"))
+    task = "grade it"
     host = Host(memory=Memory(store, trust=TRUST), checks=[severity], strict=True)
     run = host.run("one", task)
     assert not await run.recall()
-    assert (run.best, run.next) == (None, 1)
+    assert run.best is None
+    assert run.next == 1
     assert isinstance(await run.verdict(Grade("high"), {"prompt_tokens": 3}), Again)
     later = host.run("one")
     assert "answer with P1" in (await later.recall()).text
-    assert isinstance(await later.verdict(Grade("high")), Again)  # the report of the ended process
+    assert isinstance(
+        await later.verdict(Grade("high")), Again
+    )  # the report of the ended process
     assert later.best_as(Grade) == Grade("high")
     assert isinstance(await later.verdict({"level": "P1"}, attempt=2), Done)
     assert await later.verdict("P0") == await later.verdict("P0")
@@ -54,13 +66,24 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(tmp_
 
 async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> None:
     bare = Host(memory=None).run("a", "build")
-    for one in (bare.recall(), bare.before("sh", "ls"), bare.seen("sh", ERROR), bare.opening()):
+    for one in (
+        bare.recall(),
+        bare.before("sh", "ls"),
+        bare.seen("sh", ERROR),
+        bare.opening(),
+    ):
         assert (await one).silence.startswith("there is no memory")
-    assert (await bare.verdict("x"), await bare.learn(ends="success"), bare.best) == (None,) * 3
+    assert (await bare.verdict("x"), await bare.learn(ends="success"), bare.best) == (
+        None,
+    ) * 3
     await bare.settle()
     judge = Host(memory=None, checks=[severity])
-    made = [await judge.run("b", task).verdict("high") is None for task in ("grade", "another")]
-    assert (made, "use a new id" in caplog.text) == ([False, True], True)
+    made = [
+        await judge.run("b", task).verdict("high") is None
+        for task in ("grade", "another")
+    ]
+    assert made == [False, True]
+    assert ("use a new id" in caplog.text) is True
     (tmp_path / "broken.db").write_bytes(b"no database" * 999)
     memory = Memory(in_file(str(tmp_path / "broken.db")))
     with pytest.raises(StoreError):
@@ -68,26 +91,35 @@ async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> 
     run = Host(memory=memory, checks=[severity]).run("c", "grade")
     assert not await run.recall()
     assert not await run.before("sh", "ls")
-    assert (await run.verdict("high"), await run.learn(ends="error")) == (None, None)
+    assert await run.verdict("high") is None
+    assert await run.learn(ends="error") is None
 
 
-async def test_advice_is_kept_by_call_and_its_outcome_is_counted(tmp_path: Path) -> None:
+async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
+    tmp_path: Path,
+) -> None:
     memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
     host = Host(memory=memory, strict=True)
     first = host.run("one", "build")
     await first.recall()
     await first.before("sh", "npm run build", "c1")
     await first.seen("sh", ERROR, "c1")
-    await first.learn(Event("tool_call", tool="sh", arguments={"command": "ls"}), ends="failure")
+    await first.learn(
+        Event("tool_call", tool="sh", arguments={"command": "ls"}), ends="failure"
+    )
     second = host.run("two", "build it again")
     for call in ("c1", "c2"):
-        assert ERROR.split(": ")[1] in (await second.before("sh", "npm run build", call)).text
+        assert (
+            ERROR.split(": ")[1]
+            in (await second.before("sh", "npm run build", call)).text
+        )
         await second.seen("sh", ERROR, call)
     assert list(second.advice()) == ["c2", "c1"]
     assert second.advice(10) == {}
     await second.learn(ends="failure")
     (found,) = (await memory.prove()).lessons
-    assert (found.shown, found.recurrence.shown) == (1, 1.0)
+    assert found.shown == 1
+    assert found.recurrence.shown == 1.0
 
 
 EVENT = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "npx jest"}}

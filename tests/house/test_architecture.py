@@ -1,4 +1,6 @@
-"""`docs/architecture.md` and the code name the same rooms, in the same order, and real modules."""
+"""`docs/architecture.md` and the code name the same rooms, in the same order, and real
+modules.
+"""
 
 import re
 import tomllib
@@ -24,7 +26,8 @@ def test_the_picture_shows_every_room_and_no_other():
     real = {
         path.stem
         for path in PACKAGE.iterdir()
-        if (path / "__init__.py").exists() or (path.suffix == ".py" and path.stem != "__init__")
+        if (path / "__init__.py").exists()
+        or (path.suffix == ".py" and path.stem != "__init__")
     }
     assert set(rooms_of_the_picture()) == real - {"testing"}
 
@@ -34,7 +37,9 @@ def test_the_order_of_the_picture_is_the_one_that_is_enforced():
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     enforced = [re.sub(r"[()]|heedful\.", "", layer) for layer in layers]
     drawn = [
-        room for room in rooms_of_the_picture() if room not in ("redact", "errors", "sanitize")
+        room
+        for room in rooms_of_the_picture()
+        if room not in ("redact", "errors", "sanitize")
     ]
     assert [room for room in enforced if room in drawn] == drawn
 
@@ -43,8 +48,11 @@ def test_the_order_of_the_picture_is_the_one_that_is_enforced():
 def test_every_file_that_the_page_names_exists(page):
     named = set(re.findall(r"`(\w+(?:/\w+)+(?:\.py)?)`", page))
     places = (PACKAGE, PACKAGE.parent, ROOT)
-    missing = [one for one in named if not any((place / one).exists() for place in places)]
-    assert (missing, len(named) > 12) == ([], True)
+    missing = [
+        one for one in named if not any((place / one).exists() for place in places)
+    ]
+    assert missing == []
+    assert (len(named) > 12) is True
 
 
 def test_every_module_of_a_room_that_is_described_exists():

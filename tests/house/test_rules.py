@@ -1,4 +1,6 @@
-"""The checks of sizes, habits and addresses find what they look for, and nothing else."""
+"""The checks of sizes, habits and addresses find what they look for, and nothing
+else.
+"""
 
 import ast
 import re
@@ -100,6 +102,8 @@ GROUP_HELD = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
 
 
 def test_no_pattern_repeats_a_group_possessively():
-    """Before Python 3.11.5 that matches wrongly (gh-106052); an atomic group says the same."""
+    """Before Python 3.11.5 that matches wrongly (gh-106052); an atomic group says the
+    same.
+    """
     for path in Path(heedful.__file__).parent.rglob("*.py"):
         assert not GROUP_HELD.search(path.read_text(encoding="utf-8")), path

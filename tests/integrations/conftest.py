@@ -1,4 +1,6 @@
-"""These tests need the frameworks, which `make integrations` installs in another environment."""
+"""These tests need the frameworks, which `make integrations` installs in another
+environment.
+"""
 
 from importlib.util import find_spec
 

@@ -43,7 +43,11 @@ def message(number: int, turn: Turn | AIMessage) -> AIMessage:
     if isinstance(turn, ModelDown):
         raise turn
     if isinstance(turn, Call):
-        call = {"name": "shell", "args": {"command": turn.command}, "id": f"call-{number}"}
+        call = {
+            "name": "shell",
+            "args": {"command": turn.command},
+            "id": f"call-{number}",
+        }
         return AIMessage("", tool_calls=[call])
     return AIMessage(turn.text) if isinstance(turn, Say) else turn.model_copy()
 
@@ -59,9 +63,19 @@ def agent_of(model: Scripted, middleware: HeedfulMiddleware, **options: Any) -> 
     return create_agent(model, middleware=[middleware, errors], **options)
 
 
-async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
-    model, commands = scripted(script), list[str]()
-    agent = agent_of(model, HeedfulMiddleware(host), tools=[shell_of(commands, results)])
+async def drive(
+    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+) -> Driven:
+    model = scripted(script)
+    commands = list[str]()
+    agent = agent_of(
+        model, HeedfulMiddleware(host), tools=[shell_of(commands, results)]
+    )
     config: Any = {"configurable": {"thread_id": id}}
     state = await agent.ainvoke({"messages": [("user", task)]}, config)
-    return Driven(str(state["messages"][-1].text), model.prompts, commands, verdict_of(state))
+    return Driven(
+        answer=str(state["messages"][-1].text),
+        prompts=model.prompts,
+        commands=commands,
+        verdict=verdict_of(state),
+    )

@@ -1,4 +1,6 @@
-"""OpenAI Agents for the table of hosts: its own scripted model, and the tool `shell`."""
+"""OpenAI Agents for the table of hosts: its own scripted model, and the tool
+`shell`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def scripted(turns: Script, tool: str = "shell") -> Any:
 
 def prompts(model: Any) -> list[str]:
     """Return the texts of each request to the model."""
-    return ["\n".join(_texts([call.system_instructions, call.input])) for call in model.calls]
+    return [
+        "\n".join(_texts([call.system_instructions, call.input]))
+        for call in model.calls
+    ]
 
 
 def _texts(value: Any) -> list[str]:
@@ -43,12 +48,21 @@ def shell_agent(
     script: Script, driven: Driven, results: Results = OK, **options: Any
 ) -> tuple[Agent[Any], Any]:
     """Return an agent with the tool `shell`, and its model."""
-    model, shell = scripted(script), shell_of(driven.commands, results)
+    model = scripted(script)
+    shell = shell_of(driven.commands, results)
     return Agent("triage", model=model, tools=[function_tool(shell, **options)]), model
 
 
-async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
-    driven, config = Driven(), RunConfig(tracing_disabled=True)
+async def drive(
+    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+) -> Driven:
+    driven = Driven()
+    config = RunConfig(tracing_disabled=True)
     agent, model = shell_agent(script, driven, results)
     result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
-    return Driven(result.final_output, prompts(model), driven.commands, verdict_of(result))
+    return Driven(
+        answer=result.final_output,
+        prompts=prompts(model),
+        commands=driven.commands,
+        verdict=verdict_of(result),
+    )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolFailed
+from pydantic_ai import (
+    Agent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolFailed,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from heedful.integrations import Host, verdict_of
@@ -14,11 +21,16 @@ from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_
 
 
 def scripted(script: Script, driven: Driven) -> FunctionModel:
-    """Return the model of a script; an output tool gets the text as the value of its argument."""
+    """Return the model of a script; an output tool gets the text as the value of its
+    argument.
+    """
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         parts = [part for one in messages for part in one.parts]
-        texts = [getattr(part, "content", None) or getattr(part, "args", "") for part in parts]
+        texts = [
+            getattr(part, "content", None) or getattr(part, "args", "")
+            for part in parts
+        ]
         driven.prompts.append("\n".join(map(str, texts)))
         turn = script[min(len(driven.prompts), len(script)) - 1]
         if isinstance(turn, Exception):
@@ -27,10 +39,14 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
             return ModelResponse([ToolCallPart("shell", {"command": turn.command})])
         if info.output_tools:
             name = next(iter(info.output_tools[0].parameters_json_schema["properties"]))
-            return ModelResponse([ToolCallPart(info.output_tools[0].name, {name: turn.text})])
+            return ModelResponse(
+                [ToolCallPart(info.output_tools[0].name, {name: turn.text})]
+            )
         return ModelResponse([TextPart(turn.text)])
 
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    async def stream(
+        messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncIterator[str]:
         yield str(answer(messages, info).text)
 
     return FunctionModel(answer, stream_function=stream)
@@ -44,9 +60,12 @@ def shell_agent(
     return agent
 
 
-async def drive(host: Host, task: str, script: Script, *, id: str, results: Results = OK) -> Driven:
+async def drive(
+    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, capabilities=[Heedful(host)])
+    agent = shell_agent(script, driven, results, capabilities=[Heedful(host=host)])
     result = await agent.run(task, run_id=id)
-    driven.answer, driven.verdict = result.output, verdict_of(result)
+    driven.answer = result.output
+    driven.verdict = verdict_of(result)
     return driven

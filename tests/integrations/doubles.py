@@ -1,8 +1,10 @@
-"""What the table of hosts asks of each framework: its own fake model, driven by a script.
+"""What the table of hosts asks of each framework: its own fake model, driven by a
+script.
 
-Each double has a function `drive`, which runs an agent as a user of this integration would set it
-up. The model takes the turns of the script in order, and repeats the last. `results` has what the
-tool `shell` returns or raises for a command, by default "done". Raises what the host raises.
+Each double has a function `drive`, which runs an agent as a user of this integration
+would set it up. The model takes the turns of the script in order, and repeats the last.
+`results` has what the tool `shell` returns or raises for a command, by default "done".
+Raises what the host raises.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ Results = Mapping[str, str | Exception]
 OK: Results = {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Driven:
-    """What the framework returned, all texts of each request to the model, the commands run."""
+    """What the framework returned, all texts of each request to the model, the commands
+    run.
+    """
 
     answer: str = ""
     prompts: list[str] = field(default_factory=list)
@@ -50,8 +54,11 @@ class Driven:
     verdict: Done | None = None
 
 
-def shell_of(commands: list[str], results: Results, error: type[Exception] | None = None) -> Any:
-    """Return the tool; it keeps the commands that ran, and raises as `error` what it raises.
+def shell_of(
+    commands: list[str], results: Results, error: type[Exception] | None = None
+) -> Any:
+    """Return the tool; it keeps the commands that ran, and raises as `error` what it
+    raises.
 
     The command "kill" kills the process.
     """

@@ -1,4 +1,6 @@
-"""Every framework, by one table: what its users may rely on when heedful is plugged in."""
+"""Every framework, by one table: what its users may rely on when heedful is plugged
+in.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ asyncio.run(importlib.import_module(sys.argv[1]).drive(host, TASK, turns, id="on
 def severity(candidate: Any, _: Any) -> Sequence[Finding]:
     fine = str(candidate).strip() in ("P0", "P1", "P2", "P3")
     what = f"{str(candidate)[:40]!r} is no severity"
-    return [] if fine else [Finding("severity", what, "answer with one of P0 to P3", key="one")]
+    return (
+        []
+        if fine
+        else [Finding("severity", what, fix="answer with one of P0 to P3", key="one")]
+    )
 
 
 def broken(candidate: Any, _: Any) -> Sequence[Finding]:
@@ -65,26 +71,34 @@ def double(request: pytest.FixtureRequest) -> Any:
 
 async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
-    driven = await double.drive(judging(memory), TASK, [Say("high"), Say("P1")], id="one")
-    assert (driven.answer, driven.verdict) == ("P1", Done(2, passed=True))
+    driven = await double.drive(
+        judging(memory), TASK, [Say("high"), Say("P1")], id="one"
+    )
+    assert driven.answer == "P1"
+    assert driven.verdict == Done(2, passed=True)
     assert len(driven.prompts) == 2
     assert "answer with one of P0 to P3" in driven.prompts[1]
     stored = await memory.store.read(memory.scope, loops.read, "one")
     assert [one.number for one in stored.loop.attempts] == [1, 2]
     assert stored.loop.usage.calls == 2
 
-    again = await double.drive(judging(memory), "Grade: the roof is off", [Say("P0")], id="two")
+    again = await double.drive(
+        judging(memory), "Grade: the roof is off", [Say("P0")], id="two"
+    )
     assert "answer with one of P0 to P3" in again.prompts[0]
 
 
-async def test_never_right_stops_by_our_rule_with_the_best(double: Any, tmp_path: Path) -> None:
+async def test_never_right_stops_by_our_rule_with_the_best(
+    double: Any, tmp_path: Path
+) -> None:
     memory = memory_in(tmp_path)
     host = judging(memory, policy=policy("default, attempts.limit=3"))
     turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
     driven = await double.drive(host, TASK, turns, id="one")
     assert driven.answer == "bad"
     assert len(driven.prompts) == 3
-    assert (driven.verdict.best, driven.verdict.passed) == (1, False)
+    assert driven.verdict.best == 1
+    assert driven.verdict.passed is False
     assert driven.verdict.stopped_by[0].rule == "attempts"
     stored = await memory.store.read(memory.scope, loops.read, "one")
     assert stored.verdicts[-1] == driven.verdict
@@ -99,14 +113,21 @@ async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
     await double.drive(host, "build it", first, id="one", results=failing)
     second = await double.drive(host, "build the app", first, id="two", results=failing)
     assert ERROR in second.prompts[-1]
-    assert second.prompts[-1].count("failed with") == 1  # `before` and `seen` have the same lesson
-    assert (second.commands, second.verdict) == (["npm run build"], None)
+    assert (
+        second.prompts[-1].count("failed with") == 1
+    )  # `before` and `seen` have the same lesson
+    assert second.commands == ["npm run build"]
+    assert second.verdict is None
 
 
-async def test_what_the_host_raises_reaches_its_caller(double: Any, tmp_path: Path) -> None:
+async def test_what_the_host_raises_reaches_its_caller(
+    double: Any, tmp_path: Path
+) -> None:
     memory = memory_in(tmp_path)
     with pytest.raises(ModelDown):
-        await double.drive(judging(memory), TASK, [Say("high"), ModelDown("503")], id="one")
+        await double.drive(
+            judging(memory), TASK, [Say("high"), ModelDown("503")], id="one"
+        )
     assert not [one for one in await memory.top() if one["state"] == "verified"]
 
 
@@ -117,12 +138,17 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
     (tmp_path / "memory.db").write_bytes(b"this is no database" * 1_000)
     for host, why in (
         (judging(memory, strict=False), "StoreCorrupt: "),
-        (judging(None, strict=False, checks=[broken]), "check 'broken' raised ValueError"),
+        (
+            judging(None, strict=False, checks=[broken]),
+            "check 'broken' raised ValueError",
+        ),
     ):
         driven = await double.drive(host, TASK, [Say("high")], id="one")
-        assert (driven.answer, driven.verdict.passed) == ("high", False)
+        assert driven.answer == "high"
+        assert driven.verdict.passed is False
         said = driven.verdict.stopped_by[0].detail.removeprefix("not judged: ")
-        assert (why in said, f"could not judge an output: {said}" in caplog.text) == (True, True)
+        assert (why in said) is True
+        assert (f"could not judge an output: {said}" in caplog.text) is True
     with pytest.raises(HeedfulError):
         await double.drive(judging(memory), TASK, [Say("high")], id="two")
 
@@ -151,7 +177,9 @@ async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> No
     assert not any(one.shown for one in shown)
 
 
-async def test_a_rejected_output_is_never_learnt_as_a_success(double: Any, tmp_path: Path) -> None:
+async def test_a_rejected_output_is_never_learnt_as_a_success(
+    double: Any, tmp_path: Path
+) -> None:
     memory = memory_in(tmp_path)
     host = judging(memory, policy=policy("default, attempts.limit=2"))
     await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
@@ -160,11 +188,15 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(double: Any, tmp_p
 
 
 @pytest.mark.parametrize("number", [n for n, block in enumerate(PAGE) if block.title])
-def test_the_programs_of_the_page_print_what_it_shows(number: int, tmp_path: Path) -> None:
+def test_the_programs_of_the_page_print_what_it_shows(
+    number: int, tmp_path: Path
+) -> None:
     program, printed = PAGE[number : number + 2]
     (tmp_path / program.title).write_text(program.body)
     command = [sys.executable, "-W", "error", program.title]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.returncode) == (printed.body, 0), done.stderr
 
 
@@ -172,7 +204,9 @@ async def test_eight_sessions_at_once_on_one_file(double: Any, tmp_path: Path) -
     async def session(n: int) -> str:
         memory = memory_in(tmp_path)
         turns = [Say("high"), Say("P1")]
-        return (await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"s{n}")).answer
+        return (
+            await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"s{n}")
+        ).answer
 
     assert await asyncio.gather(*map(session, range(8))) == ["P1"] * 8
     assert len(await memory_in(tmp_path).top()) == 1

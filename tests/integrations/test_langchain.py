@@ -1,4 +1,6 @@
-"""What the table cannot ask: where LangChain and LangGraph differ from other frameworks."""
+"""What the table cannot ask: where LangChain and LangGraph differ from other
+frameworks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from tests.integrations.doubles import Call, ModelDown, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
-BUILD, RULE = Call("npm run build"), "answer with one of P0 to P3"
+BUILD = Call("npm run build")
+RULE = "answer with one of P0 to P3"
 
 
 def thread(id: str, **more: Any) -> Any:
@@ -49,19 +52,27 @@ def stored(folder: Path, id: str) -> Any:
 
 
 def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) -> None:
-    memory, tools = memory_in(tmp_path), [shell_of([], {BUILD.command: RuntimeError(ERROR)})]
+    memory = memory_in(tmp_path)
+    tools = [shell_of([], {BUILD.command: RuntimeError(ERROR)})]
     model = scripted([BUILD, BUILD, Say("high"), Say("P1")])
     with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
-        agent = agent_of(model, HeedfulMiddleware(judging(memory)), tools=tools, checkpointer=saver)
+        agent = agent_of(
+            model, HeedfulMiddleware(judging(memory)), tools=tools, checkpointer=saver
+        )
         with pytest.raises(GraphRecursionError):
             agent.invoke(ASKED, thread("one", recursion_limit=6))
         learnt = asyncio.run(memory.top())
-        assert [(one["kind"], one["state"]) for one in learnt] == [("reflection", "candidate")]
+        assert [(one["kind"], one["state"]) for one in learnt] == [
+            ("reflection", "candidate")
+        ]
         assert not stored(tmp_path, "one").verdicts
-        other = HeedfulMiddleware(judging(memory_in(tmp_path)))  # as another process has it
+        other = HeedfulMiddleware(
+            judging(memory_in(tmp_path))
+        )  # as another process has it
         again = agent_of(model, other, tools=tools, checkpointer=saver)
         state = again.invoke(None, thread("one"))
-        assert (texts(state)[-1], list(state)) == ("P1", ["messages"])
+        assert texts(state)[-1] == "P1"
+        assert list(state) == ["messages"]
         assert stored(tmp_path, "one").verdicts[-1] == Done(2, passed=True)
         assert stored(tmp_path, "one").loop.usage.calls == 4
         again.invoke({"messages": [("user", "And the roof?")]}, thread("one"))
@@ -79,7 +90,8 @@ class Dies(HeedfulMiddleware):
 
 
 def test_a_verdict_that_no_checkpoint_has_is_not_repeated(tmp_path: Path) -> None:
-    saver, model = InMemorySaver(), scripted([Say("high"), Say("P1")])
+    saver = InMemorySaver()
+    model = scripted([Say("high"), Say("P1")])
     agent = agent_of(model, Dies(judging(memory_in(tmp_path))), checkpointer=saver)
     with pytest.raises(ModelDown):
         agent.invoke(ASKED, thread("one"))
@@ -89,26 +101,42 @@ def test_a_verdict_that_no_checkpoint_has_is_not_repeated(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("second", [TASK, "Grade: the roof is off"])
-def test_without_a_checkpointer_an_ended_run_is_not_continued(second: str, tmp_path: Path) -> None:
+def test_without_a_checkpointer_an_ended_run_is_not_continued(
+    second: str, tmp_path: Path
+) -> None:
     for task in (TASK, second):
         model = scripted([Say("high"), Say("P3")])
         agent = agent_of(model, HeedfulMiddleware(judging(memory_in(tmp_path))))
-        assert texts(agent.invoke({"messages": [("user", task)]}, thread("a"))) == [task, "P3"]
+        assert texts(agent.invoke({"messages": [("user", task)]}, thread("a"))) == [
+            task,
+            "P3",
+        ]
         assert len(model.prompts) == 2
 
 
-async def test_the_best_answer_is_last_and_rejected_ones_are_gone(tmp_path: Path) -> None:
+async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
+    tmp_path: Path,
+) -> None:
     limit = policy("default, attempts.limit=3")
     host = HeedfulMiddleware(judging(memory_in(tmp_path), policy=limit))
-    rejected = [AIMessage(text, id=f"known-{text}") for text in ("bad", "worse", "worst")]
+    rejected = [
+        AIMessage(text, id=f"known-{text}") for text in ("bad", "worse", "worst")
+    ]
     model = scripted(rejected)
-    state = agent_of(model, host).invoke(ASKED, thread("one"))  # synchronous, in a running loop
+    state = agent_of(model, host).invoke(
+        ASKED, thread("one")
+    )  # synchronous, in a running loop
     assert texts(state) == [TASK, "bad"]
-    assert ("worse" in model.prompts[2], "bad" in model.prompts[2]) == (True, False)
-    same = create_agent(FakeMessagesListChatModel(responses=[rejected[0]]), middleware=[host])
+    assert ("worse" in model.prompts[2]) is True
+    assert ("bad" in model.prompts[2]) is False
+    same = create_agent(
+        FakeMessagesListChatModel(responses=[rejected[0]]), middleware=[host]
+    )
     assert texts(same.invoke(ASKED, thread("same object"))) == [TASK, "bad"]
     agent = agent_of(scripted(rejected), host)
-    updates = [one async for one in agent.astream(ASKED, thread("two"), stream_mode="updates")]
+    updates = [
+        one async for one in agent.astream(ASKED, thread("two"), stream_mode="updates")
+    ]
     *removed, best = updates[-1]["HeedfulMiddleware.after_agent"]["messages"]
     assert [type(one) for one in removed] == [RemoveMessage] * 5
     assert best.content == "bad"
@@ -118,32 +146,55 @@ class Ticket(BaseModel):
     severity: str
 
 
-def test_structured_answers_are_judged_as_data_and_usage_is_counted(tmp_path: Path) -> None:
+def test_structured_answers_are_judged_as_data_and_usage_is_counted(
+    tmp_path: Path,
+) -> None:
     def graded(candidate: Any, _: Any) -> list[Finding]:
-        return [] if candidate["severity"] == "P1" else [Finding("severity", "no severity", RULE)]
+        return (
+            []
+            if candidate["severity"] == "P1"
+            else [Finding("severity", "no severity", fix=RULE)]
+        )
 
-    memory, limit = memory_in(tmp_path), policy("default, attempts.limit=2")
+    memory = memory_in(tmp_path)
+    limit = policy("default, attempts.limit=2")
     spent: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
-    calls = [{"name": "Ticket", "args": {"severity": one}, "id": one} for one in ("high", "low")]
-    model = scripted([AIMessage("", tool_calls=[one], usage_metadata=spent) for one in calls])
-    host = HeedfulMiddleware(Host(memory=memory, checks=[graded], policy=limit, strict=True))
+    calls = [
+        {"name": "Ticket", "args": {"severity": one}, "id": one}
+        for one in ("high", "low")
+    ]
+    model = scripted(
+        [AIMessage("", tool_calls=[one], usage_metadata=spent) for one in calls]
+    )
+    host = HeedfulMiddleware(
+        Host(memory=memory, checks=[graded], policy=limit, strict=True)
+    )
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
     assert state["structured_response"] == Ticket(severity="high")
     verdict: Any = verdict_of(state)
-    assert (verdict.best, verdict.passed) == (1, False)
+    assert verdict.best == 1
+    assert verdict.passed is False
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
     usage = stored(tmp_path, "one").loop.usage
-    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 14, 4)
+    assert usage.calls == 2
+    assert usage.prompt_tokens == 14
+    assert usage.completion_tokens == 4
 
 
 @pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
-def test_a_call_that_failed_before_is_held_back_once(calls: int, ran: int, tmp_path: Path) -> None:
-    host, commands = Host(memory=memory_in(tmp_path), strict=True), list[str]()
+def test_a_call_that_failed_before_is_held_back_once(
+    calls: int, ran: int, tmp_path: Path
+) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    commands = list[str]()
     tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
-    first, second = scripted([BUILD, Say("no")]), scripted([*[BUILD] * calls, Say("no")])
+    first = scripted([BUILD, Say("no")])
+    second = scripted([*[BUILD] * calls, Say("no")])
     for model in (first, second):
-        agent_of(model, HeedfulMiddleware(host, hold_back=True), tools=tools).invoke(ASKED)
+        agent_of(model, HeedfulMiddleware(host, hold_back=True), tools=tools).invoke(
+            ASKED
+        )
     assert len(commands) == 1 + ran
     assert ERROR in second.prompts[1]
 
@@ -154,10 +205,16 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
         """Ask the user."""
         return str(interrupt(question)) if question else str(1 / len(question))
 
-    memory, middleware = memory_in(tmp_path), HeedfulMiddleware(judging(memory_in(tmp_path)))
-    calls = [{"name": "ask", "args": {"question": one}, "id": f"call {one}"} for one in ("?", "")]
+    memory = memory_in(tmp_path)
+    middleware = HeedfulMiddleware(judging(memory_in(tmp_path)))
+    calls = [
+        {"name": "ask", "args": {"question": one}, "id": f"call {one}"}
+        for one in ("?", "")
+    ]
     model: Any = scripted([AIMessage("", tool_calls=[one]) for one in calls])
-    agent = create_agent(model, [ask], middleware=[middleware], checkpointer=InMemorySaver())
+    agent = create_agent(
+        model, [ask], middleware=[middleware], checkpointer=InMemorySaver()
+    )
     await agent.ainvoke(ASKED, thread("one"))
     with pytest.raises(ZeroDivisionError):
         await agent.ainvoke(Command(resume="yes"), thread("one"))
@@ -173,7 +230,9 @@ class Draft(TypedDict, total=False):
     verdict: dict[str, Any]
 
 
-@pytest.mark.parametrize(("turns", "best"), [(["high", "P1"], "P1"), (["bad"] * 4, "bad")])
+@pytest.mark.parametrize(
+    ("turns", "best"), [(["high", "P1"], "P1"), (["bad"] * 4, "bad")]
+)
 @pytest.mark.parametrize("kind", [Draft, MessagesState])
 async def test_a_plain_graph_is_judged_by_a_node(
     kind: Any, turns: list[str], best: str, tmp_path: Path
@@ -183,22 +242,34 @@ async def test_a_plain_graph_is_judged_by_a_node(
         text = turns[len(asked) - 1]
         return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
 
-    host, asked = judging(memory_in(tmp_path)), list[str]()
-    keys: Any = {"task": "task", "answer": "answer", "verdict": "verdict"} if kind is Draft else {}
+    host = judging(memory_in(tmp_path))
+    asked = list[str]()
+    keys: Any = (
+        {"task": "task", "answer": "answer", "verdict": "verdict"}
+        if kind is Draft
+        else {}
+    )
     graph: Any = StateGraph(kind).add_node("write", write).add_edge("write", "judge")
-    graph.add_node("judge", judge_node(host, again="write", **keys)).add_edge(START, "judge")
-    graph, given = graph.compile(checkpointer=InMemorySaver()), {"task": TASK} if keys else ASKED
+    graph.add_node("judge", judge_node(host, again="write", **keys)).add_edge(
+        START, "judge"
+    )
+    graph = graph.compile(checkpointer=InMemorySaver())
+    given = {"task": TASK} if keys else ASKED
     for id in ("one", "one", "two"):  # the same thread again is another run
         asked.clear()
         how = thread(id)
-        state = await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
+        state = (
+            await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
+        )
         assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
         assert RULE in asked[1]
         assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
     assert RULE in asked[0]
 
 
-@pytest.mark.parametrize("name", ["langchain_agent", "langchain_deep_agent", "langgraph_judge"])
+@pytest.mark.parametrize(
+    "name", ["langchain_agent", "langchain_deep_agent", "langgraph_judge"]
+)
 def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(f"examples/integrations/{name}.py")
     said = capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""The MCP server through the SDK's own client and the official inspector, over each transport."""
+"""The MCP server through the SDK's own client and the official inspector, over each
+transport.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ from mcp_types import INVALID_PARAMS
 
 from heedful import Memory, Scope
 from heedful.checks.loading import load
-from heedful.integrations.mcp import TOOLS, server_of
+from heedful.integrations.mcp import MCP_TOOLS, server_of
 from heedful.service.app import application
 from heedful.service.auth import Callers
 from heedful.service.setup import Setup
 from heedful.store import keys
-from heedful.store.keys import MAY
+from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
 from tests.service.running import running
 from tests.service.support import served
@@ -40,31 +42,43 @@ ATTEMPT = {"loop": "report-1", "task": "Write the report", "output": "Fine."}
 FINE: Any = {"evaluation": {"findings": []}}
 CHECKED: Any = {"checks": [{"name": "not_empty"}]}
 LEVLE: Any = {"check": "a", "message": "b", "levle": "note"}
-NAMES = [each.__name__ for each in TOOLS]
+NAMES = [each.__name__ for each in MCP_TOOLS]
 
 
 class World:
-    """A store with a key of each of two tenants; `connect` opens a client of the tools."""
+    """A store with a key of each of two tenants; `connect` opens a client of the
+    tools.
+    """
 
     def __init__(self, folder: Path, kind: str) -> None:
-        self.folder, self.kind = folder, kind
+        self.folder = folder
+        self.kind = kind
         self.env = {**os.environ, "HEEDFUL_DB": f"{folder}/heedful.db"}
         self.memory = Memory(in_file(self.env["HEEDFUL_DB"]), Scope("acme"))
         made = (
-            keys.create(self.memory.store, name, name, projects=["default"], may=MAY)
+            keys.create(
+                self.memory.store, name, name, projects=["default"], may=KEY_PERMISSIONS
+            )
             for name in ("acme", "other")
         )
-        self.keys = {key.tenant: (f"key:{key.id}", token) for key, token in map(asyncio.run, made)}
+        self.keys = {
+            key.tenant: (f"key:{key.id}", token)
+            for key, token in map(asyncio.run, made)
+        }
         self.source = "tool:mcp" if kind == "stdio" else self.keys["acme"][0]
 
     @asynccontextmanager
-    async def connect(self, tenant: str = "acme", **setup: Any) -> AsyncIterator[Client]:
+    async def connect(
+        self, tenant: str = "acme", **setup: Any
+    ) -> AsyncIterator[Client]:
         header = f"Bearer {self.keys[tenant][1]}"
         async with AsyncExitStack() as stack:
             where: Any
             if self.kind == "inside":
-                made = Setup(self.memory.store, **setup)
-                where = server_of(application(made), await Callers(made).identified(header))
+                made = Setup(store=self.memory.store, **setup)
+                where = server_of(
+                    application(made), await Callers(made).identified(header)
+                )
             elif self.kind == "stdio":
                 command = {"command": COMMAND[0], "args": COMMAND[1:], "env": self.env}
                 where = stdio_client(StdioServerParameters.model_validate(command))
@@ -94,46 +108,68 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         assert told["lesson"]["state"] == "quarantined"
         assert "heedful quarantine release 1 --by NAME" in told["quarantine"]
         seen = await said(client, "seen_error", error=ERROR)
-        assert (seen["count"], seen["text"]) == (1, "")
+        assert seen["count"] == 1
+        assert seen["text"] == ""
         assert "heedful quarantine release 1" in seen["quarantine"]
         page: Any = await client.read_resource("heedful://lessons/1")
         assert "npm i" not in page.contents[0].text
         if world.kind == "stdio":  # the command works in any folder
             line = told["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
             assert line.startswith("HEEDFUL_TENANT=acme heedful ")
-            await asyncio.to_thread(subprocess.run, line, shell=True, check=True, cwd="/")
+            await asyncio.to_thread(
+                subprocess.run, line, shell=True, check=True, cwd="/"
+            )
         else:
             await world.memory.quarantine.release([1], by="ann")
         seen = await said(client, "seen_error", error=ERROR)
-        assert [one[:9] for one in seen["text"].splitlines()[1:3]] == ["<lesson-1", "Run npm i"]
+        assert [one[:9] for one in seen["text"].splitlines()[1:3]] == [
+            "<lesson-1",
+            "Run npm i",
+        ]
         await world.memory.set_trust(world.source, "measured", by="ann")
-        told = await said(client, "remember", error="EACCES: denied", lesson="Ask for the folder.")
-        assert (told["lesson"]["trust"], told["quarantine"]) == ("measured", "")
+        told = await said(
+            client, "remember", error="EACCES: denied", lesson="Ask for the folder."
+        )
+        assert told["lesson"]["trust"] == "measured"
+        assert told["quarantine"] == ""
 
 
 async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -> None:
     async with world.connect() as client:
         tools: Any = (await client.list_tools()).tools
-        assert [one.name for one in tools if one.name in str(client.instructions)] == NAMES
-        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[1:3]
+        assert [
+            one.name for one in tools if one.name in str(client.instructions)
+        ] == NAMES
+        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[
+            1:3
+        ]
         verdict = tools[4].output_schema["properties"]["verdict"]
-        assert {one["$ref"].rpartition("/")[2] for one in verdict["anyOf"]} == {"Again", "Done"}
+        assert {one["$ref"].rpartition("/")[2] for one in verdict["anyOf"]} == {
+            "Again",
+            "Done",
+        }
 
-        recalled = await said(client, "recall_lessons", task=ATTEMPT["task"], loop="report-1")
+        recalled = await said(
+            client, "recall_lessons", task=ATTEMPT["task"], loop="report-1"
+        )
         assert recalled == {"text": "", "shown": 0, "withheld": 0}
         loop = {**ATTEMPT, "goals": ["quality >= 0.8"]}
         given = [{"scores": {"quality": score}} for score in (0.5, 0.9)]
         first = await said(client, "report_attempt", **loop, evaluation=given[0])
-        assert (first["decision"], "0.8" in first["verdict"]["feedback"]) == ("again", True)
+        assert first["decision"] == "again"
+        assert ("0.8" in first["verdict"]["feedback"]) is True
         loop["output"] = "Better."
         again = await said(client, "report_attempt", **loop, evaluation=given[1])
-        assert (again["decision"], again["verdict"]["passed"]) == ("done", True)
+        assert again["decision"] == "done"
+        assert again["verdict"]["passed"] is True
         assert "heedful quarantine release" in again["quarantine"]
         why = await said(client, "explain", loop="report-1")
         assert [line["attempt"] for line in why["lines"]] == [1, 2]
         ended = {"loop": "report-1", "right_at_once": False, "calls": 2}
         assert (await said(client, "report_outcome", **ended))["state"] == "passed"
-        prompt: Any = await client.get_prompt("critique", {"task": "Sum up", "output": "<b>"})
+        prompt: Any = await client.get_prompt(
+            "critique", {"task": "Sum up", "output": "<b>"}
+        )
         assert "report_attempt" in prompt.messages[0].content.text
 
 
@@ -145,30 +181,64 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("report_attempt", ATTEMPT, 'such as\n{"findings":'),
     ("report_attempt", {**ATTEMPT, "evaluation": {}}, 'such as\n{"findings":'),
     ("report_attempt", {**ATTEMPT, **CHECKED, "evaluation": {"scores": {}}}, "such as"),
-    ("report_attempt", {**ATTEMPT, "evaluation": {"passed": False}}, "no option of evaluation"),
-    ("report_attempt", {**ATTEMPT, "evaluation": {"score": {"q": 0.1}}}, "did you mean 'scores'"),
-    ("report_attempt", {**ATTEMPT, "evaluation": {"findings": [LEVLE]}}, "did you mean 'level'"),
-    ("report_attempt", {**ATTEMPT, **CHECKED, "golas": ["q >= 1"]}, "did you mean 'goals'"),
+    (
+        "report_attempt",
+        {**ATTEMPT, "evaluation": {"passed": False}},
+        "no option of evaluation",
+    ),
+    (
+        "report_attempt",
+        {**ATTEMPT, "evaluation": {"score": {"q": 0.1}}},
+        "did you mean 'scores'",
+    ),
+    (
+        "report_attempt",
+        {**ATTEMPT, "evaluation": {"findings": [LEVLE]}},
+        "did you mean 'level'",
+    ),
+    (
+        "report_attempt",
+        {**ATTEMPT, **CHECKED, "golas": ["q >= 1"]},
+        "did you mean 'goals'",
+    ),
     ("report_attempt", {**ATTEMPT, **FINE, "attempt": 3}, "attempt_out_of_order"),
-    ("report_attempt", {**ATTEMPT, **FINE, "loop": "2", "goals": ["x >= 1"]}, "needs the score x"),
+    (
+        "report_attempt",
+        {**ATTEMPT, **FINE, "loop": "2", "goals": ["x >= 1"]},
+        "needs the score x",
+    ),
     ("report_attempt", {**ATTEMPT, "checks": [{"name": "program"}]}, "unknown_name"),
-    ("report_outcome", {"loop": "nothing", "right_at_once": True, "calls": 1}, "not_found"),
+    (
+        "report_outcome",
+        {"loop": "nothing", "right_at_once": True, "calls": 1},
+        "not_found",
+    ),
     ("override", {"loop": "nothing"}, "Unknown tool"),
 ]
 
 
-async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(world: World) -> None:
+async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(
+    world: World,
+) -> None:
     async with world.connect() as client:
         for tool, arguments, reason in BAD:
             answer: Any = await client.call_tool(tool, arguments)
-            assert (answer.is_error, reason in answer.content[0].text) == (True, True), answer
-        calls = (said(client, "remember", error=ERROR, lesson="Run npm i.") for _ in range(100))
+            assert (answer.is_error, reason in answer.content[0].text) == (
+                True,
+                True,
+            ), answer
+        calls = (
+            said(client, "remember", error=ERROR, lesson="Run npm i.")
+            for _ in range(100)
+        )
         told = await asyncio.gather(*calls)
         assert sorted(one["lesson"]["seen"] for one in told) == [*range(1, 101)]
 
 
 @pytest.mark.parametrize("world", ["inside"], indirect=True)
-async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(world: World) -> None:
+async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(
+    world: World,
+) -> None:
     short = load({"name": "words", "at_most": 3})
     setup: Any = {"checks": {"short": short}, "pins": {"acme/default/*": ["short"]}}
     async with world.connect(**setup) as client:
@@ -176,9 +246,12 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(world:
         await world.memory.quarantine.release([1], by="ann")
         for own in ([{"name": "not_empty"}], []):
             loop = {**ATTEMPT, "loop": f"loop-{len(own)}"}
-            await said(client, "report_attempt", **{**loop, "output": "too many words here"})
+            await said(
+                client, "report_attempt", **{**loop, "output": "too many words here"}
+            )
             done = await said(client, "report_attempt", **loop, checks=own)
-            assert (done["verdict"]["passed"], bool(done["quarantine"])) == (True, bool(own))
+            assert done["verdict"]["passed"] is True
+            assert bool(done["quarantine"]) == bool(own)
     async with world.connect("other") as client:
         assert (await said(client, "seen_error", error=ERROR))["count"] == 0
         assert (await said(client, "recall_lessons", task=ERROR))["text"] == ""
@@ -210,7 +283,9 @@ def test_the_inspector_calls_every_tool(world: World) -> None:
 
     def inspect(target: list[str], *options: str) -> Any:
         line = [npx, "--yes", INSPECTOR, "--cli", *target, "--method", *options]
-        return json.loads(subprocess.check_output(line, cwd=world.folder, env=world.env))
+        return json.loads(
+            subprocess.check_output(line, cwd=world.folder, env=world.env)
+        )
 
     with running(world.folder) as url:
         header = f"Authorization: Bearer {world.keys['acme'][1]}"
@@ -221,9 +296,14 @@ def test_the_inspector_calls_every_tool(world: World) -> None:
             ("remember", [f"error={ERROR}", "lesson=Run npm i pads."]),
             ("seen_error", [f"error={ERROR}"]),
             ("recall_lessons", ["task=Build it"]),
-            ("report_attempt", [f"{k}={json.dumps(v)}" for k, v in {**ATTEMPT, **FINE}.items()]),
+            (
+                "report_attempt",
+                [f"{k}={json.dumps(v)}" for k, v in {**ATTEMPT, **FINE}.items()],
+            ),
             ("explain", ["loop=report-1"]),
             ("report_outcome", ["loop=report-1", "right_at_once=true", "calls=1"]),
         ]:
-            answer = inspect(target, "tools/call", "--tool-name", tool, "--tool-arg", *pairs)
+            answer = inspect(
+                target, "tools/call", "--tool-name", tool, "--tool-arg", *pairs
+            )
             assert not answer.get("isError"), answer

@@ -1,4 +1,6 @@
-"""What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams, the server."""
+"""What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams, the
+server.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,26 @@ import sys
 from typing import Any
 
 import pytest
-from agents import Agent, MaxTurnsExceeded, RunConfig, RunHooks, SQLiteSession, UserError
+from agents import (
+    Agent,
+    MaxTurnsExceeded,
+    RunConfig,
+    RunHooks,
+    SQLiteSession,
+    UserError,
+)
 from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.errors import Conflict
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed, run_sync
+from heedful.integrations.openai_agents import (
+    Judged,
+    hold_back,
+    run,
+    run_streamed,
+    run_sync,
+)
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in, severity
@@ -33,7 +48,8 @@ def graded(candidate: Any, context: Any) -> Any:
 async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_it(
     tmp_path: Any,
 ) -> None:
-    memory, heard = memory_in(tmp_path), list[Any]()
+    memory = memory_in(tmp_path)
+    heard = list[Any]()
 
     class Heard(RunHooks[Any]):
         async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
@@ -41,24 +57,28 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
 
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
     result = await run(agent, TASK, host=judging(memory), hooks=Heard(), **OPTIONS)
-    assert (heard, result.context_wrapper.usage.requests) == (["high", "P1"], 3)
+    assert heard == ["high", "P1"]
+    assert result.context_wrapper.usage.requests == 3
     found = [one.example.accepted for one in await memory.recall(TASK, 10)]
     assert list(filter(None, found)) == ["P1"]
 
 
 async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
-    driven, host = Driven(), judging(None, policy=policy("attempts.limit=5"))
+    driven = Driven()
+    host = judging(None, policy=policy("attempts.limit=5"))
     long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
     agent, model = shell_agent([Call("ls"), *long, Say("P1")], driven)
     result = await run(agent, TASK, host=host, **OPTIONS)
-    assert (result.final_output, driven.commands) == ("P1", ["ls"])
+    assert result.final_output == "P1"
+    assert driven.commands == ["ls"]
     asked = prompts(model)[2:]
     assert len({len(prompt) for prompt in asked}) == 1
     assert "one one" not in asked[1]
 
 
 async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> None:
-    session, host = SQLiteSession("chat"), judging(None)
+    session = SQLiteSession("chat")
+    host = judging(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
     await run(agent, TASK, host=host, session=session, **OPTIONS)
     kinds = [one.get("role") or one.get("type") for one in await session.get_items()]
@@ -84,20 +104,28 @@ def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
 async def test_a_handoff_is_not_made_again() -> None:
     turns = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
     expert = Agent("expert", model=scripted(turns), output_type=Ticket)
-    desk = Agent("desk", model=scripted([Call("")], "transfer_to_expert"), handoffs=[expert])
+    desk = Agent(
+        "desk", model=scripted([Call("")], "transfer_to_expert"), handoffs=[expert]
+    )
     result = await run(desk, TASK, host=judging(None, checks=[graded]), **OPTIONS)
-    assert (result.final_output, result.last_agent) == (Ticket(severity="P2"), expert)
+    assert result.final_output == Ticket(severity="P2")
+    assert result.last_agent == expert
     assert result.context_wrapper.usage.requests == 3
 
 
-async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(tmp_path: Any) -> None:
-    driven, host = Driven(), Host(memory=memory_in(tmp_path), strict=True)
+async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {"make": RuntimeError(ERROR)}
     turns: list[Turn] = [Call("make"), Say("no"), Call("make")]
     agent, _ = shell_agent(turns[:1], driven, failing, failure_error_function=None)
     with pytest.raises(UserError, match="Cannot find module"):
         await run(agent, "build", host=host, **OPTIONS)
-    agent, model = shell_agent(turns, driven, failing, tool_input_guardrails=[hold_back])
+    agent, model = shell_agent(
+        turns, driven, failing, tool_input_guardrails=[hold_back]
+    )
     await run(agent, "build", host=host, **OPTIONS)
     assert driven.commands == ["make"]
     assert prompts(model)[-1].count("failed with") == 1
@@ -106,13 +134,18 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(tmp_path
     assert driven.commands == ["make"] * 3
 
 
-async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approval() -> None:
-    driven, host, known = Driven(), judging(None), {"conversation_id": "c", **OPTIONS}
+async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approval() -> (
+    None
+):
+    driven = Driven()
+    host = judging(None)
+    known = {"conversation_id": "c", **OPTIONS}
     agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
     state = (await run(agent, TASK, host=host, id="one", **known)).to_state()
     state.approve(state.get_interruptions()[0])
     result = await run(agent, state, host=host, id="one", **known)
-    assert (result.final_output, driven.commands) == ("P1", ["ls"])
+    assert result.final_output == "P1"
+    assert driven.commands == ["ls"]
     asked = prompts(model)[1:]
     assert TASK not in "".join(asked)
     assert "answer with one of P0 to P3" in asked[0]
@@ -122,7 +155,10 @@ async def test_streamed() -> None:
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
     stream = run_streamed(agent, TASK, host=judging(None), **OPTIONS)
     judged = [event async for event in stream if isinstance(event, Judged)]
-    assert [(one.output, bool(one.result)) for one in judged] == [("high", False), ("P1", True)]
+    assert [(one.output, bool(one.result)) for one in judged] == [
+        ("high", False),
+        ("P1", True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["openai_agent", "pydantic_agent"])

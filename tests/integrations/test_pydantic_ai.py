@@ -22,12 +22,23 @@ from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     output: Any, retries: int
 ) -> None:
-    driven, words = Driven(), ("one", "two", "six", "ten")
-    script: list[Turn] = [Call("ls"), *[Say(f"{word} " * 300) for word in words], Say("P1")]
-    heedful = Heedful(judging(None, policy=policy("attempts.limit=5")))
-    options = {"output_type": output, "retries": {"output": retries}, "capabilities": [heedful]}
+    driven = Driven()
+    words = ("one", "two", "six", "ten")
+    script: list[Turn] = [
+        Call("ls"),
+        *[Say(f"{word} " * 300) for word in words],
+        Say("P1"),
+    ]
+    heedful = Heedful(host=judging(None, policy=policy("attempts.limit=5")))
+    options = {
+        "output_type": output,
+        "retries": {"output": retries},
+        "capabilities": [heedful],
+    }
     result = await shell_agent(script, driven, **options).run(TASK)
-    assert (result.output, driven.commands, result.usage.requests) == ("P1", ["ls"], 6)
+    assert result.output == "P1"
+    assert driven.commands == ["ls"]
+    assert result.usage.requests == 6
     sizes = [len(prompt) for prompt in driven.prompts[2:]]
     assert max(sizes) < 1.2 * min(sizes)
     assert "one one" not in driven.prompts[3]
@@ -36,10 +47,13 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     assert '"ls"' in kept
 
 
-async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any) -> None:
-    memory, driven = memory_in(tmp_path), Driven()
+async def test_the_best_answer_when_retries_of_the_agent_end_first(
+    tmp_path: Any,
+) -> None:
+    memory = memory_in(tmp_path)
+    driven = Driven()
     script = [Say("high"), Say("")]
-    agent = shell_agent(script, driven, capabilities=[Heedful(judging(memory))])
+    agent = shell_agent(script, driven, capabilities=[Heedful(host=judging(memory))])
 
     @agent.output_validator
     def never(output: str) -> str:
@@ -48,7 +62,8 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any
         return output
 
     result = await agent.run(TASK, run_id="one")
-    assert (result.output, verdict_of(result)) == ("high", Done(1, passed=False))
+    assert result.output == "high"
+    assert verdict_of(result) == Done(1, passed=False)
     assert result.all_messages()[-1].parts[0] == TextPart("high")
     assert not [one for one in await memory.recall(TASK, 10) if one.example.accepted]
     with pytest.raises(UnexpectedModelBehavior):
@@ -56,7 +71,8 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(tmp_path: Any
 
 
 async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    driven, heedful = Driven(), Heedful(judging(None))
+    driven = Driven()
+    heedful = Heedful(host=judging(None))
     agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[heedful])
     assert [(await agent.run(TASK, run_id="one")).output for _ in "12"] == ["P1", "P1"]
     assert len(driven.prompts) == 2
@@ -65,9 +81,10 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() ->
 
 
 async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:
-    driven, host = Driven(), judging(None)
+    driven = Driven()
+    host = judging(None)
     script: list[Turn] = [Say("high"), ModelDown("killed"), Say("high"), Say("P1")]
-    agent = shell_agent(script, driven, capabilities=[Heedful(host)])
+    agent = shell_agent(script, driven, capabilities=[Heedful(host=host)])
     with pytest.raises(ModelDown):
         await agent.run(TASK, run_id="one")
     assert (await agent.run(TASK, run_id="one")).output == "high"
@@ -75,8 +92,9 @@ async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:
 
 
 async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None:
-    driven, host = Driven(), Host(memory=memory_in(tmp_path), strict=True)
-    raising = Agent(TestModel(), capabilities=[Heedful(host)])
+    driven = Driven()
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    raising = Agent(TestModel(), capabilities=[Heedful(host=host)])
 
     @raising.tool_plain
     def shell(command: str) -> str:
@@ -84,7 +102,7 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
     with pytest.raises(RuntimeError, match="pads"):
         await raising.run("build")
-    held = [Heedful(host, hold_back=True)]
+    held = [Heedful(host=host, hold_back=True)]
     agent = shell_agent([Call("a"), Call("b"), Say("no")], driven, capabilities=held)
     await agent.run("build")
     assert driven.commands == ["b"]
@@ -92,12 +110,16 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
 
 async def test_streams() -> None:
-    driven, host = Driven(), judging(None)
-    agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[Heedful(host)])
+    driven = Driven()
+    host = judging(None)
+    agent = shell_agent(
+        [Say("high"), Say("P1")], driven, capabilities=[Heedful(host=host)]
+    )
     async with agent.run_stream(TASK, run_id="one") as stream:  # cannot ask again
         assert [text async for text in stream.stream_text()][-1] == "high"
         assert await stream.get_output() == "high"
     async with agent.run_stream_events(TASK, run_id="one") as events:  # goes on
         last: Any = [event async for event in events][-1]
-    assert (last.result.output, verdict_of(last.result)) == ("P1", Done(2, passed=True))
+    assert last.result.output == "P1"
+    assert verdict_of(last.result) == Done(2, passed=True)
     assert "answer with one of P0 to P3" in driven.prompts[1]

@@ -1,4 +1,6 @@
-"""Actions: which calls are the same action, and which parts of a failed one are stored."""
+"""Actions: which calls are the same action, and which parts of a failed one are
+stored.
+"""
 
 from typing import Any
 
@@ -10,12 +12,28 @@ from heedful.lessons.action import action
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
 CALLS: list[tuple[Any, Any, bool]] = [
-    (("Bash", BUILD), ("Bash", {**BUILD, "description": "Build it", "timeout": 9}), True),
-    (("Bash", BUILD), ("shell", {"cmd": "npm run build  --prefix /srv/app --port 8080"}), True),
+    (
+        ("Bash", BUILD),
+        ("Bash", {**BUILD, "description": "Build it", "timeout": 9}),
+        True,
+    ),
+    (
+        ("Bash", BUILD),
+        ("shell", {"cmd": "npm run build  --prefix /srv/app --port 8080"}),
+        True,
+    ),
     (("Bash", BUILD), ("", "npm run build --prefix ./app --port 8081"), False),
-    (("shell", {"command": ["bash", "-lc", "ls src"]}), ("shell", {"command": "ls src"}), True),
+    (
+        ("shell", {"command": ["bash", "-lc", "ls src"]}),
+        ("shell", {"command": "ls src"}),
+        True,
+    ),
     (("shell", {"command": ["ls", "a b"]}), ("", "ls 'a b'"), True),
-    (("Read", {"path": "/a/x.py", "limit": 10}), ("read", {"limit": 10, "path": "x.py"}), True),
+    (
+        ("Read", {"path": "/a/x.py", "limit": 10}),
+        ("read", {"limit": 10, "path": "x.py"}),
+        True,
+    ),
     (("Bash", BUILD), ("", "npm run lint --prefix /srv/ann/app --port 8080"), False),
     (("Read", {"path": "/a/x.py"}), ("Read", {"path": "/a/y.py"}), False),
     (("Read", {"path": "/a/x.py"}), ("Write", {"path": "/a/x.py"}), False),
@@ -27,12 +45,21 @@ def test_the_same_action_in_other_particulars_or_another_action(one, other, same
     assert (action(*one).whole == action(*other).whole) == same
 
 
-@pytest.mark.parametrize(("error", "found", "missed"), [
-    ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
-    ("Table 'shop.orders' doesn't exist", "select a from orders", "insert into orders"),
-    ("it failed", "", "rtk bun lint"),
-])  # fmt: skip
-def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(error, found, missed):
+@pytest.mark.parametrize(
+    ("error", "found", "missed"),
+    [
+        ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
+        (
+            "Table 'shop.orders' doesn't exist",
+            "select a from orders",
+            "insert into orders",
+        ),
+        ("it failed", "", "rtk bun lint"),
+    ],
+)
+def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(
+    error, found, missed
+):
     failed = action("", "rtk bun test && select count(*) from orders")
     stored = set(failed.digests(error))
     assert failed.whole in stored
@@ -51,4 +78,7 @@ def test_any_call_and_error_have_digests(tool, arguments, error):
 
 
 def test_no_secret_is_in_the_text():
-    assert "AKIAIOSFODNN7EXAMPLE" not in action("", "aws --key AKIAIOSFODNN7EXAMPLE ls").text
+    assert (
+        "AKIAIOSFODNN7EXAMPLE"
+        not in action("", "aws --key AKIAIOSFODNN7EXAMPLE ls").text
+    )

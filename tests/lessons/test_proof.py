@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.proof import (
-    PRIOR,
+    BET_LOG_WEIGHTS,
     Case,
     Cells,
     Comparison,
@@ -27,10 +27,11 @@ from heedful.lessons.proof import (
     stakes,
     usefulness,
 )
-from heedful.lessons.ranking import POOLED, is_pooled, is_withheld
+from heedful.lessons.ranking import POOLED_COIN_SHARE, is_pooled, is_withheld
 
 Cases = dict[Any, Counter[Case]]
-# Of 40 loops, those in which a lesson is withheld and those with one coin for all lessons.
+# Of 40 loops, those in which a lesson is withheld and those with one coin for all
+# lessons.
 WITHHELD = [10, 20, 26, 33]
 ALL_TOGETHER = [3, 5, 6, 13, 17, 19, 23, 25, 26, 30, 35, 38]
 
@@ -44,10 +45,16 @@ def loops(
     *,
     share: float = 0.1,
 ) -> Cases:
-    """Loops with one lesson: so many right at once and wrong where shown, and where withheld."""
+    """Loops with one lesson: so many right at once and wrong where shown, and where
+    withheld.
+    """
     counts = {(True, True): right, (True, False): wrong}
     counts |= {(False, True): right_without, (False, False): wrong_without}
-    made = {(share, *kind, not kind[1], 1 if kind[1] else 3): n for kind, n in counts.items() if n}
+    made = {
+        (share, *kind, not kind[1], 1 if kind[1] else 3): n
+        for kind, n in counts.items()
+        if n
+    }
     return {name: Counter(made) for name in (None, lesson) if made}
 
 
@@ -74,7 +81,9 @@ def only(*many: Cases) -> Comparison:
 def test_the_coin_is_the_same_for_ever():
     """Resumed by a later version, a loop must not see another prompt."""
     loops = [f"loop {n}" for n in range(40)]
-    assert [n for n, id in enumerate(loops) if is_withheld(7, id, "a lesson")] == WITHHELD
+    assert [
+        n for n, id in enumerate(loops) if is_withheld(7, id, "a lesson")
+    ] == WITHHELD
     assert [n for n, id in enumerate(loops) if is_pooled(7, id)] == ALL_TOGETHER
     assert is_withheld(7, "loop ä", 3, 0.5) == is_withheld("7", "loop ä", "3", 0.5)
 
@@ -82,9 +91,12 @@ def test_the_coin_is_the_same_for_ever():
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5, None])
 def test_the_share_is_what_was_asked_for(share):
     """Without a share: one loop in four has one coin for all of its lessons."""
-    n, expected = 20_000, share or POOLED
+    n = 20_000
+    expected = share or POOLED_COIN_SHARE
     drawn = (
-        is_withheld("seed", str(id), "lesson", share) if share else is_pooled("seed", str(id))
+        is_withheld("seed", str(id), "lesson", share)
+        if share
+        else is_pooled("seed", str(id))
         for id in range(n)
     )
     assert abs(sum(drawn) - n * expected) < 5 * (n * expected * (1 - expected)) ** 0.5
@@ -94,58 +106,86 @@ def test_the_share_is_what_was_asked_for(share):
 
 
 def test_nothing_proves_nothing():
-    nothing = Effect(None, None, None, -1, 1)
-    calls = Effect(None, None, None, -10, 10)
-    one = Comparison(None, 0, 0, nothing, nothing, calls, "insufficient data")
-    assert prove_cases({}, 0) == Proof(one, (), 0)
+    nothing = Effect(None, None, gain=None, low=-1, high=1)
+    calls = Effect(None, None, gain=None, low=-10, high=10)
+    one = Comparison(
+        None,
+        0,
+        withheld=0,
+        uplift=nothing,
+        recurrence=nothing,
+        calls=calls,
+        conclusion="insufficient data",
+    )
+    assert prove_cases({}, 0) == Proof(one, (), pending=0)
 
 
 def test_a_table_by_hand():
-    one = only(loops("a", 81, 9, 4, 6))
-    assert (one.lesson, one.shown, one.withheld) == ("a", 90, 10)
-    assert (one.uplift.shown, one.uplift.withheld) == (0.9, 0.4)
+    one = only(loops("a", right=81, wrong=9, right_without=4, wrong_without=6))
+    assert one.lesson == "a"
+    assert one.shown == 90
+    assert one.withheld == 10
+    assert one.uplift.shown == 0.9
+    assert one.uplift.withheld == 0.4
     assert one.uplift.gain == pytest.approx(0.5)
     assert (one.recurrence.shown, one.recurrence.withheld) == pytest.approx((0.1, 0.6))
     assert one.recurrence.gain == pytest.approx(0.5)
     assert (one.calls.shown, one.calls.withheld) == pytest.approx((1.2, 2.2))
     assert one.calls.gain == pytest.approx(1.0)
-    cells = {(0.1, True, 1.0): 81, (0.1, True, 0.0): 9, (0.1, False, 1.0): 4, (0.1, False, 0.0): 6}
-    assert (one.uplift.low, one.uplift.high) == interval(cells, 0.025, 0.025)
+    cells = {
+        (0.1, True, 1.0): 81,
+        (0.1, True, 0.0): 9,
+        (0.1, False, 1.0): 4,
+        (0.1, False, 0.0): 6,
+    }
+    assert (one.uplift.low, one.uplift.high) == interval(cells, 0.025, high=0.025)
     assert (one.recurrence.low, one.recurrence.high) == pytest.approx(
         (one.uplift.low, one.uplift.high)
     )
     assert one.calls.low < 1 < one.calls.high
 
 
-@pytest.mark.parametrize(("counts", "conclusion"), [
-    ((0, 0, 0, 0), None),
-    ((1, 0, 0, 0), "insufficient data"),
-    ((0, 0, 0, 1), "insufficient data"),
-    ((9, 0, 0, 1), "insufficient data"),
-    ((90, 0, 10, 0), "insufficient data"),
-    ((0, 45, 5, 0), "hurts"),
-    ((45, 0, 0, 5), "helps"),
-    ((450, 450, 10, 90), "helps"),
-    ((90, 810, 50, 50), "hurts"),
-    ((450, 450, 50, 50), "insufficient data"),
-    ((4500, 4500, 500, 500), "no difference shown"),
-    ((9000, 0, 1000, 0), "no difference shown"),
-    ((0, 9000, 0, 1000), "no difference shown"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "conclusion"),
+    [
+        ((0, 0, 0, 0), None),
+        ((1, 0, 0, 0), "insufficient data"),
+        ((0, 0, 0, 1), "insufficient data"),
+        ((9, 0, 0, 1), "insufficient data"),
+        ((90, 0, 10, 0), "insufficient data"),
+        ((0, 45, 5, 0), "hurts"),
+        ((45, 0, 0, 5), "helps"),
+        ((450, 450, 10, 90), "helps"),
+        ((90, 810, 50, 50), "hurts"),
+        ((450, 450, 50, 50), "insufficient data"),
+        ((4500, 4500, 500, 500), "no difference shown"),
+        ((9000, 0, 1000, 0), "no difference shown"),
+        ((0, 9000, 0, 1000), "no difference shown"),
+    ],
+)
 def test_what_is_said(counts, conclusion):
     said = [one.conclusion for one in proved(loops("a", *counts)).lessons]
     assert said == ([conclusion] if conclusion else [])
 
 
 def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
-    one = only(loops("a", 50, 10, 0, 0, share=0))
-    assert (one.shown, one.withheld, one.conclusion) == (60, 0, "insufficient data")
-    assert one.recurrence == Effect(10 / 60, None, None, -1, 1)
+    one = only(
+        loops("a", right=50, wrong=10, right_without=0, wrong_without=0, share=0)
+    )
+    assert one.shown == 60
+    assert one.withheld == 0
+    assert one.conclusion == "insufficient data"
+    assert one.recurrence == Effect(10 / 60, None, gain=None, low=-1, high=1)
 
 
 def test_a_change_of_the_share_confounds_nothing():
-    """Few were withheld while tasks were easy, many while they were hard; it does nothing."""
-    easy, hard = loops("a", 810, 90, 90, 10), loops("a", 50, 450, 50, 450, share=0.5)
+    """Few were withheld while tasks were easy, many while they were hard; it does
+    nothing.
+    """
+    easy = loops("a", right=810, wrong=90, right_without=90, wrong_without=10)
+    hard = loops(
+        "a", right=50, wrong=450, right_without=50, wrong_without=450, share=0.5
+    )
     one = only(easy, hard)
     assert one.uplift.gain == pytest.approx(0)
     assert one.uplift.low < 0 < one.uplift.high
@@ -154,32 +194,42 @@ def test_a_change_of_the_share_confounds_nothing():
 # Many lessons
 
 
-@pytest.mark.parametrize(("evidence", "level"), [
-    ([], 0.025),
-    ([-inf], 0.025),
-    ([log(40)], 0.025),
-    ([0.0] * 10, 0.0025),
-    ([log(400)] + [0.0] * 9, 0.0025),
-    ([log(200)] * 2 + [0.0] * 8, 0.005),
-    ([log(199)] * 2 + [0.0] * 8, 0.0025),
-    ([log(40)] * 10, 0.025),
-    ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("evidence", "level"),
+    [
+        ([], 0.025),
+        ([-inf], 0.025),
+        ([log(40)], 0.025),
+        ([0.0] * 10, 0.0025),
+        ([log(400)] + [0.0] * 9, 0.0025),
+        ([log(200)] * 2 + [0.0] * 8, 0.005),
+        ([log(199)] * 2 + [0.0] * 8, 0.0025),
+        ([log(40)] * 10, 0.025),
+        ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
+    ],
+)
 def test_e_bh_by_hand(evidence, level):
     for one in (evidence, evidence[::-1]):
         assert _level(one) == pytest.approx(level)
 
 
 def test_among_many_lessons_more_is_asked_of_each():
-    bad = loops("bad", 60, 120, 18, 2)
-    others = [loops(f"n{n}", 5, 4, 1, 0) for n in range(400)]
-    alone, crowd = only(bad), proved(bad, *others)
+    bad = loops("bad", right=60, wrong=120, right_without=18, wrong_without=2)
+    others = [
+        loops(f"n{n}", right=5, wrong=4, right_without=1, wrong_without=0)
+        for n in range(400)
+    ]
+    alone = only(bad)
+    crowd = proved(bad, *others)
     (among,) = [one for one in crowd.lessons if one.lesson == "bad"]
     assert alone.conclusion == "hurts"
     assert among.conclusion == "insufficient data"
     assert alone.uplift.high < 0 < among.uplift.high
     assert among.recurrence == alone.recurrence
-    several = [loops(f"b{n}", 60, 120, 18, 2) for n in range(100)]
+    several = [
+        loops(f"b{n}", right=60, wrong=120, right_without=18, wrong_without=2)
+        for n in range(100)
+    ]
     assert len(hurting(*several)) == 100
 
 
@@ -221,7 +271,9 @@ one_case = st.tuples(
 )
 def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
     said = prove_cases(cases, 0).lessons
-    assert find_proven(cases) == tuple(one for one in said if one.conclusion in ("helps", "hurts"))
+    assert find_proven(cases) == tuple(
+        one for one in said if one.conclusion in ("helps", "hurts")
+    )
 
 
 def test_looks_come_more_seldom_but_never_too_seldom():
@@ -250,7 +302,7 @@ cell_tables = st.builds(table, counts, counts, st.integers(0, 60), st.integers(0
 
 
 def test_all_bets_together_begin_with_one():
-    assert fsum(map(exp, PRIOR)) == pytest.approx(1)
+    assert fsum(map(exp, BET_LOG_WEIGHTS)) == pytest.approx(1)
     assert Wealth.of({}).at(0.3) == pytest.approx((0, 0))
 
 
@@ -259,8 +311,12 @@ def test_every_bet_is_fair_for_outcomes_of_any_kind(share, values, without):
     """Of calls, say: nothing but their mean matters."""
     for i, stake in enumerate(stakes(share)):
         paid = [exp(payoffs(share, True, value)[i]) for value in values]
-        mean = (1 - share) * fsum(paid) / len(paid) + share * exp(payoffs(share, False, without)[i])
-        assert mean == pytest.approx(1 + stake * (fsum(values) / len(values) - without), rel=1e-6)
+        mean = (1 - share) * fsum(paid) / len(paid) + share * exp(
+            payoffs(share, False, without)[i]
+        )
+        assert mean == pytest.approx(
+            1 + stake * (fsum(values) / len(values) - without), rel=1e-6
+        )
 
 
 @given(share=shares)
@@ -281,7 +337,8 @@ def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
 @pytest.mark.parametrize("n", [1, 10, 1_000, 100_000, 10_000_000])
 @pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
 def test_any_size_is_computed(n, rate):
-    right, wrong = round(9 * n * rate), round(9 * n * (1 - rate))
+    right = round(9 * n * rate)
+    wrong = round(9 * n * (1 - rate))
     cells = table(right, wrong, round(n * rate), round(n * (1 - rate)))
     low, high = interval(cells, LEVEL, LEVEL)
     assert isfinite(low)

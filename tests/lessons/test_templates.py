@@ -1,10 +1,17 @@
-"""The learned level: what is merged by evidence, what never is, and how it is undone."""
+"""The learned level: what is merged by evidence, what never is, and how it is
+undone.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.patterns import LONGEST, MANY, MOST_PATTERNS, Templates
+from heedful.lessons.patterns import (
+    MAX_PATTERN_CHARS,
+    MAX_SCOPE_PATTERNS,
+    MIN_PARTICULAR_VALUES,
+    Templates,
+)
 from heedful.lessons.signature import signature
 
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
@@ -14,7 +21,9 @@ def learnt(*texts: str, kind: str = "log") -> Templates:
     return Templates().learn(*(signature(kind, text) for text in texts))
 
 
-def groups(known: Templates, texts: list[str], kind: str = "log") -> set[frozenset[str]]:
+def groups(
+    known: Templates, texts: list[str], kind: str = "log"
+) -> set[frozenset[str]]:
     held: dict[str, set[str]] = {}
     for text in texts:
         held.setdefault(known.group(signature(kind, text)), set()).add(text)
@@ -22,8 +31,13 @@ def groups(known: Templates, texts: list[str], kind: str = "log") -> set[frozens
 
 
 ONE = {
-    "a place that held many": [f"login failed for {name} here" for name in NAMES[:MANY]],
-    "masks of other kinds": ["cannot read it from 10.0.0.7", "cannot read it from /srv/x"],
+    "a place that held many": [
+        f"login failed for {name} here" for name in NAMES[:MIN_PARTICULAR_VALUES]
+    ],
+    "masks of other kinds": [
+        "cannot read it from 10.0.0.7",
+        "cannot read it from /srv/x",
+    ],
     "a mask and a word": ["the last value was 12.5", "the last value was unknown"],
     "lists of other lengths": [
         "no route to 10.0.0.1, 10.0.0.2 (/srv/x) now",
@@ -35,13 +49,28 @@ APART = {
     "punctuation": [f"the parser stopped at or near {sign}" for sign in ";%})("],
     "mostly places": [f"stop {n} {n[::-1]} {n * 2}" for n in NAMES],
     "too few words": [f"{name} failed" for name in NAMES],
-    "negations": [f"the value is {word} valid" for word in ("not", "no", "never", "now", "seen")],
-    "few values": [f"login failed for {name} here" for name in NAMES[: MANY - 1]],
+    "negations": [
+        f"the value is {word} valid" for word in ("not", "no", "never", "now", "seen")
+    ],
+    "few values": [
+        f"login failed for {name} here" for name in NAMES[: MIN_PARTICULAR_VALUES - 1]
+    ],
     "the first word": [f"{name} has failed once more today" for name in NAMES],
-    "other words": ["the disk is full", "the queue is empty", "a user is gone", "no one is here"],
-    "lengths": ["it failed for ada now", "it failed for ada and bo now", "it failed for now"],
+    "other words": [
+        "the disk is full",
+        "the queue is empty",
+        "a user is gone",
+        "no one is here",
+    ],
+    "lengths": [
+        "it failed for ada now",
+        "it failed for ada and bo now",
+        "it failed for now",
+    ],
     "exceptions": [f"job ended with {name.title()}Error today" for name in NAMES],
-    "exceptions with a package": [f"job ended: a.b.{n.title()}Exception today" for n in NAMES],
+    "exceptions with a package": [
+        f"job ended: a.b.{n.title()}Exception today" for n in NAMES
+    ],
     "quoted names": [f"there is no key '{name}' in it" for name in NAMES],
     "quoted text with a mask": [f"there is no key '{name} 12' in it" for name in NAMES],
     "codes": [f"it ended with exit code {code} again" for code in (1, 2, 3, 126, 137)],
@@ -85,7 +114,9 @@ def test_a_merge_can_be_undone_whole_and_in_part():
     texts = [f"login failed for {name} here" for name in NAMES]
     known = learnt(*texts)
     (merge,) = known.merges()
-    assert groups(known.unmerge(*merge.members), texts) == {frozenset([text]) for text in texts}
+    assert groups(known.unmerge(*merge.members), texts) == {
+        frozenset([text]) for text in texts
+    }
     part = known.unmerge(merge.members[0])
     assert groups(part, texts) == {frozenset(texts[:1]), frozenset(texts[1:])}
     assert part.learn(signature("log", texts[0])) is part
@@ -93,7 +124,8 @@ def test_a_merge_can_be_undone_whole_and_in_part():
 
 
 LINES = st.lists(
-    st.sampled_from([text for texts in (ONE | APART).values() for text in texts]), max_size=40
+    st.sampled_from([text for texts in (ONE | APART).values() for text in texts]),
+    max_size=40,
 )
 
 
@@ -113,9 +145,13 @@ def test_line_by_line_is_as_all_at_once(texts):
 
 
 def test_memory_is_bounded():
-    names = [signature("log", f"{chr(0x4E00 + n)} is") for n in range(MOST_PATTERNS + 5)]
-    assert sum(map(len, Templates().learn(*names).branches.values())) == MOST_PATTERNS
-    long = signature("log", "word " * LONGEST)
+    names = [
+        signature("log", f"{chr(0x4E00 + n)} is") for n in range(MAX_SCOPE_PATTERNS + 5)
+    ]
+    assert (
+        sum(map(len, Templates().learn(*names).branches.values())) == MAX_SCOPE_PATTERNS
+    )
+    long = signature("log", "word " * MAX_PATTERN_CHARS)
     assert Templates().learn(long) == Templates()
     assert Templates().group(long) == long.digest
     many = [signature("log", f"{name} x" + " , y" * 100) for name in NAMES]

@@ -7,24 +7,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ORDER
-from heedful.lessons.trust import HELD, initial_state, lowest_trust, source_trust, sources_of
+from heedful.lessons.lesson import TRUST_ORDER
+from heedful.lessons.trust import (
+    QUARANTINE_TRUST,
+    initial_state,
+    lowest_trust,
+    source_trust,
+    sources_of,
+)
 
-trusts = st.sampled_from(ORDER)
+trusts = st.sampled_from(TRUST_ORDER)
 
 
 @given(st.lists(trusts, min_size=1), st.lists(trusts))
 def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
     low = lowest_trust(some)
     assert low in some
-    assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
+    assert all(TRUST_ORDER.index(low) >= TRUST_ORDER.index(one) for one in some)
     of_all = lowest_trust([*some, *more])
     assert of_all == lowest_trust([low, *more]) == lowest_trust([*more, *some])
 
 
 @given(trusts)
 def test_what_nobody_vouches_for_is_quarantined(trust):
-    assert (initial_state(trust, "verified") == "quarantined") == (trust in HELD)
+    assert (initial_state(trust, "verified") == "quarantined") == (
+        trust in QUARANTINE_TRUST
+    )
 
 
 def test_what_has_no_such_name_has_no_place_in_the_order():
@@ -33,25 +41,30 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
         lowest_trust(["operator", nobody])
 
 
-@pytest.mark.parametrize(("command", "names"), [
-    ("go test ./... 2>&1 | tail -20", "go tail"),
-    ("FOO=1 /usr/bin/git log -5 > out.txt; cd x && make", "git make"),
-    ("for f in *.py; do pytest $f; done", "pytest"),
-    ("if [ -f x ]; then npm test; fi", "npm"),
-    ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
-    ("rg 'a|b; c' src", "rg"),
-    ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
-    ('echo "$(curl example.com)"', "curl network"),
-    ("sh -c 'wget -q example.com | sh'", "sh network"),
-    ("make docs URL=https://example.com", "make network"),
-    ("", "tool:Bash"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("go test ./... 2>&1 | tail -20", "go tail"),
+        ("FOO=1 /usr/bin/git log -5 > out.txt; cd x && make", "git make"),
+        ("for f in *.py; do pytest $f; done", "pytest"),
+        ("if [ -f x ]; then npm test; fi", "npm"),
+        ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
+        ("rg 'a|b; c' src", "rg"),
+        ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
+        ('echo "$(curl example.com)"', "curl network"),
+        ("sh -c 'wget -q example.com | sh'", "sh network"),
+        ("make docs URL=https://example.com", "make network"),
+        ("", "tool:Bash"),
+    ],
+)
 def test_trust_belongs_to_the_programs_of_a_command(command, names):
     plain = {name.removeprefix("program:") for name in sources_of("Bash", command)}
     assert plain == set(names.split())
 
 
-@pytest.mark.parametrize("tool", ["WebFetch", "web_search", "mcp__linear__issue", "browser_open"])
+@pytest.mark.parametrize(
+    "tool", ["WebFetch", "web_search", "mcp__linear__issue", "browser_open"]
+)
 def test_what_a_tool_fetches_is_of_the_network(tool):
     stated: Any = {"tool": "operator", f"tool:{tool}": "operator"}
     trusts = {source_trust(name, stated) for name in sources_of(tool, "")}

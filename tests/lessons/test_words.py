@@ -1,4 +1,6 @@
-"""Which words of a text memory compares, and the smallest change from one text to another."""
+"""Which words of a text memory compares, and the smallest change from one text to
+another.
+"""
 
 from math import log
 
@@ -6,30 +8,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.words import LINES, LONGEST, MOST, WIDEST, coverage, difference, weights, words
+from heedful.lessons.words import (
+    MAX_DIFFERENCE_CHARS,
+    MAX_DIFFERENCE_LINES,
+    MAX_INDEXED_CHARS,
+    MAX_INDEXED_WORDS,
+    coverage,
+    difference,
+    weights,
+    words,
+)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("", []),
-    ("!? … —", []),
-    ("The Parcel_7 was weighed!", ["parcel", "7", "weigh"]),
-    ("what is it", ["what", "is", "it"]),  # nothing else is there to be found by
-    ("running stopped quickly", ["run", "stop", "quick"]),
-    ("parties party classes class bus status", "parti parti class class bus status".split()),
-    ("add adding added use used", ["add", "add", "add", "use", "used"]),
-    ("Ёлка ЕЛКА", ["елка", "елка"]),
-    ("كِتَابٌ كتاب", ["كتاب", "كتاب"]),
-    ("हिन्दी भाषा।", ["हिन्दी", "भाषा"]),
-    ("ΣΊΣΥΦΟΣ", ["σισυφοσ"]),
-    ("ﬁle ２０２５", ["fil", "2025"]),
-    ("naïve cafe\u0301", ["naiv", "caf"]),
-    ("重量を kg", ["重", "重量", "量", "量を", "kg"]),
-    ("重 を", ["重", "を"]),
-    ("한국어", ["한국", "국어"]),
-    ("ไทย", ["ไท", "ทย"]),
-    ("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"]),
-    ("\ud800 lone \0 nul", ["lon", "nul"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("!? … —", []),
+        ("The Parcel_7 was weighed!", ["parcel", "7", "weigh"]),
+        ("what is it", ["what", "is", "it"]),  # nothing else is there to be found by
+        ("running stopped quickly", ["run", "stop", "quick"]),
+        (
+            "parties party classes class bus status",
+            "parti parti class class bus status".split(),
+        ),
+        ("add adding added use used", ["add", "add", "add", "use", "used"]),
+        ("Ёлка ЕЛКА", ["елка", "елка"]),
+        ("كِتَابٌ كتاب", ["كتاب", "كتاب"]),
+        ("हिन्दी भाषा।", ["हिन्दी", "भाषा"]),
+        ("ΣΊΣΥΦΟΣ", ["σισυφοσ"]),
+        ("ﬁle ２０２５", ["fil", "2025"]),
+        ("naïve cafe\u0301", ["naiv", "caf"]),
+        ("重量を kg", ["重", "重量", "量", "量を", "kg"]),
+        ("重 を", ["重", "を"]),
+        ("한국어", ["한국", "국어"]),
+        ("ไทย", ["ไท", "ทย"]),
+        ("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"]),
+        ("\ud800 lone \0 nul", ["lon", "nul"]),
+    ],
+)
 def test_the_words_of_a_text(text, expected):
     assert words(text) == expected
 
@@ -42,14 +59,16 @@ def test_a_word_is_one_word_again(text):
 
 
 def test_a_text_is_read_up_to_a_bound():
-    assert len(words("word " * 10_000)) == MOST
-    assert words("x" * LONGEST + " late") == ["x" * LONGEST]
+    assert len(words("word " * 10_000)) == MAX_INDEXED_WORDS
+    assert words("x" * MAX_INDEXED_CHARS + " late") == ["x" * MAX_INDEXED_CHARS]
 
 
 def test_rare_words_weigh_more_and_new_ones_most():
     weighed = weights({"new": 0, "rare": 1, "common": 99}, 99)
     assert weighed == {"new": log(101), "rare": log(51), "common": log(2)}
-    assert coverage(weighed, {"rare", "other"}) == pytest.approx(log(51) / log(101 * 51 * 2))
+    assert coverage(weighed, {"rare", "other"}) == pytest.approx(
+        log(51) / log(101 * 51 * 2)
+    )
 
 
 counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50), max_size=6)
@@ -68,21 +87,31 @@ def test_coverage_is_a_share(seen_in, said, of):
 # Differences
 
 
-@pytest.mark.parametrize(("rejected", "accepted", "said"), [
-    ("12 km", "12.0 km", "12 km -> 12.0 km"),
-    ("It is 12 km long.", "It is 12.0 km long.", "is 12 km -> is 12.0 km"),
-    ("the cat sat on a mat", "a dog ran on a mat", "the cat sat on -> a dog ran on"),
-    ("12 kg!", "12 kg", "12 kg! -> 12 kg"),
-    ("kg\n", "kg", "kg\\n -> kg"),
-    ("a\n  b", "a\n    b", "a\\n  b -> a\\n    b"),
-    ("", "x", "(nothing) -> x"),
-    ("same", "same", ""),
-    ("重量是12公斤", "重量是12公克", "12公斤 -> 12公克"),
-    ("नमस्ते दुनिया", "नमस्ते भारत", "नमस्ते दुनिया -> नमस्ते भारत"),
-    ("👨‍👩‍👧 ok", "👨‍👩‍👦 ok", "👨‍👩‍👧 ok -> 👨‍👩‍👦 ok"),
-    ("one bad three four five six seven sick nine", "one two three four five six seven eight nine",
-     "one bad three -> one two three\nseven sick nine -> seven eight nine"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rejected", "accepted", "said"),
+    [
+        ("12 km", "12.0 km", "12 km -> 12.0 km"),
+        ("It is 12 km long.", "It is 12.0 km long.", "is 12 km -> is 12.0 km"),
+        (
+            "the cat sat on a mat",
+            "a dog ran on a mat",
+            "the cat sat on -> a dog ran on",
+        ),
+        ("12 kg!", "12 kg", "12 kg! -> 12 kg"),
+        ("kg\n", "kg", "kg\\n -> kg"),
+        ("a\n  b", "a\n    b", "a\\n  b -> a\\n    b"),
+        ("", "x", "(nothing) -> x"),
+        ("same", "same", ""),
+        ("重量是12公斤", "重量是12公克", "12公斤 -> 12公克"),
+        ("नमस्ते दुनिया", "नमस्ते भारत", "नमस्ते दुनिया -> नमस्ते भारत"),
+        ("👨‍👩‍👧 ok", "👨‍👩‍👦 ok", "👨‍👩‍👧 ok -> 👨‍👩‍👦 ok"),
+        (
+            "one bad three four five six seven sick nine",
+            "one two three four five six seven eight nine",
+            "one bad three -> one two three\nseven sick nine -> seven eight nine",
+        ),
+    ],
+)
 def test_a_difference_in_words(rejected, accepted, said):
     assert difference(rejected, accepted) == said
 
@@ -90,9 +119,11 @@ def test_a_difference_in_words(rejected, accepted, said):
 def test_what_is_printed_is_bounded():
     rejected = "".join(f"{n} a b c\n" for n in range(9))
     printed = difference(rejected, rejected.replace("b", "x"))
-    assert printed.splitlines()[LINES:] == [f"and {9 - LINES} more"]
+    assert printed.splitlines()[MAX_DIFFERENCE_LINES:] == [
+        f"and {9 - MAX_DIFFERENCE_LINES} more"
+    ]
     long = difference("a" * 3_000, "b c" * 1_000)
-    assert len(long) == 2 * WIDEST + len(" -> ")
+    assert len(long) == 2 * MAX_DIFFERENCE_CHARS + len(" -> ")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import (
-    NOTHING,
+    NO_USAGE,
     Attempt,
     Candidate,
     Evaluation,
@@ -20,7 +20,7 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import (
-    LIFTABLE,
+    LIFTABLE_RULES,
     Echo,
     Fatigue,
     MaxAttempts,
@@ -40,7 +40,9 @@ def finding(key: str, **fields: Any) -> Finding:
 
 
 def evaluated(
-    *errors: str, warnings: Iterable[str] = (), scores: Mapping[str, float] | None = None
+    *errors: str,
+    warnings: Iterable[str] = (),
+    scores: Mapping[str, float] | None = None,
 ) -> Evaluation:
     found = [finding(key) for key in errors]
     found += [finding(key, level="warning") for key in warnings]
@@ -49,23 +51,42 @@ def evaluated(
 
 def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
     """A loop whose candidates all differ, unless `texts` names them."""
-    texts = fields.pop("texts", None) or [f"text {n}" for n in range(1, len(evaluations) + 1)]
+    texts = fields.pop("texts", None) or [
+        f"text {n}" for n in range(1, len(evaluations) + 1)
+    ]
     pairs = enumerate(zip(texts, evaluations, strict=True), 1)
-    attempts = tuple(Attempt(n, Candidate.of(text), held) for n, (text, held) in pairs)
-    return Loop("loop", fields.pop("goals", ()), attempts, **fields)
+    attempts = tuple(
+        Attempt(n, Candidate.of(text), evaluation=held) for n, (text, held) in pairs
+    )
+    return Loop("loop", fields.pop("goals", ()), attempts=attempts, **fields)
 
 
 def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
     """A loop with one score and without findings."""
-    return loop_of(*(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals)
+    return loop_of(
+        *(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals
+    )
 
 
 def tried(texts: str, near: str = "", met: float | None = None, cold: str = "") -> Loop:
-    """Attempts that never improve; those in `near` are near the first, those in `cold` greedy."""
-    loop, wrong = Loop("tried"), Evaluation((finding("x"),), met=met)
+    """Attempts that never improve; those in `near` are near the first, those in `cold`
+    greedy.
+    """
+    loop = Loop("tried")
+    wrong = Evaluation((finding("x"),), met=met)
     for n, text in enumerate(texts, 1):
-        first, greedy = 1 if str(n) in near else None, str(n) in cold
-        loop = loop.then(Attempt(n, Candidate.of(text), wrong, NOTHING, first, greedy=greedy))
+        first = 1 if str(n) in near else None
+        greedy = str(n) in cold
+        loop = loop.then(
+            Attempt(
+                n,
+                Candidate.of(text),
+                evaluation=wrong,
+                usage=NO_USAGE,
+                repeats=first,
+                greedy=greedy,
+            )
+        )
     return loop
 
 
@@ -107,11 +128,17 @@ evaluations = st.builds(
     met=st.sampled_from([None, 0.0, 0.0, 0.5, 1.0]),
 )
 tokens = st.integers(0, 500)
-usages = st.builds(Usage, st.integers(0, 5), tokens, tokens, st.floats(0, 2), st.floats(0, 30))
-ruled = st.sampled_from([*sorted(LIFTABLE), "budget", "cancelled", "unscored"])
-overrides = st.builds(Override, ruled, st.sampled_from(["ada", "bo"]), words, st.integers(1, 3))
+usages = st.builds(
+    Usage, st.integers(0, 5), tokens, tokens, st.floats(0, 2), st.floats(0, 30)
+)
+ruled = st.sampled_from([*sorted(LIFTABLE_RULES), "budget", "cancelled", "unscored"])
+overrides = st.builds(
+    Override, ruled, st.sampled_from(["ada", "bo"]), words, st.integers(1, 3)
+)
 expiring = st.builds(
-    replace, overrides, until=st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, float("inf")])
+    replace,
+    overrides,
+    until=st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, float("inf")]),
 )
 
 
@@ -119,23 +146,29 @@ labels = st.sampled_from([{}, {}, {"persona": "SAGE"}])
 
 
 @st.composite
-def loops(draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True) -> Loop:
-    """Histories of all kinds: repeats, attempts without evaluation, overrides, extra usage."""
+def loops(
+    draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True
+) -> Loop:
+    """Histories of all kinds: repeats, attempts without evaluation, overrides, extra
+    usage.
+    """
     attempts = []
     for number in range(1, draw(st.integers(least, most)) + 1):
         text = draw(st.sampled_from(["alpha", "beta", "gamma", "delta"]))
         earlier = st.integers(1, number - 1) if number > 1 else st.none()
         found = draw(st.none() | evaluations | evaluations | evaluations)
         beside = (draw(usages), draw(st.none() | st.none() | earlier), draw(labels))
-        attempts.append(Attempt(number, Candidate.of(text), found, *beside, draw(st.booleans())))
+        attempts.append(
+            Attempt(number, Candidate.of(text), found, *beside, draw(st.booleans()))
+        )
     return Loop(
         "random",
         draw(goals),
-        tuple(attempts),
-        tuple(draw(st.lists(overrides, max_size=2))),
-        draw(usages),
-        draw(st.sampled_from(["", "", "", "ada"])) if cancelled else "",
-        draw(st.dictionaries(keys, st.integers(0, 4), max_size=2)),
+        attempts=tuple(attempts),
+        overrides=tuple(draw(st.lists(overrides, max_size=2))),
+        extra=draw(usages),
+        cancelled=draw(st.sampled_from(["", "", "", "ada"])) if cancelled else "",
+        echoes=draw(st.dictionaries(keys, st.integers(0, 4), max_size=2)),
     )
 
 
@@ -146,7 +179,11 @@ simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),
     st.builds(Plateau, st.integers(1, 4), st.none() | st.floats(0.01, 1)),
-    st.builds(heedful.Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
+    st.builds(
+        heedful.Budget,
+        tokens=st.integers(1, 3_000),
+        calls=st.none() | st.integers(1, 20),
+    ),
 )
 any_rule = simple_rules | st.builds(heedful.All, simple_rules, simple_rules)
 improvements = st.builds(

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, state_after
 from heedful.loop.explain import Change, changes
 from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, check_goals
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
+from heedful.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    StopRule,
+)
 from tests.loop import support
 from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, scored
 
@@ -36,16 +45,18 @@ judged = st.builds(
 goal_sets = st.sampled_from([(), (QUALITY,), (Goal("quality", 0.5), DRIFT)])
 close_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 4)),
-    st.builds(Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05])),
+    st.builds(
+        Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05])
+    ),
     st.builds(Plateau, st.integers(1, 3), floor=st.sampled_from([None, 0.4, 0.6])),
     st.builds(Echo, st.integers(1, 3)),
     st.builds(Repeat, st.integers(1, 2), st.booleans()),
 )
 close_policies = st.builds(
     Policy,
-    st.lists(close_rules | st.builds(All, close_rules, close_rules), min_size=1, max_size=2).map(
-        tuple
-    ),
+    st.lists(
+        close_rules | st.builds(All, close_rules, close_rules), min_size=1, max_size=2
+    ).map(tuple),
     support.improvements,
 )
 
@@ -67,8 +78,11 @@ any_case = st.tuples(close(), close_policies) | st.tuples(
 @given(any_case)
 def test_a_change_turns_the_verdict_and_the_smallest_comes_first(case):
     loop, policy = case
-    was, found = kind(decide(loop, policy)), named(loop, policy)
-    sizes = [abs(change.to - change.was) / max(abs(change.was), 0.001) for change in found]
+    was = kind(decide(loop, policy))
+    found = named(loop, policy)
+    sizes = [
+        abs(change.to - change.was) / max(abs(change.was), 0.001) for change in found
+    ]
     assert (
         [abs(one.to - one.was) / max(abs(one.was), 0.001) for one in found]
         == sizes
@@ -84,21 +98,38 @@ def test_a_change_turns_the_verdict_and_the_smallest_comes_first(case):
 
 Q = Goal("q", 0.75)
 q = partial(scored, goals=(Q,))
-X, XY = evaluated("x"), evaluated("x", "y")
+X = evaluated("x")
+XY = evaluated("x", "y")
 ONE = Policy((MaxAttempts(1),))
 SPENT = loop_of(X, extra=Usage(calls=3, cost=0.5, seconds=2))
 CASES: list[tuple[Loop, StopRule, str]] = [
-    (q(0.5), MaxAttempts(1),
-     "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 2/1: again"),
+    (
+        q(0.5),
+        MaxAttempts(1),
+        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
+        "2/1: again",
+    ),
     (  # an error is there as well: no score would help
         loop_of(evaluated("x", scores={"q": 0.5}), goals=(Q,)),
         MaxAttempts(1),
         "attempts.limit 2/1: again",
     ),
-    (q(0.5), MaxAttempts(2),
-     "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit 1/2: stopped"),
-    (q(0.8), MaxAttempts(1), "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped"),
-    (q(0.8), MaxAttempts(9), "score q 0.749/0.8: again, threshold of q 0.801/0.75: again"),
+    (
+        q(0.5),
+        MaxAttempts(2),
+        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
+        "1/2: stopped",
+    ),
+    (
+        q(0.8),
+        MaxAttempts(1),
+        "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped",
+    ),
+    (
+        q(0.8),
+        MaxAttempts(9),
+        "score q 0.749/0.8: again, threshold of q 0.801/0.75: again",
+    ),
     (
         loop_of(XY, XY, X, X),
         Fatigue(0.25),
@@ -108,25 +139,37 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         ),
     ),
     (loop_of(X, X, texts="aa"), Repeat(), "repeat.times 2/1: again"),
-    (loop_of(Evaluation((finding("x", severity=0.2),))), Plateau(floor=0.3),
-     "plateau.floor 0.2/0.3: again"),
+    (
+        loop_of(Evaluation((finding("x", severity=0.2),))),
+        Plateau(floor=0.3),
+        "plateau.floor 0.2/0.3: again",
+    ),
     (
         q(0.3, 0.34),
         Plateau(1),
         (
-            "score q 0.35/0.34: again, min_gain 0.04/0.05: again, threshold of q 0.34/0.75: "
+            "score q 0.35/0.34: again, min_gain 0.04/0.05: again, threshold of q "
+            "0.34/0.75: "
             "passed, plateau.patience 2/1: again"
         ),
     ),
-    (SPENT, Budget(calls=4, cost=0.75, seconds=5),
-     "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds 2/5: stopped"),
+    (
+        SPENT,
+        Budget(calls=4, cost=0.75, seconds=5),
+        "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds "
+        "2/5: stopped",
+    ),
     (  # a member that falls silent silences the combination
         loop_of(X, X, texts="aa"),
         All(MaxAttempts(2), Repeat(1)),
-        "attempts+repeat: attempts.limit 3/2: again, attempts+repeat: repeat.times 2/1: again",
+        "attempts+repeat: attempts.limit 3/2: again, attempts+repeat: repeat.times "
+        "2/1: again",
     ),
-    (loop_of(X, X, texts="aa"), All(MaxAttempts(3), All(Repeat(1), Plateau(1))),
-     "attempts+repeat+plateau: attempts.limit 2/3: stopped"),
+    (
+        loop_of(X, X, texts="aa"),
+        All(MaxAttempts(3), All(Repeat(1), Plateau(1))),
+        "attempts+repeat+plateau: attempts.limit 2/3: stopped",
+    ),
     (Loop("new"), MaxAttempts(2), ""),
     (loop_of(None, goals=(Q,)), MaxAttempts(1), ""),
     (  # a share that is written as a whole number moves by thousandths
@@ -138,16 +181,20 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         loop_of(Evaluation(scores={"q": 1_234_500.0}), goals=(Goal("q", 1_234_567.8),)),
         MaxAttempts(1),
         (
-            "threshold of q 1234500/1234567.8: passed, score q 1234567.8/1234500: passed, "
+            "threshold of q 1234500/1234567.8: passed, score q 1234567.8/1234500: "
+            "passed, "
             "attempts.limit 2/1: again"
         ),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("loop", "rule", "words"), CASES)
 def test_each_single_change_is_named_the_smallest_first(loop, rule, words):
-    said = [str(change).replace(" instead of ", "/") for change in named(loop, Policy((rule,)))]
+    said = [
+        str(change).replace(" instead of ", "/")
+        for change in named(loop, Policy((rule,)))
+    ]
     assert ", ".join(said) == words
 
 
@@ -155,7 +202,9 @@ def test_each_single_change_is_named_the_smallest_first(loop, rule, words):
 def test_the_goal_is_met_at_what_is_named(threshold, score, direction):
     goal = Goal("q", threshold, direction)
     loop = loop_of(Evaluation(scores={"q": score}), goals=(goal,))
-    passing = [c for c in named(loop, ONE) if (c.what, c.outcome) == ("score q", "passed")]
+    passing = [
+        c for c in named(loop, ONE) if (c.what, c.outcome) == ("score q", "passed")
+    ]
     assert len(passing) == (not goal.met(score))
     for change in passing:
         assert goal.met(change.to)
@@ -179,7 +228,9 @@ def mine(loop: Loop) -> str:
 
 def test_nothing_is_named_where_the_policy_does_not_give_the_recorded_verdict():
     loop = scored(0.5)
-    both = decide(loop, Policy((mine, MaxAttempts(1))))  # mine is not at hand and would stop it
+    both = decide(
+        loop, Policy((mine, MaxAttempts(1)))
+    )  # mine is not at hand and would stop it
     for verdict in (Again(), Done(1, passed=True), both):
         assert changes(loop, ONE, verdict) == ()
     assert changes(loop, ONE, decide(loop, ONE)) != ()

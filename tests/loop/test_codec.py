@@ -9,14 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop import codec, stop
-from heedful.loop.decide import Again, Decision, Policy, Standing, Trigger, decide, standing_of
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Policy,
+    Standing,
+    Trigger,
+    decide,
+    standing_of,
+)
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Attempt, Candidate, Override
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
 from tests.loop import support
 
 candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())
-number, labels = st.integers(1, 9), st.dictionaries(support.words, support.words, max_size=2)
+number = st.integers(1, 9)
+labels = st.dictionaries(support.words, support.words, max_size=2)
 attempts = st.builds(
     *(Attempt, number, candidates, st.none() | support.evaluations, support.usages),
     *(st.none() | number, labels, st.booleans()),
@@ -32,10 +41,13 @@ some_goal = support.goals.filter(bool).map(lambda goals: goals[0])
 
 @given(support.findings | support.evaluations | attempts | support.expiring | some_goal)
 def test_any_record_survives_json(record):
-    assert codec.from_document(type(record), through_json(codec.to_document(record))) == record
+    assert (
+        codec.from_document(type(record), through_json(codec.to_document(record)))
+        == record
+    )
 
 
-@pytest.mark.parametrize("rule", stop.RULES.values(), ids=stop.RULES)
+@pytest.mark.parametrize("rule", stop.STOP_RULES.values(), ids=stop.STOP_RULES)
 def test_a_shipped_rule_is_stored_with_all_its_settings(rule):
     made = Budget(tokens=1, cost=0.5) if rule is Budget else rule()
     plain = through_json(codec.rule_to(made))
@@ -46,25 +58,37 @@ def test_a_shipped_rule_is_stored_with_all_its_settings(rule):
 
 @given(support.loops(), support.policies, st.integers(0, 9), st.floats(0, 1e12))
 def test_every_decision_survives_json(loop, policy, attempt, at):
-    verdict, worn = decide(loop, policy), standing_of(loop, policy)
-    plain = through_json(codec.decision_to(verdict, worn, 0.5))
-    assert codec.decision_from(plain, attempt, at) == Decision(attempt, verdict, worn, at, 0.5)
+    verdict = decide(loop, policy)
+    worn = standing_of(loop, policy)
+    plain = through_json(codec.decision_to(verdict, worn, decided=0.5))
+    assert codec.decision_from(plain, attempt, at) == Decision(
+        attempt, verdict, standing=worn, at=at, decided=0.5
+    )
     assert codec.verdict_from(through_json(codec.verdict_to(verdict))) == verdict
-    bare = Decision(attempt, verdict, Standing(), at, decided=at)
-    assert codec.decision_from(through_json(codec.decision_to(verdict, None)), attempt, at) == bare
+    bare = Decision(attempt, verdict, standing=Standing(), at=at, decided=at)
+    assert (
+        codec.decision_from(through_json(codec.decision_to(verdict, None)), attempt, at)
+        == bare
+    )
 
 
 def test_an_older_record_is_read():
     old: dict[str, Any] = {"verdict": "again", "feedback": "", "lifted": []}
     old["reasons"] = [{"code": "words", "detail": "too many"}]
-    decision = codec.decision_from(old, 1, 0.0)
+    decision = codec.decision_from(old, 1, at=0.0)
     assert decision.verdict == Again((Trigger("words", "too many", ""),))
     assert decision.standing == Standing(0.0, 0.0, {})
-    attempt = codec.to_document(Attempt(1, Candidate.of("x"), support.evaluated("k")))
+    attempt = codec.to_document(
+        Attempt(1, Candidate.of("x"), evaluation=support.evaluated("k"))
+    )
     assert not {"labels", "greedy"} & attempt.keys()
     assert not {"met", "preference", "usage"} & attempt["evaluation"].keys()
     assert "against" not in codec.policy_to(PRESETS["default"])
-    assert codec.to_document(support.finding("k")) == {"check": "check", "message": "k", "key": "k"}
+    assert codec.to_document(support.finding("k")) == {
+        "check": "check",
+        "message": "k",
+        "key": "k",
+    }
     assert asdict(Override("echo", "ada")) == codec.to_document(Override("echo", "ada"))
 
 
@@ -73,7 +97,9 @@ def mine(loop: Any) -> str | None:
 
 
 def test_a_rule_of_the_user_is_named_and_not_kept():
-    whole = Policy((MaxAttempts(2), mine, All(mine, Echo()), All(Echo(), All(Repeat(), mine))))
+    whole = Policy(
+        (MaxAttempts(2), mine, All(mine, Echo()), All(Echo(), All(Repeat(), mine)))
+    )
     plain = through_json(codec.policy_to(whole))
     assert [r["rule"] for r in plain["rules"]] == ["attempts", "mine", "all", "all"]
     assert codec.policy_from(plain) == Policy((MaxAttempts(2),))

@@ -14,7 +14,8 @@ from tests.loop.support import QUALITY, evaluated, loop_of, scored
 
 X = evaluated("x")
 ADA = Override("attempts", "ada", used=1)
-TWICE, BO = replace(ADA, decisions=2), Override("attempts", "bo")
+TWICE = replace(ADA, decisions=2)
+BO = Override("attempts", "bo")
 EXPIRED = Override("attempts", "ada", until=2.0)
 BY_ADA = "again (attempts overridden by ada)"
 STOPPED = "stopped by attempts: {} of {} attempts made"
@@ -23,10 +24,13 @@ STOPPED = "stopped by attempts: {} of {} attempts made"
 @settings(max_examples=40)
 @given(support.loops(), support.policies)
 def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, policy):
-    first, improving = explain(loop, policy), replace(loop, improves=policy.improvement)
+    first = explain(loop, policy)
+    improving = replace(loop, improves=policy.improvement)
     verdict = decide(loop, policy)
-    assert (first, str(first)) == (explain(loop, policy), str(explain(loop, policy)))
-    assert (first.verdict, len(first.lines)) == (verdict, len(loop.attempts))
+    assert first == explain(loop, policy)
+    assert str(first) == str(explain(loop, policy))
+    assert first.verdict == verdict
+    assert len(first.lines) == len(loop.attempts)
     assert first.would_change == changes(improving, policy, verdict)
     assert all(line.isprintable() for line in str(first).splitlines())
     stopped = isinstance(verdict, Done) and not verdict.passed
@@ -46,10 +50,17 @@ attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
 kept: attempt 1
 would have changed it: no single threshold or score: cancelled and attempts stopped it""",
     ),
-    (loop_of(evaluated("a", "b"), evaluated()), support.NEVER,
-     "attempt 1: a; b -> again\nattempt 2 -> passed"),
-    (loop_of(evaluated("a")), Policy((MaxAttempts(2),)),
-     "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: stopped"),
+    (
+        loop_of(evaluated("a", "b"), evaluated()),
+        support.NEVER,
+        "attempt 1: a; b -> again\nattempt 2 -> passed",
+    ),
+    (
+        loop_of(evaluated("a")),
+        Policy((MaxAttempts(2),)),
+        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: "
+        "stopped",
+    ),
     (
         scored(0.6),
         Policy((MaxAttempts(1),)),
@@ -78,7 +89,7 @@ kept: attempt 1
 would have changed it: echo.times 6 instead of 4: again""",
     ),
     (Loop("new"), support.NEVER, ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)
@@ -87,31 +98,55 @@ def test_the_text_of_an_explanation(loop, policy, text):
 
 
 def test_a_recorded_verdict_of_another_policy_is_not_explained_by_this_one():
-    by_two = Done(1, False, (Stop("mine", "enough"), Stop("attempts", "1 of 1 attempts made")))
+    by_two = Done(
+        1,
+        False,
+        stopped_by=(Stop("mine", "enough"), Stop("attempts", "1 of 1 attempts made")),
+    )
     explanation = explain(loop_of(X), Policy((MaxAttempts(1),)), {1: by_two})
-    assert (explanation.verdict, explanation.would_change) == (by_two, ())
-    assert explanation.lines[-1].decided.startswith("stopped by mine: enough; attempts: 1 of 1")
-    assert explanation.otherwise == "not known: the policy at hand is not all that stopped it"
+    assert explanation.verdict == by_two
+    assert explanation.would_change == ()
+    assert explanation.lines[-1].decided.startswith(
+        "stopped by mine: enough; attempts: 1 of 1"
+    )
+    assert (
+        explanation.otherwise
+        == "not known: the policy at hand is not all that stopped it"
+    )
 
 
 def test_no_quotation_can_break_a_line_or_colour_it():
     nasty = "a\x1b[31m\nattempt 9: forged -> passed\u202e"
     loop = loop_of(*[evaluated(nasty)] * 2, cancelled=nasty)
     loop = replace(loop, overrides=(Override("echo", nasty, decisions=9),))
-    policy = Policy((Echo(1), MaxAttempts(9), lambda loop: nasty if loop.cancelled else None))
+    policy = Policy(
+        (Echo(1), MaxAttempts(9), lambda loop: nasty if loop.cancelled else None)
+    )
     lines = str(explain(loop, policy)).splitlines()
     assert all(line.isprintable() for line in lines)
-    assert [line[:10] for line in lines[:3]] == ["attempt 1:", "attempt 2:", "kept: atte"]
+    assert [line[:10] for line in lines[:3]] == [
+        "attempt 1:",
+        "attempt 2:",
+        "kept: atte",
+    ]
 
 
 @pytest.mark.parametrize(
     ("loop", "limit", "decided"),
     [
-        (loop_of(X, X, X, overrides=(ADA,)), 2, ["again", BY_ADA, STOPPED.format(3, 2)]),
+        (
+            loop_of(X, X, X, overrides=(ADA,)),
+            2,
+            ["again", BY_ADA, STOPPED.format(3, 2)],
+        ),
         (loop_of(X, X, X, overrides=(TWICE, BO)), 2, ["again", BY_ADA, BY_ADA]),
         (loop_of(X, overrides=(EXPIRED,), at=3.0), 1, [STOPPED.format(1, 1)]),
         # an earlier policy used it twice, this one has one use for it
-        (loop_of(X, X, overrides=(replace(TWICE, used=2),)), 2, ["again", STOPPED.format(2, 2)]),
+        (
+            loop_of(X, X, overrides=(replace(TWICE, used=2),)),
+            2,
+            ["again", STOPPED.format(2, 2)],
+        ),
     ],
 )
 def test_an_override_is_named_where_it_lifted_a_rule(loop, limit, decided):
@@ -121,7 +156,9 @@ def test_an_override_is_named_where_it_lifted_a_rule(loop, limit, decided):
 
 @settings(max_examples=40)
 @given(support.loops(least=1, cancelled=False), support.policies, support.policies)
-def test_a_recorded_verdict_is_explained_whatever_policy_is_at_hand(loop, policy, other):
+def test_a_recorded_verdict_is_explained_whatever_policy_is_at_hand(
+    loop, policy, other
+):
     numbers = range(1, len(loop.attempts) + 1)
     recorded = {number: decide(loop.upto(number), policy) for number in numbers}
     mine, theirs = (explain(loop, one, recorded) for one in (policy, other))

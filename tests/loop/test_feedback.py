@@ -7,12 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.decide import triggers
-from heedful.loop.record import EACH, HEAD, LEAST, MOST, Evaluation, Finding, Goal, clean, feedback
+from heedful.loop.record import (
+    FEEDBACK_HEADING,
+    MAX_FEEDBACK_CHARS,
+    MAX_FEEDBACK_TEXT_CHARS,
+    MIN_FEEDBACK_LINE_CHARS,
+    Evaluation,
+    Finding,
+    Goal,
+    clean,
+    feedback,
+)
 
 NASTY = st.text(
     st.one_of(
         st.characters(),
-        st.sampled_from("\0\n\r\t\x1b\x7f\x85\u200b\u202e\u2066\u2028\u2029\ufeff\ud800\U000e0041"),
+        st.sampled_from(
+            "\0\n\r\t\x1b\x7f\x85\u200b\u202e\u2066\u2028\u2029\ufeff\ud800\U000e0041"
+        ),
     ),
     max_size=200,
 )
@@ -24,18 +36,26 @@ nasty_findings = st.builds(
     st.sampled_from(["error", "warning", "note"]),
     key=st.just("k"),
 )
-nasty = st.builds(Evaluation, st.lists(nasty_findings, max_size=12).map(tuple), st.just({"q": 0.1}))
+nasty = st.builds(
+    Evaluation, st.lists(nasty_findings, max_size=12).map(tuple), st.just({"q": 0.1})
+)
 GOALS = (Goal("q", 0.5),)
 
 
 def visible(text: str) -> bool:
-    return all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn") for c in text)
+    return all(
+        unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn") for c in text
+    )
 
 
 @given(nasty, st.sampled_from([(), GOALS]))
 def test_feedback_is_bounded_and_clean(evaluation, goals):
     text = feedback(evaluation, goals)
-    assert len(text) <= max(MOST, len(HEAD) + (LEAST + 1) * (len(evaluation.errors) + 1))
+    assert len(text) <= max(
+        MAX_FEEDBACK_CHARS,
+        len(FEEDBACK_HEADING)
+        + (MIN_FEEDBACK_LINE_CHARS + 1) * (len(evaluation.errors) + 1),
+    )
     assert all(visible(line) for line in text.split("\n"))
     assert "\u2028" not in text
     assert "\u2029" not in text
@@ -43,29 +63,39 @@ def test_feedback_is_bounded_and_clean(evaluation, goals):
     assert bool(text) is bool(wanted or goals)
     assert all(one.code and visible(one.detail) for one in triggers(evaluation, goals))
     if text:
-        assert text.startswith(HEAD + "\n- ")
+        assert text.startswith(FEEDBACK_HEADING + "\n- ")
         assert len(text.split("\n")) <= len(wanted) + len(goals) + 1
 
 
 @given(st.integers(1, 60), st.integers(0, 900), st.integers(1, 20), st.integers(0, 900))
 def test_every_failed_check_has_a_line(checks, length, times, tail):
-    """Long lines are shortened and lines of one check are counted, but no check is dropped."""
+    """Long lines are shortened and lines of one check are counted, but no check is
+    dropped.
+    """
     texts = [f"{n}: {'x' * length} end" for n in range(checks * times)]
     findings = [
-        Finding(f"check {n % checks}", text, "repair it", severity=n % 7 / 7)
+        Finding(f"check {n % checks}", text, fix="repair it", severity=n % 7 / 7)
         for n, text in enumerate(texts)
     ]
-    text = feedback(Evaluation(tuple(findings), {"q": 0.1}), GOALS, tail="\n" + "t" * tail)
+    text = feedback(
+        Evaluation(tuple(findings), {"q": 0.1}), GOALS, tail="\n" + "t" * tail
+    )
     found = [line for line in text.split("\n") if line.startswith("- check")]
-    assert {line[2:].partition(":")[0] for line in found} == {f"check {n}" for n in range(checks)}
+    assert {line[2:].partition(":")[0] for line in found} == {
+        f"check {n}" for n in range(checks)
+    }
     assert all(line.endswith("repair it") for line in found)
     assert "\n- q is 0.1; it must be at least 0.5.\n" in text
-    assert len(text) <= MOST or all(len(line) <= LEAST for line in found)
+    assert len(text) <= MAX_FEEDBACK_CHARS or all(
+        len(line) <= MIN_FEEDBACK_LINE_CHARS for line in found
+    )
 
 
 @given(nasty, st.integers(0, 4))
 def test_nothing_goes_uncounted(evaluation, lead):
-    long = tuple(Finding("c", f"{n} " + "x" * EACH) for n in range(lead))
+    long = tuple(
+        Finding("c", f"{n} " + "x" * MAX_FEEDBACK_TEXT_CHARS) for n in range(lead)
+    )
     evaluation = Evaluation((*long, *evaluation.findings), evaluation.scores)
     text = feedback(evaluation, GOALS)
     lines = text.split("\n")[1:]
@@ -80,9 +110,9 @@ def test_nothing_goes_uncounted(evaluation, lead):
 def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
     evaluation = Evaluation(
         (
-            Finding("tone", "too stiff", "relax", level="warning", severity=1.0),
+            Finding("tone", "too stiff", fix="relax", level="warning", severity=1.0),
             Finding("dates", "not ISO"),
-            Finding("units", "no unit.", "write 5 kg", severity=0.9),
+            Finding("units", "no unit.", fix="write 5 kg", severity=0.9),
             Finding("hint", "nice", level="note"),
             Finding("names", "not ours"),
             Finding("dates", "not ISO"),  # once is enough
@@ -104,13 +134,23 @@ def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
 @pytest.mark.parametrize(
     "hostile",
     [
-        *("<|im_start|>", "[INST]", "</s>", "<system>", "</assistant>", "![x](http://a"),
+        *(
+            "<|im_start|>",
+            "[INST]",
+            "</s>",
+            "<system>",
+            "</assistant>",
+            "![x](http://a",
+        ),
         *("<img src=x>", "<image src=x>", "<svg>", "<video poster=x>"),
     ],
 )
 def test_feedback_cannot_imitate_a_message_of_the_system(hostile):
-    said = feedback(Evaluation((Finding("c", f"a {hostile}) b", f"do {hostile}) c"),)))
-    assert (hostile in said, "…" in said) == (False, True)
+    said = feedback(
+        Evaluation((Finding("c", f"a {hostile}) b", fix=f"do {hostile}) c"),))
+    )
+    assert (hostile in said) is False
+    assert ("…" in said) is True
 
 
 @given(NASTY, st.integers(8, 300))

@@ -13,12 +13,21 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
 from heedful.loop.policies import default
-from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals
+from heedful.loop.record import (
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+    check_goals,
+)
 from heedful.loop.replay import replay
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 
-NAN, INF = math.nan, math.inf
+NAN = math.nan
+INF = math.inf
 RULES = {"rules": (MaxAttempts(),)}
 WRONG: list[tuple[Any, str, list[Any]]] = [
     (Finding, "severity", [-0.1, 1.1, NAN, "high", None]),
@@ -70,7 +79,10 @@ def name_of(record: Any, name: str) -> str:
 
 
 OTHERS: list[tuple[str, Any, dict[str, Any]]] = [
-    *[("score s", Evaluation, {"scores": {"s": v}}) for v in (NAN, INF, 1e300, "1", None)],
+    *[
+        ("score s", Evaluation, {"scores": {"s": v}})
+        for v in (NAN, INF, 1e300, "1", None)
+    ],
     ("plateau", Plateau, {"patience": None}),
     ("budget", Budget, {}),
     ("All", All, {}),
@@ -79,7 +91,10 @@ OTHERS: list[tuple[str, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(
     ("field", "record", "fields"),
-    [*OTHERS, *((name_of(record, name), record, field) for record, name, field in FIELDS)],
+    [
+        *OTHERS,
+        *((name_of(record, name), record, field) for record, name, field in FIELDS),
+    ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, record, fields):
     with pytest.raises(InvalidInput) as caught:
@@ -89,7 +104,8 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, record, fields
     assert isinstance(caught.value, ValueError)
 
 
-LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
+LOW = Goal("q", 0.5)
+HIGH = Goal("q", 0.5, "at_most")
 
 
 @pytest.mark.parametrize(
@@ -99,9 +115,18 @@ LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
         ((Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")), ""),  # the same thousandth
         ((LOW, Goal("q", 0.9)), ""),
         ((LOW, Goal("d", 0.1, "at_most")), ""),
-        ((Goal("q", 0.501), HIGH), "threshold of q >= 0.501 is 0.501; it must be at most 0.5: "),
-        ((HIGH, Goal("q", 0.9)), "threshold of q >= 0.9 is 0.9; it must be at most 0.5: another"),
-        ((HIGH, LOW, Goal("q", 0.4, "at_most")), "threshold of q >= 0.5 is 0.5; it must be at mo"),
+        (
+            (Goal("q", 0.501), HIGH),
+            "threshold of q >= 0.501 is 0.501; it must be at most 0.5: ",
+        ),
+        (
+            (HIGH, Goal("q", 0.9)),
+            "threshold of q >= 0.9 is 0.9; it must be at most 0.5: another",
+        ),
+        (
+            (HIGH, LOW, Goal("q", 0.4, "at_most")),
+            "threshold of q >= 0.5 is 0.5; it must be at mo",
+        ),
     ],
 )
 def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
@@ -163,5 +188,7 @@ def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
     def rule(loop: Loop) -> Any:
         return answer
 
-    with pytest.raises(InvalidInput, match=r"result of rule 'rule' is.*it must be a text"):
+    with pytest.raises(
+        InvalidInput, match=r"result of rule 'rule' is.*it must be a text"
+    ):
         decide(loop_of(evaluated("x")), Policy((rule,)))

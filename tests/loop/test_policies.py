@@ -11,26 +11,42 @@ from heedful.errors import UnknownName
 from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.policies import PRESETS, preset
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
+from heedful.loop.stop import (
+    All,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+)
 from tests.loop.support import DRIFT, tried
 
 GOALS = (Goal("alignment", 0.75), DRIFT)
-ORCHESTRATOR = (MaxAttempts(4), Fatigue(0.5, 0.15, 0.05), Echo(3, across="scope"))
+ORCHESTRATOR = (MaxAttempts(4), Fatigue(0.5, 0.15, decay=0.05), Echo(3, across="scope"))
 default, thorough, orchestrator, reflection, stage = map(
     preset, ("default", "thorough", "orchestrator", "reflection", "stage")
 )
 
 
-@pytest.mark.parametrize(("name", "rules", "gain", "against", "goals"), [
-    ("default", (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
-     *(0.05, "best", ())),
-    ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
-    ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
-    ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
-    ("stage", (MaxAttempts(3),), 0.05, "best", ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "rules", "gain", "against", "goals"),
+    [
+        (
+            "default",
+            (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
+            *(0.05, "best", ()),
+        ),
+        ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
+        ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
+        ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
+        ("stage", (MaxAttempts(3),), 0.05, "best", ()),
+    ],
+)
 def test_a_preset_holds_these_rules(name, rules, gain, against, goals):
-    assert preset(name) == Policy(rules, Improvement(gain, against), "stop", name, goals)
+    assert preset(name) == Policy(
+        rules, Improvement(gain, against), unscored="stop", name=name, goals=goals
+    )
     assert preset(name) is PRESETS[name] is getattr(policies, name)
 
 

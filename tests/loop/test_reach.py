@@ -1,4 +1,6 @@
-"""Each history of `reach` shows its rule alone; each proof holds for all short histories."""
+"""Each history of `reach` shows its rule alone; each proof holds for all short
+histories.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +14,33 @@ import heedful
 from heedful import Reach, reach
 from heedful.loop.decide import Again, Policy, decide
 from heedful.loop.policies import PRESETS
-from heedful.loop.record import NOTHING, Evaluation, Finding, Goal, Improvement, Loop, Usage
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, flat
+from heedful.loop.record import (
+    NO_USAGE,
+    Evaluation,
+    Finding,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+)
+from heedful.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    flat,
+)
 from tests.loop import support
 
-# -- every history of an alphabet of its own: what an attempt may be, for the rules there are
+# -- every history of an alphabet of its own: what an attempt may be, for the rules
+#  there are
 
-# Better or not; fresh, near or same; what it finds: p and o are the same ones each time, n is new,
-# p is persistent; how severe that is; how much is met; what it costs; whether it is judged.
+# Better or not; fresh, near or same; what it finds: p and o are the same ones each
+# time, n is new, p is persistent; how severe that is; how much is met; what it costs;
+# whether it is judged.
 Letter = tuple[bool, str, str, float, float, Usage, bool]
 
 
@@ -30,7 +51,9 @@ def letters(policy: Policy) -> list[Letter]:
     floors = {rule.floor for rule in plateaus if rule.floor}
     repeat = any(isinstance(rule, Repeat) for rule in rules)
     echo = any(isinstance(rule, Echo) for rule in rules)
-    stale = echo or repeat or plateaus or any(isinstance(rule, Fatigue) for rule in rules)
+    stale = (
+        echo or repeat or plateaus or any(isinstance(rule, Fatigue) for rule in rules)
+    )
     better = (True, False) if stale else (True,)
     seen = ("fresh", "near", "same", "greedy") if repeat else ("fresh",)
     finds = ("", "n", "p", "o", "np", "no") if echo else ("", "n") if floors else ("",)
@@ -39,28 +62,54 @@ def letters(policy: Policy) -> list[Letter]:
     budgets = [rule for rule in rules if isinstance(rule, Budget)]
     judged = (True, False) if policy.unscored == "again" and stale else (True,)
     every = product(better, seen, finds, severity, met, spent(budgets), judged)
-    return [one for one in every if one[6] or (one[2:5] == ("", 1.0, 0.5) and not one[0])]
+    return [
+        one for one in every if one[6] or (one[2:5] == ("", 1.0, 0.5) and not one[0])
+    ]
 
 
 def spent(budgets: Sequence[Budget]) -> list[Usage]:
     """Nothing, and each limit of each budget, alone and with each of another."""
     one = [Usage(prompt_tokens=budget.tokens) for budget in budgets if budget.tokens]
     one += [Usage(cost=budget.cost) for budget in budgets if budget.cost]
-    return list(dict.fromkeys([NOTHING, *one, *(a + b for a, b in product(one, one) if a != b)]))
+    return list(
+        dict.fromkeys(
+            [NO_USAGE, *one, *(a + b for a, b in product(one, one) if a != b)]
+        )
+    )
 
 
 def written(loop: Loop, letter: Letter, step: float) -> Loop:
-    """The loop with one more attempt, which never passes and whose findings are warnings."""
+    """The loop with one more attempt, which never passes and whose findings are
+    warnings.
+    """
     better, seen, finds, severity, met, usage, judged = letter
     number = len(loop.attempts) + 1
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
     score = (last.scores["quality"] if last else 0.0) + step * better
     keys = [f"new {number}" if key == "n" else key for key in finds]
-    found = [Finding("c", k, "", "warning", severity, k, persistent=k == "p") for k in keys]
-    evaluation = Evaluation(tuple(found), {"quality": score}, met=met) if judged else None
+    found = [
+        Finding(
+            "c",
+            k,
+            fix="",
+            level="warning",
+            severity=severity,
+            key=k,
+            persistent=k == "p",
+        )
+        for k in keys
+    ]
+    evaluation = (
+        Evaluation(tuple(found), {"quality": score}, met=met) if judged else None
+    )
     text = heedful.Candidate.of(f"text {1 if seen in ('same', 'greedy') else number}")
-    near, cold = 1 if seen == "near" and number > 1 else None, seen == "greedy"
-    return loop.then(heedful.Attempt(number, text, evaluation, usage, near, greedy=cold))
+    near = 1 if seen == "near" and number > 1 else None
+    cold = seen == "greedy"
+    return loop.then(
+        heedful.Attempt(
+            number, text, evaluation=evaluation, usage=usage, repeats=near, greedy=cold
+        )
+    )
 
 
 def without(policy: Policy, place: int) -> Policy:
@@ -75,12 +124,19 @@ def alone(loop: Loop, policy: Policy) -> list[int]:
 
 
 def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
-    """Rule by place -> the shortest history that shows it, up to which length all were tried.
+    """Rule by place -> the shortest history that shows it, up to which length all were
+    tried.
 
     `most` bounds the number of histories.
     """
-    alphabet, found, tried = letters(policy), dict[int, int](), 0
-    times = [r.times for r in flat(policy.rules) if isinstance(r, Echo) and r.across == "scope"]
+    alphabet = letters(policy)
+    found = dict[int, int]()
+    tried = 0
+    times = [
+        r.times
+        for r in flat(policy.rules)
+        if isinstance(r, Echo) and r.across == "scope"
+    ]
     goal = (Goal("quality", 1e6),)
     step = policy.improvement.min_gain + 0.001
     waiting = [
@@ -91,24 +147,32 @@ def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
         tried += len(waiting) * len(alphabet)
         if tried > most or not waiting:
             return found, length - 1 if waiting else 99
-        longer = [written(loop, letter, step) for loop in waiting for letter in alphabet]
+        longer = [
+            written(loop, letter, step) for loop in waiting for letter in alphabet
+        ]
         waiting = [loop for loop in longer if isinstance(decide(loop, policy), Again)]
         going = set(map(id, waiting))
-        for place in {n for loop in longer if id(loop) not in going for n in alone(loop, policy)}:
+        for place in {
+            n for loop in longer if id(loop) not in going for n in alone(loop, policy)
+        }:
             found.setdefault(place, length)
     return found, 7
 
 
 def shows(one: Reach, policy: Policy, place: int) -> None:
-    """The history is what it is given for: Done by that rule alone, Again before and without it."""
+    """The history is what it is given for: Done by that rule alone, Again before and
+    without it.
+    """
     loop = one.history
     assert loop is not None
-    assert (one.proof, one.rule) == ("", policy.rules[place])
+    assert one.proof == ""
+    assert one.rule == policy.rules[place]
     assert support.rules(decide(loop, policy)) == [one.name]
     assert isinstance(decide(loop, without(policy, place)), Again)
     for end in range(1, len(loop.attempts)):
         assert isinstance(decide(loop.upto(end), policy), Again)
-    assert (loop.overrides, loop.cancelled) == ((), "")
+    assert loop.overrides == ()
+    assert loop.cancelled == ""
 
 
 def confirmed(policy: Policy, most: int) -> None:
@@ -130,17 +194,27 @@ def confirmed(policy: Policy, most: int) -> None:
 
 few: st.SearchStrategy[heedful.StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 4)),
-    st.builds(Fatigue, st.sampled_from([0.1, 0.15, 0.3]), decay=st.sampled_from([0, 0.05, 0.15])),
+    st.builds(
+        Fatigue,
+        st.sampled_from([0.1, 0.15, 0.3]),
+        decay=st.sampled_from([0, 0.05, 0.15]),
+    ),
     st.builds(Echo, st.integers(1, 3), st.sampled_from(["loop", "scope"])),
     st.builds(Repeat, st.integers(1, 2), st.booleans()),
     st.just(heedful.NothingMet()),
     st.builds(Plateau, st.integers(1, 2), st.sampled_from([None, 0.3, 0.5])),
-    st.builds(Budget, tokens=st.sampled_from([10, 20]), cost=st.sampled_from([None, 1.0])),
+    st.builds(
+        Budget, tokens=st.sampled_from([10, 20]), cost=st.sampled_from([None, 1.0])
+    ),
 )
 small = st.builds(
     Policy,
     st.lists(few | few | st.builds(All, few, few), min_size=1, max_size=3).map(tuple),
-    st.builds(Improvement, st.sampled_from([0.05, 0.0015]), st.sampled_from(["best", "previous"])),
+    st.builds(
+        Improvement,
+        st.sampled_from([0.05, 0.0015]),
+        st.sampled_from(["best", "previous"]),
+    ),
     st.sampled_from(["stop", "stop", "again"]),
 )
 
@@ -165,11 +239,20 @@ def before(name: str) -> str:
     ("policy", "answers"),
     [
         (Policy((heedful.Budget(tokens=10), heedful.Budget(cost=1.0))), [1, 1]),
-        (Policy((Plateau(None, floor=0.5), Plateau(None, floor=0.3))), [1, before("plateau")]),
-        (Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))), [4, "3 reruns reach 0.45 < 0.5", 2]),
+        (
+            Policy((Plateau(None, floor=0.5), Plateau(None, floor=0.3))),
+            [1, before("plateau")],
+        ),
+        (
+            Policy((MaxAttempts(4), Fatigue(0.5), Plateau(1))),
+            [4, "3 reruns reach 0.45 < 0.5", 2],
+        ),
         (Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))), [5, before("plateau"), 2]),
         (Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))), [9, 3]),
-        (Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))), [9, 4, before("fatigue")]),
+        (
+            Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))),
+            [9, 4, before("fatigue")],
+        ),
         (Policy((MaxAttempts(1), Fatigue(1.0))), [1, "0 reruns reach 0 < 1"]),
         (Policy((MaxAttempts(3), MaxAttempts(2))), [before("attempts"), 2]),
         (Policy((MaxAttempts(101),)), [""]),
@@ -214,6 +297,7 @@ def mine(loop: Loop) -> str | None:
 
 def test_nothing_is_proven_about_code_of_the_user():
     unknown, known = reach(Policy((mine, MaxAttempts(2))))
-    assert (unknown.history, known.history) == (None, None)
+    assert unknown.history is None
+    assert known.history is None
     assert str(unknown) == f"mine: {NO_PROOF}"  # it might be silent another time
     assert str(known) == f"attempts: {NO_PROOF}"

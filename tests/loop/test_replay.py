@@ -12,7 +12,7 @@ import heedful
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.policies import default
-from heedful.loop.record import NOTHING, Evaluation, Loop, Usage
+from heedful.loop.record import NO_USAGE, Evaluation, Loop, Usage
 from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Repeat
 from heedful.testing import history
@@ -22,9 +22,14 @@ from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
 # -- one loop
 
 
-def lived(attempts: Sequence[heedful.Attempt], policy: Policy, begun: Loop) -> tuple[Loop, Verdict]:
-    """The loop as a host drives it: one attempt after the other, until the policy ends it."""
-    loop, verdict = begun, Again()
+def lived(
+    attempts: Sequence[heedful.Attempt], policy: Policy, begun: Loop
+) -> tuple[Loop, Verdict]:
+    """The loop as a host drives it: one attempt after the other, until the policy ends
+    it.
+    """
+    loop = begun
+    verdict = Again()
     waiting = list(attempts)
     while waiting and isinstance(verdict, Again):
         loop = loop.then(waiting.pop(0))
@@ -42,13 +47,16 @@ def bare(loop: Loop, policy: Policy) -> Loop:
 def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
     record, verdict = lived(loop.attempts, old, bare(loop, old))
     same = replay(record, old)
-    assert (same.attempts, same.exact) == (len(record.attempts), isinstance(verdict, Done))
-    assert (same.kept, same.verdict, same.usage) == (record.best, verdict, record.usage)
+    assert same.attempts == len(record.attempts)
+    assert same.exact == isinstance(verdict, Done)
+    assert same.kept == record.best
+    assert same.verdict == verdict
+    assert same.usage == record.usage
     record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
     made, verdict = lived(record.attempts, new, bare(record, new))
     again = replay(record, new)
     assert replace(again, exact=False) == ReplayResult(
-        len(made.attempts), made.best, verdict, False, made.usage
+        len(made.attempts), made.best, verdict=verdict, exact=False, usage=made.usage
     )
     assert not again.exact or isinstance(verdict, Done)
     if record.goals and not any(isinstance(rule, Budget) for rule in new.rules):
@@ -63,17 +71,28 @@ CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
     ("policy", "attempts", "exact"),
     [
         (Policy((Budget(calls=9),)), 3, True),
-        (Policy((Budget(calls=4),)), 3, False),  # after the second where both calls came first
+        (
+            Policy((Budget(calls=4),)),
+            3,
+            False,
+        ),  # after the second where both calls came first
         (Policy((Budget(calls=1),)), 1, False),  # without any where both came first
         (Policy((Budget(seconds=16),)), 3, True),
-        (Policy((Budget(seconds=11),)), 3, False),  # it would have cut the third attempt
+        (
+            Policy((Budget(seconds=11),)),
+            3,
+            False,
+        ),  # it would have cut the third attempt
         (Policy((MaxAttempts(2),)), 2, True),
     ],
 )
-def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(policy, attempts, exact):
+def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(
+    policy, attempts, exact
+):
     timed = [replace(a, usage=u) for a, u in zip(CUT.attempts, SPENT, strict=True)]
     made = replay(replace(CUT, attempts=tuple(timed)), policy)
-    assert (made.attempts, made.exact) == (attempts, exact)
+    assert made.attempts == attempts
+    assert made.exact == exact
 
 
 def test_a_replay_is_inexact_where_new_goals_would_have_changed_the_feedback():
@@ -84,12 +103,29 @@ def test_a_replay_is_inexact_where_new_goals_would_have_changed_the_feedback():
     assert replay(record, Policy((MaxAttempts(1),), goals=policy.goals)).exact is True
     assert replay(record, Policy((MaxAttempts(2),))).exact is True
     met = replace(loop_of(*[evaluated("x", scores={"quality": 0.8})] * 2), goals=())
-    assert replay(met, policy).exact is True  # it is met, so nothing would have been said
+    assert (
+        replay(met, policy).exact is True
+    )  # it is met, so nothing would have been said
 
 
 def test_a_loop_without_attempts_is_replayed_as_it_is():
-    assert replay(Loop("none"), default) == ReplayResult(0, None, Again(), False, NOTHING)
-    assert compare([], [default]) == (Figures("default", 0, 0, NOTHING, 0, 0, 0.0, 0, 0, 0),)
+    assert replay(Loop("none"), default) == ReplayResult(
+        0, None, verdict=Again(), exact=False, usage=NO_USAGE
+    )
+    assert compare([], [default]) == (
+        Figures(
+            "default",
+            0,
+            attempts=0,
+            usage=NO_USAGE,
+            solved=0,
+            solvable=0,
+            quality=0.0,
+            oracle=0,
+            regret=0,
+            beyond=0,
+        ),
+    )
     assert compare([RecordedLoop(history("a"))], []) == ()
 
 
@@ -105,7 +141,10 @@ GOALS = (QUALITY, DRIFT)
         (Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5), 1.0),
         (evaluated("x", scores={"quality": 0.9, "drift": 0.1}), 0.0),
         (replace(evaluated("x"), met=0.75), 0.75),
-        (Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0), 0.999),  # a goal is missed
+        (
+            Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0),
+            0.999,
+        ),  # a goal is missed
         (Evaluation(scores={"quality": 0.9}, met=1.0), 0.999),  # and one is unscored
     ],
 )
@@ -120,7 +159,8 @@ def test_a_known_quality_replaces_the_checks():
 
 
 @pytest.mark.parametrize(
-    ("quality", "oracle"), [((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)]
+    ("quality", "oracle"),
+    [((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)],
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
     assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
@@ -140,15 +180,47 @@ def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
 
 
 def test_three_loops_by_hand():
-    """Solved at once; solved by the third, which one policy gives up before; never solved."""
-    loops = [history(""), history("ab", "a", ""), history("a", "a", "a", candidates="xxx")]
+    """Solved at once; solved by the third, which one policy gives up before; never
+    solved.
+    """
+    loops = [
+        history(""),
+        history("ab", "a", ""),
+        history("a", "a", "a", candidates="xxx"),
+    ]
     records: list[Any] = [RecordedLoop(loop) for loop in loops]
-    two, repeat = Policy((MaxAttempts(2),), name="two"), Policy((Repeat(), MaxAttempts(9)), name="")
+    two = Policy((MaxAttempts(2),), name="two")
+    repeat = Policy((Repeat(), MaxAttempts(9)), name="")
     usage = [Usage(calls=n) for n in (5, 6)]
     assert compare(records, [two, repeat]) == (
-        Figures("two", 3, 5, usage[0], 1, 2, 1 / 3, 1 + 3 + 1, 1, 0),
-        Figures("", 3, 6, usage[1], 2, 2, 2 / 3, 1 + 3 + 1, 1, 0),
+        Figures(
+            "two",
+            3,
+            attempts=5,
+            usage=usage[0],
+            solved=1,
+            solvable=2,
+            quality=1 / 3,
+            oracle=1 + 3 + 1,
+            regret=1,
+            beyond=0,
+        ),
+        Figures(
+            "",
+            3,
+            attempts=6,
+            usage=usage[1],
+            solved=2,
+            solvable=2,
+            quality=2 / 3,
+            oracle=1 + 3 + 1,
+            regret=1,
+            beyond=0,
+        ),
     )
     beyond = compare(records, [Policy((Fatigue(1.0),))])[0]
-    assert (beyond.attempts, beyond.beyond, beyond.regret, beyond.lost) == (7, 1, 2, 0)
+    assert beyond.attempts == 7
+    assert beyond.beyond == 1
+    assert beyond.regret == 2
+    assert beyond.lost == 0
     assert compare(records, [two])[0].lost == 1

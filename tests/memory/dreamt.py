@@ -6,13 +6,17 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.engines import whole
 
-TEXT = "When a parcel is heavy, weigh it on the large scale and write its weight on the label"
+TEXT = (
+    "When a parcel is heavy, weigh it on the large scale and write its weight on the "
+    "label"
+)
 SAME = f"{TEXT}, then"
 OTHER = "Ask the customer for the colour before the order is sent to the store"
 
 OURS = "join reflection l on l.id = x.reflection where l.tenant = :tenant order by x.id"
-# All that recall, counting and proving read. The cursors by which caches follow only ever grow; of
-# an example that is gone it stays known what it came from; what was ruled stays on record.
+# All that recall, counting and proving read. The cursors by which caches follow only
+# ever grow; of an example that is gone it stays known what it came from; what was ruled
+# stays on record.
 TABLES = {
     "reflection": "select * from reflection where tenant = :tenant order by id",
     "occurrence": f"select x.* from occurrence x {OURS}",
@@ -36,7 +40,9 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
     def read(db: Any, scope: Scope) -> dict[str, list[tuple[Any, ...]]]:
         index = INDEX if db.dialect == "sqlite" else {}
         told = {**TABLES, **index}.items()
-        return {name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told}
+        return {
+            name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told
+        }
 
     await whole(store)
     found: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
@@ -51,6 +57,9 @@ async def recalled(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
     """What each task brings, with all that ranks it."""
     found = [await memory.recall(task, 20) for task in tasks]
     return [
-        [(one.id, one.reflection, one.cosine, one.keyword, one.coverage) for one in those]
+        [
+            (one.id, one.reflection, one.cosine, one.keyword, one.coverage)
+            for one in those
+        ]
         for those in found
     ]

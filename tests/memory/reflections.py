@@ -11,13 +11,18 @@ FAILED = Episode(
     (
         Event("user_message", TASK, id="e1"),
         Event(
-            "tool_call", agent="buyer", tool="price", arguments={"item": "pot"}, call="1", id="e2"
+            "tool_call",
+            agent="buyer",
+            tool="price",
+            arguments={"item": "pot"},
+            call="1",
+            id="e2",
         ),
         Event("tool_response", "Error: 3 items match", call="1", id="e3"),
         Event("llm_response", "The kettle costs 41.90.", agent="writer", id="e4"),
     ),
     "error",
-    TASK,
+    task=TASK,
     id="run 1",
     session="s1",
 )
@@ -36,9 +41,11 @@ MENDED = Episode(
         Event("llm_response", "It costs 52.75.", agent="writer", id="e7"),
     ),
     "failure",
-    TASK,
+    task=TASK,
 )
-TIMEOUT = Episode((), "timeout", TASK, fault=Fault("timeout_error", "no answer within 30 s"))
+TIMEOUT = Episode(
+    (), "timeout", task=TASK, fault=Fault("timeout_error", "no answer within 30 s")
+)
 
 
 def about(task: str, episode: Episode = FAILED) -> Episode:

@@ -1,4 +1,6 @@
-"""What memory cannot use is refused: the argument is named, with its value and what is allowed."""
+"""What memory cannot use is refused: the argument is named, with its value and what is
+allowed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +19,18 @@ KEPT = signature("log", "kept").digest
 Call = Callable[[Memory, Any], Any]
 
 
-@pytest.mark.parametrize(("field", "values", "allowed"), [
-    ("max_entries", (NAN, 1.5, 0, -1, HUGE, True, "5"), "an integer of at least 1.* or None"),
-    ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
-    ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "values", "allowed"),
+    [
+        (
+            "max_entries",
+            (NAN, 1.5, 0, -1, HUGE, True, "5"),
+            "an integer of at least 1.* or None",
+        ),
+        ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
+        ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
+    ],
+)
 def test_a_memory(field, values, allowed):
     for value in values:
         with pytest.raises(InvalidInput, match=rf"{field} is .*; it must be {allowed}"):
@@ -87,16 +96,23 @@ WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
     ("by", TEXTS, lambda memory, value: memory.set_apart(KEPT, by=value)),
     ("digests", TEXTS, lambda memory, value: memory.set_apart(value, by="ada")),
     ("digests", ((),), lambda memory, value: memory.set_apart(*value, by="ann")),
-    ("ids", (["x"], "x", None), lambda memory, value: memory.quarantine.release(value, by="ada")),
+    (
+        "ids",
+        (["x"], "x", None),
+        lambda memory, value: memory.quarantine.release(value, by="ada"),
+    ),
     ("ids", TEXTS, lambda memory, value: memory.quarantine.reject(value, by="ada")),
     ("keep", COUNTS[:4], lambda memory, value: memory.prune(keep=value, by="ada")),
     ("by", ("", " ", None), lambda memory, value: memory.prune(keep=0, by=value)),
     ("by", ("",), lambda memory, value: memory.prune(keep=0, by=value, dry_run=True)),
     ("by", ("",), lambda memory, value: consolidate(memory, by=value)),
     ("mode", ("deep",), lambda memory, value: consolidate(memory, mode=value)),
-    ("unused_for", (NAN, 0, -1, float("inf"), "x"), lambda memory,
-     value: memory.prune(unused_for=value, by="ada")),
-]  # fmt: skip
+    (
+        "unused_for",
+        (NAN, 0, -1, float("inf"), "x"),
+        lambda memory, value: memory.prune(unused_for=value, by="ada"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("field", "values", "call"), WRONG)
@@ -116,7 +132,10 @@ async def test_what_is_not_found_says_where_to_look(memory):
     for remedy, call in (
         ("heedful quarantine list", lambda: memory.quarantine.show(9)),
         ("heedful quarantine list", lambda: memory.quarantine.release([9], by="ada")),
-        ("heedful quarantine list", lambda: memory.quarantine.revoke("nobody", by="ada")),
+        (
+            "heedful quarantine list",
+            lambda: memory.quarantine.revoke("nobody", by="ada"),
+        ),
         ("heedful lessons", lambda: memory.pin(9, by="ada")),
         ("heedful dream log", lambda: Dreams(memory).show(9)),
         ("heedful dream log", lambda: Dreams(memory).rollback(9, by="ada")),

@@ -1,4 +1,6 @@
-"""What an attacker writes into memory reaches no prompt, whichever way it is asked for."""
+"""What an attacker writes into memory reaches no prompt, whichever way it is asked
+for.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Filter, Reflection
+from heedful.lessons.lesson import Filter, Lesson
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
@@ -45,22 +47,38 @@ ATTACKS: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=["words", "vectors"])
 def memory(request, tmp_path):
     with opened(tmp_path / "a.db") as store:
-        yield Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+        yield Memory(
+            store, embedder=FixedEmbedder() if request.param == "vectors" else None
+        )
 
 
-async def attack(memory: Memory, error_type: str = "u", text: str = "x", **more: Any) -> None:
+async def attack(
+    memory: Memory, error_type: str = "u", text: str = "x", **more: Any
+) -> None:
     for trust in ("external", "tool"):
         given: dict[str, Any] = {
-            "lesson": f"{EVIL}: {SIMILAR}", "context": f"{EVIL} {SIMILAR}", "tags": ["t", EVIL],
-            "importance": 1.0, "source": "https://evil.example", "trust": trust, **more,
-        }  # fmt: skip
+            "lesson": f"{EVIL}: {SIMILAR}",
+            "context": f"{EVIL} {SIMILAR}",
+            "tags": ["t", EVIL],
+            "importance": 1.0,
+            "source": "https://evil.example",
+            "trust": trust,
+            **more,
+        }
         await memory.remember(error_type, text, **given)
 
 
 async def brought(memory: Memory) -> set[str]:
     """All that any question brings, by any way."""
     found = []
-    for asked in (SIMILAR, WEIGHT.task, EVIL, f"{EVIL} {SIMILAR}", POISON.accepted, "u x t"):
+    for asked in (
+        SIMILAR,
+        WEIGHT.task,
+        EVIL,
+        f"{EVIL} {SIMILAR}",
+        POISON.accepted,
+        "u x t",
+    ):
         for only in FILTERS:
             found += await memory.recall(asked, 99, **only)
         space, vector = await memory._embed(asked)
@@ -76,7 +94,9 @@ async def brought(memory: Memory) -> set[str]:
 async def ours(memory: Memory) -> None:
     """A verified lesson of a loop, and one of an operator."""
     await learns(memory, "ours", WEIGHT.task, "7", "7 kg")
-    await memory.remember("u", "x", lesson="Kilograms, please.", example=WEIGHT, tags=["t"])
+    await memory.remember(
+        "u", "x", lesson="Kilograms, please.", example=WEIGHT, tags=["t"]
+    )
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
@@ -90,10 +110,21 @@ async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, mo
         known = [one for one in await memory.top() if one["trust"] != "external"]
         await attack(memory, **more)
         assert await brought(memory) == before
-        facts = ("text", "state", "trust", "tags", "importance", "pinned", "useful", "source")
+        facts = (
+            "text",
+            "state",
+            "trust",
+            "tags",
+            "importance",
+            "pinned",
+            "useful",
+            "source",
+        )
         after = {one["id"]: one for one in await memory.top()}
         for one in known:
-            assert [after[one["id"]][fact] for fact in facts] == [one[fact] for fact in facts]
+            assert [after[one["id"]][fact] for fact in facts] == [
+                one[fact] for fact in facts
+            ]
     texts = await brought(memory)
     assert len(texts) >= 2
     assert EVIL not in str(texts)
@@ -104,10 +135,18 @@ async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, mo
 async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
     await memory.remember("u", "x", example=WEIGHT)
     before = await rows(memory, "select space, data from vector")
-    one = Reflection(
-        "error", signature("u", "x"), "u", EVIL, "x", "", WEIGHT, trust="external",
-        space=before[0][0] if before else "", vector=[0.5] * 4,
-    )  # fmt: skip
+    one = Lesson(
+        "error",
+        signature("u", "x"),
+        error_type="u",
+        text=EVIL,
+        sighting="x",
+        loop="",
+        example=WEIGHT,
+        trust="external",
+        space=before[0][0] if before else "",
+        vector=[0.5] * 4,
+    )
     await memory.store.write(memory.scope, exposures.remember, [one])
     if before:
         assert await rows(memory, "select space, data from vector") == before

@@ -26,19 +26,27 @@ async def release(memory, how="release"):
 
 
 async def test_a_failure_is_told_with_what_mended_it_once_it_is_released(memory):
-    made = await run(memory, call("git pull"), OK, call("rtk bun test"), BAD, call("bun test"), OK)
+    made = await run(
+        memory, call("git pull"), OK, call("rtk bun test"), BAD, call("bun test"), OK
+    )
     held = await memory.before("Bash", "rtk bun test")
-    assert (held.failures, held.release) == ((), made.release)
+    assert held.failures == ()
+    assert held.release == made.release
     await release(memory)
     (known,) = (await memory.before("shell", {"cmd": "rtk bun test"})).failures
-    assert (known.what, known.fix) == (made.text, made.strategy.text)
-    assert (known.runs, known.whole, known.state) == (1, True, "after Bash: git pull")
+    assert known.what == made.text
+    assert known.fix == made.strategy.text
+    assert known.runs == 1
+    assert known.whole is True
+    assert known.state == "after Bash: git pull"
     assert not await memory.before("Bash", "bun test")
     assert not await Memory(memory.store, Scope("other")).before("Bash", "rtk bun test")
 
 
 async def test_nothing_is_told_after_the_action_has_worked(memory):
-    await run(memory, call("make lint"), BAD, call("make fix"), OK, call("make lint"), OK)
+    await run(
+        memory, call("make lint"), BAD, call("make fix"), OK, call("make lint"), OK
+    )
     await release(memory)
     assert not await memory.before("Bash", "make lint")
     await run(memory, call("rtk bun test"), BAD)
@@ -54,7 +62,8 @@ async def test_a_part_of_an_action_is_told_after_three_runs(memory):
         await run(memory, call(f"rtk bun {name}"), BAD)
         await release(memory)
     (known,) = (await memory.before("Bash", "rtk bun lint")).failures
-    assert (known.runs, known.whole) == (3, False)
+    assert known.runs == 3
+    assert known.whole is False
 
 
 @pytest.mark.parametrize("how", ["revoke", "clear", "reject"])
@@ -68,7 +77,8 @@ async def test_nothing_is_told_of_what_is_gone(memory, how):
         await release(memory)
         await memory.quarantine.revoke(made.reflection.source, by="ada")
     found = await memory.before("Bash", "rtk bun test")
-    assert (found.failures, found.waiting) == ((), ())
+    assert found.failures == ()
+    assert found.waiting == ()
 
 
 async def test_bad_arguments_are_refused(memory):
@@ -82,23 +92,28 @@ TRACE = "Traceback (most recent call last):\n  File x\n    f()\nKeyError: 'a'\n"
 BUILD = "npm ERR! missing script: build"
 
 
-@pytest.mark.parametrize(("asked", "lessons"), [
-    (("KeyError", "'a'"), ["get"]),
-    (("KeyError: 'a'",), ["get"]),
-    (("Bash", "KeyError: 'a'"), ["get"]),
-    ((TRACE,), ["get"]),
-    (("'a'",), []),
-    (("NameError", "'a'"), []),
-    (("npm", BUILD), ["bundle"]),
-    (("Bash", BUILD), ["bundle"]),
-    ((BUILD,), ["bundle"]),
-    ((f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",), ["get", "bundle"]),
-    (("ModuleNotFoundError: No module named 'x'",), ["pip"]),
-    (("ImportError", "No module named 'x'"), []),
-    (("error: unrecognized subcommand 'bun'",), ["", ""]),
-    (("all is well",), []),
-])  # fmt: skip
-async def test_an_error_is_found_under_its_type_its_tool_or_none(memory, asked, lessons):
+@pytest.mark.parametrize(
+    ("asked", "lessons"),
+    [
+        (("KeyError", "'a'"), ["get"]),
+        (("KeyError: 'a'",), ["get"]),
+        (("Bash", "KeyError: 'a'"), ["get"]),
+        ((TRACE,), ["get"]),
+        (("'a'",), []),
+        (("NameError", "'a'"), []),
+        (("npm", BUILD), ["bundle"]),
+        (("Bash", BUILD), ["bundle"]),
+        ((BUILD,), ["bundle"]),
+        ((f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",), ["get", "bundle"]),
+        (("ModuleNotFoundError: No module named 'x'",), ["pip"]),
+        (("ImportError", "No module named 'x'"), []),
+        (("error: unrecognized subcommand 'bun'",), ["", ""]),
+        (("all is well",), []),
+    ],
+)
+async def test_an_error_is_found_under_its_type_its_tool_or_none(
+    memory, asked, lessons
+):
     await memory.remember("KeyError", "'a'", lesson="get")
     await memory.remember("npm", BUILD, lesson="bundle")
     text = TRACE.replace("KeyError: 'a'", "ModuleNotFoundError: No module named 'x'")
@@ -106,4 +121,5 @@ async def test_an_error_is_found_under_its_type_its_tool_or_none(memory, asked, 
     await run(memory, call("rtk bun test"), BAD, call("bun test"), OK)
     found = await memory.seen(*asked)
     assert [one["text"] for one in found.lessons] == lessons
-    assert (found.count, bool(found.release)) == (len({*lessons}), "" in lessons)
+    assert found.count == len({*lessons})
+    assert bool(found.release) == ("" in lessons)

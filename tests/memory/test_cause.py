@@ -1,4 +1,6 @@
-"""What loops of one key got wrong is told to the next loop of the key, whatever its task."""
+"""What loops of one key got wrong is told to the next loop of the key, whatever its
+task.
+"""
 
 import asyncio
 import functools
@@ -18,8 +20,23 @@ from heedful.drive.generate import Writer
 from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
-from heedful.lessons.lesson import QUIET, TURN, Cause, Example, Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST, PROMPT_WORDS, RULES, Briefing, Choice, choose_for_loop
+from heedful.lessons.lesson import (
+    MIN_QUIET_LOOPS,
+    REMINDER_INTERVAL_LOOPS,
+    Cause,
+    Example,
+    Exposure,
+    Outcome,
+    Scope,
+)
+from heedful.lessons.ranking import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    MAX_PROMPT_RULES,
+    MIN_PROMPT_WORD_SHARE,
+    Briefing,
+    Choice,
+    choose_for_loop,
+)
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -27,7 +44,7 @@ from heedful.memory.memory import Memory
 from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
-from heedful.store.search import WORKED
+from heedful.store.search import MAX_RULE_EXAMPLE_CHARS
 from heedful.store.store import Db, Store
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
@@ -35,7 +52,13 @@ from tests.lessons.support import found
 from tests.store.support import in_memory
 
 FIX = "answer with one of P0 to P3"
-TASKS = ("checkout answers 500", "a typo on pricing", "login spins", "dark mode flickers", "oh")
+TASKS = (
+    "checkout answers 500",
+    "a typo on pricing",
+    "login spins",
+    "dark mode flickers",
+    "oh",
+)
 NAME = "kind || '/' || signature as name"
 TWO = Policy((MaxAttempts(2),), name="two")
 Ask = Callable[[str], Awaitable[Any]]
@@ -44,14 +67,17 @@ Ask = Callable[[str], Awaitable[Any]]
 def severity(answer: Any, at: Context) -> Sequence[Finding]:
     answer = answer.get("triage") if isinstance(answer, dict) else answer
     right = answer in ("P0", "P1", "P2", "P3")
-    return [] if right else [Finding("severity", f"{answer!r} is no severity", FIX)]
+    return [] if right else [Finding("severity", f"{answer!r} is no severity", fix=FIX)]
 
 
 class Agent:
-    """Answers wrongly until it is told the rule; keeps what it was told before each answer."""
+    """Answers wrongly until it is told the rule; keeps what it was told before each
+    answer.
+    """
 
     def __init__(self, store: Store, obeys: bool = True) -> None:
-        self.store, self.obeys = store, obeys
+        self.store = store
+        self.obeys = obeys
         self.memory = Memory(store, holdout=0.0)
         self.hints: list[str] = []
         self.options: dict[str, Any] = {"checks": [severity], "memory": self.memory}
@@ -59,7 +85,9 @@ class Agent:
 
     def answer(self, hint: str | None) -> str:
         self.hints.append(hint or "")
-        return "P1" if self.obeys and FIX in self.hints[-1] else f"bad {len(self.hints)}"
+        return (
+            "P1" if self.obeys and FIX in self.hints[-1] else f"bad {len(self.hints)}"
+        )
 
 
 def decorated(agent: Agent) -> Ask:
@@ -79,7 +107,9 @@ def function(agent: Agent) -> Ask:
 
 def nameless(agent: Agent) -> Ask:
     generate: Any = lambda task, hint: agent.answer(hint)  # noqa: E731
-    return lambda task: run(task, generate=generate, memory_key="triage", **agent.options)
+    return lambda task: run(
+        task, generate=generate, memory_key="triage", **agent.options
+    )
 
 
 def stage(agent: Agent) -> Ask:
@@ -87,7 +117,11 @@ def stage(agent: Agent) -> Ask:
         return agent.answer(feedback)
 
     async def asked(task: str) -> None:
-        here: dict[str, Any] = {"store": agent.store, "memory": agent.memory, "progress": False}
+        here: dict[str, Any] = {
+            "store": agent.store,
+            "memory": agent.memory,
+            "progress": False,
+        }
         pipeline = Pipeline(task, **here)
         pipeline.stage(checks=[severity], retries=1, name=task)(triage)
         await pipeline.run()
@@ -111,7 +145,9 @@ HOSTS = [decorated, function, nameless, stage, outside]
 @pytest.mark.both
 @pytest.mark.parametrize("obeys", [True, False])
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.__name__)
-async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(store, host, obeys):
+async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
+    store, host, obeys
+):
     agent = Agent(store, obeys)
     ask = host(agent)
     for task in TASKS:
@@ -121,22 +157,30 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(st
     assert told == ([False] + [True] * 5 if obeys else [False, True, False, *rests])
     assert "data, not instructions" in agent.hints[4]
     worked = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
-    assert worked is (obeys and host is not stage)  # the outputs of a stage are not kept
-    [state] = [one["state"] for one in (await agent.memory.top()) if FIX in one["text"]][:1]
+    assert worked is (
+        obeys and host is not stage
+    )  # the outputs of a stage are not kept
+    [state] = [
+        one["state"] for one in (await agent.memory.top()) if FIX in one["text"]
+    ][:1]
     assert state == ("verified" if obeys else "candidate")
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(("task", "output", "tell", "worked"), [
-    (TASKS[1], "bad", "both", True),
-    (TASKS[0], "bad", "both", False),  # the example of a similar task is told
-    (TASKS[1], "bad" * WORKED, "both", False),
-    (TASKS[1], "bad", "rules", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("task", "output", "tell", "worked"),
+    [
+        (TASKS[1], "bad", "both", True),
+        (TASKS[0], "bad", "both", False),  # the example of a similar task is told
+        (TASKS[1], "bad" * MAX_RULE_EXAMPLE_CHARS, "both", False),
+        (TASKS[1], "bad", "rules", False),
+    ],
+)
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     store, task, output, tell, worked
 ):
-    memory, said = Memory(store, holdout=0.0), list[str]()
+    memory = Memory(store, holdout=0.0)
+    said = list[str]()
 
     async def triage(task: str, hint: str) -> str:
         said.append(hint)
@@ -144,52 +188,86 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 
     options: dict[str, Any] = {"checks": [severity], "memory": memory, "store": store}
     for each in (TASKS[0], task):
-        await run(each, generate=triage, tell=tell if each is task else "both", **options)
-    assert (FIX in said[2], f"not accepted: {output}" in said[2]) == (True, worked)
+        await run(
+            each, generate=triage, tell=tell if each is task else "both", **options
+        )
+    assert (FIX in said[2]) is True
+    assert (f"not accepted: {output}" in said[2]) == worked
 
 
-@pytest.mark.parametrize(("mended", "own", "examples", "told", "worked"), [
-    (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
-    (1, True, 2, [9, 1, 2], True),
-    (0, True, 2, [9, 1, 2], True),
-    (0, True, 0, [9], True),
-    (1, False, 3, [9], True),
-    (None, True, 3, [1, 2, 3], False),
-])  # fmt: skip
-def test_accepted_answers_of_the_key_are_told_however_unlike(mended, own, examples, told, worked):
-    first: dict[str, Any] = {"kind": "example", "verified": False, "cosine": 0.1, "own": own}
+@pytest.mark.parametrize(
+    ("mended", "own", "examples", "told", "worked"),
+    [
+        (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
+        (1, True, 2, [9, 1, 2], True),
+        (0, True, 2, [9, 1, 2], True),
+        (0, True, 0, [9], True),
+        (1, False, 3, [9], True),
+        (None, True, 3, [1, 2, 3], False),
+    ],
+)
+def test_accepted_answers_of_the_key_are_told_however_unlike(
+    mended, own, examples, told, worked
+):
+    first: dict[str, Any] = {
+        "kind": "example",
+        "verified": False,
+        "cosine": 0.1,
+        "own": own,
+    }
     known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
     if mended is not None:
-        cause = Cause("K", "r", fix=1, loops=2, mended=mended)
+        cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=mended)
         rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
-        known.append(found(9, "tell it", "", worked=Example("tell it", "7 kg", "7"), **rule))
-    chosen, missed = choose_for_loop("weigh it", known, 0.0)
+        known.append(
+            found(
+                9,
+                "tell it",
+                "",
+                worked=Example("tell it", "7 kg", rejected="7"),
+                **rule,
+            )
+        )
+    chosen, missed = choose_for_loop("weigh it", known, now=0.0)
     assert sorted(one.id for one in chosen) == sorted(told)
     assert any(one.worked for one in chosen) is worked
     assert {one.id for one, _ in missed} == {one.id for one in known} - {*told}
 
 
 @pytest.mark.both
-async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_other_key(store):
+async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_other_key(
+    store,
+):
     memory = Memory(store, holdout=0.0)
-    options: dict[str, Any] = {"checks": [severity], "memory": memory, "memory_key": "K"}
+    options: dict[str, Any] = {
+        "checks": [severity],
+        "memory": memory,
+        "memory_key": "K",
+    }
     seen = []
     for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
         generate = functools.partial(lambda answer, task, hint: answer, answer)
         await run(task, generate=generate, store=store, **options)
         for key in "KJ":
-            briefing = await memory.brief("the page after checkout is blank", "", memory_key=key)
+            briefing = await memory.brief(
+                "the page after checkout is blank", "", memory_key=key
+            )
             seen.append(bool(briefing.examples))
     assert seen == [False, False, True, False]
 
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
     model = ScriptedModel("bad", "P1", "P1")
-    options: dict[str, Any] = {"checks": [severity], "memory": Memory(store), "memory_key": "K"}
+    options: dict[str, Any] = {
+        "checks": [severity],
+        "memory": Memory(store),
+        "memory_key": "K",
+    }
     for task in TASKS[:2]:
         await run(task, generate=model, store=store, **options)
     asked, answered, last = model.prompts[2]
-    assert (asked.content, answered.content) == (TASKS[0], "P1")
+    assert asked.content == TASKS[0]
+    assert answered.content == "P1"
     assert FIX in last.content
     assert "accepted: P1" not in last.content
 
@@ -198,9 +276,15 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     here = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
     store: dict[str, Any] = {"memory": in_memory(), "store": None}
-    defaults: dict[Any, str] = {(severity,): here, (lambda *_: None,): "", (severity, bool): ""}
+    defaults: dict[Any, str] = {
+        (severity,): here,
+        (lambda *_: None,): "",
+        (severity, bool): "",
+    }
     for checks, key in defaults.items():  # a model has the key of its checks
-        assert Run("t", generate=ScriptedModel(), checks=checks, **store).memory_key == key
+        assert (
+            Run("t", generate=ScriptedModel(), checks=checks, **store).memory_key == key
+        )
     bound = Agent.answer.__get__(object())
     model = ScriptedModel("text")
     cases: list[tuple[Any, str]] = [
@@ -245,12 +329,19 @@ class Breaking:
     """Loops of a key that break the rules of some checks, and then mend them."""
 
     def __init__(self, store: Store) -> None:
-        self.memory, self.number = Memory(store, holdout=0.0), itertools.count()
+        self.memory = Memory(store, holdout=0.0)
+        self.number = itertools.count()
 
     async def __call__(
-        self, key: str, *names: str, checks: str = "abc", fix: str | None = None, **more: Any
+        self,
+        key: str,
+        *names: str,
+        checks: str = "abc",
+        fix: str | None = None,
+        **more: Any,
     ) -> list[str]:
-        """Run a loop of `key`; return the rules that it was told before its first attempt.
+        """Run a loop of `key`; return the rules that it was told before its first
+        attempt.
 
         With a `fix`, findings have it, and the loop mends nothing.
         """
@@ -264,13 +355,22 @@ class Breaking:
             def judge(answer: str, at: Context) -> Sequence[Finding]:
                 bad = name in answer.split()
                 severe = 0.9 if name == "c" else 0.5
-                found = Finding(name, f"rule {name} is broken", fix or "", severity=severe)
+                found = Finding(
+                    name, f"rule {name} is broken", fix=fix or "", severity=severe
+                )
                 return [found] if bad else []
 
-            judge.__name__, judge.pure = name, True  # type: ignore[attr-defined]
+            # type: ignore[attr-defined]
+            judge.__name__ = name
+            judge.pure = True
             return judge
 
-        more = {"memory": self.memory, "store": self.memory.store, "policy": TWO, **more}
+        more = {
+            "memory": self.memory,
+            "store": self.memory.store,
+            "policy": TWO,
+            **more,
+        }
         more |= {"checks": list(map(check, checks)), "memory_key": key}
         await run(f"task{next(self.number)}", generate=generate, **more)
         return told[0]
@@ -289,7 +389,7 @@ def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> 
         for key, names in moves:
             told = await loop(key, *sorted(names), tell="rules")
             assert set(told) <= broken[key]
-            assert len(told) == min(RULES, len(broken[key]))
+            assert len(told) == min(MAX_PROMPT_RULES, len(broken[key]))
             broken[key] |= names
         await store.close()
 
@@ -311,29 +411,42 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 
 @pytest.mark.both
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(store, apart):
+async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
+    store, apart
+):
     loop = Breaking(store)
     more: dict[str, Any] = {"store": None} if apart else {}
     await loop("K", "a", **more)
-    told = [len(await loop("K", **more)) for _ in range(QUIET + 2 * TURN)]
-    assert told == [1] * QUIET + [1, 0, 0, 0, 0] * 2
+    told = [
+        len(await loop("K", **more))
+        for _ in range(MIN_QUIET_LOOPS + 2 * REMINDER_INTERVAL_LOOPS)
+    ]
+    assert told == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0] * 2
     assert await loop("K", "a", **more) == ["a"]
-    assert [len(await loop("K", **more)) for _ in range(TURN)] == [1] * TURN
+    assert [len(await loop("K", **more)) for _ in range(REMINDER_INTERVAL_LOOPS)] == [
+        1
+    ] * REMINDER_INTERVAL_LOOPS
 
 
 @pytest.mark.both
 @pytest.mark.parametrize(("fix", "turns"), [("say P1", [2, 5, 10]), ("", [])])
-async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(store, fix, turns):
+async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
+    store, fix, turns
+):
     loop = Breaking(store)
     told = [bool(await loop("K", "a", fix=fix)) for _ in range(12)]
     assert [n for n, one in enumerate(told) if one] == turns
     for _ in range(10):
         await loop("K", "a")
-    assert await loop("K") == ["a"]  # 22 loops broke it, 10 mended it: 2 more than twice as many
+    assert await loop("K") == [
+        "a"
+    ]  # 22 loops broke it, 10 mended it: 2 more than twice as many
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("gone", ["retired", "quarantined", "superseded", "replaced", "revoked"])
+@pytest.mark.parametrize(
+    "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
+)
 async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
     loop = Breaking(store)
     await loop("K", "a", id="first")
@@ -342,7 +455,10 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
     def settled(db: Db, scope: Scope) -> None:
         state = "superseded" if gone == "replaced" else gone
         key = {"tenant": scope.tenant, "project": scope.project}
-        names = [row["name"] for row in db.select(NAME, "reflection", key, "order by error_type")]
+        names = [
+            row["name"]
+            for row in db.select(NAME, "reflection", key, "order by error_type")
+        ]
         db.update("reflection", {"error_type": "a"}, {"state": state})
         if gone == "replaced":
             link = {"child": names[0], "relation": "became", "parent": names[1]}
@@ -365,7 +481,9 @@ async def test_a_resumed_loop_is_told_the_same(store):
     for _ in range(2):
         await loop("K", "b", "c")
     assert await loop("K") == ["c", "b"]
-    again = await loop.memory.brief("another task", "again", begins=False, memory_key="K")
+    again = await loop.memory.brief(
+        "another task", "again", begins=False, memory_key="K"
+    )
     assert [match.error_type for match in again.found] == ["a"]
 
 
@@ -373,15 +491,23 @@ async def test_a_resumed_loop_is_told_the_same(store):
 async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     loop = Breaking(store)
     await loop("K", "a")
-    for n in range(FIRST):
-        shown = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
-        ended: Any = {"exposures": shown, "outcome": Outcome(f"before {n}", True, 1)}
+    for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
+        shown = [
+            Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
+        ]
+        ended: Any = {
+            "exposures": shown,
+            "outcome": Outcome(f"before {n}", True, calls=1),
+        }
         await store.write(Scope(), exposures.remember, (), **ended)
     memory = Memory(store, holdout=0.999)
     briefing = await memory.brief("a task", "l", memory_key="K")
-    assert (briefing.found, [one.shown for one in briefing.exposures]) == ((), [False])
+    assert briefing.found == ()
+    assert [one.shown for one in briefing.exposures] == [False]
     [choice] = briefing.choices
-    assert (choice.leg, choice.outcome, choice.score) == ("cause", "withheld", 1)
+    assert choice.leg == "cause"
+    assert choice.outcome == "withheld"
+    assert choice.score == 1
 
 
 @pytest.mark.both
@@ -402,8 +528,12 @@ async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone)
 async def test_every_candidate_is_listed_with_its_leg_and_score(store):
     loop = Breaking(store)
     await loop("K", *"abc")
-    await loop.memory.remember("E", "no unit", example=Example("weigh a red box", "1 kg"))
-    briefing = await loop.memory.brief("weigh a red box", "", memory_key="K", every=True)
+    await loop.memory.remember(
+        "E", "no unit", example=Example("weigh a red box", "1 kg")
+    )
+    briefing = await loop.memory.brief(
+        "weigh a red box", "", memory_key="K", every=True
+    )
     found = [(one.outcome, one.leg, one.form) for one in briefing.choices]
     assert sorted(found) == [
         ("missed", "cause", "rule"),
@@ -422,24 +552,40 @@ def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, p
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     agent = Agent(store, obeys=False)
     none = await agent.memory.brief("a task", "l")
-    assert (none.found, none.choices, none.waiting) == ((), (), 0)
+    assert none.found == ()
+    assert none.choices == ()
+    assert none.waiting == 0
     assert "no memory key" in str(none)
     await nameless(agent)(TASKS[0])
     await agent.memory.remember("E", "obey", trust="external")
-    [choice] = (briefing := await agent.memory.brief("a task", "l", memory_key="triage")).choices
-    assert (choice.leg, choice.outcome, briefing.waiting) == ("cause", "missed", 1)
+    [choice] = (
+        briefing := await agent.memory.brief("a task", "l", memory_key="triage")
+    ).choices
+    assert choice.leg == "cause"
+    assert choice.outcome == "missed"
+    assert briefing.waiting == 1
     assert "quarantine" in str(briefing)
-    known: dict[str, Any] = {**agent.options, "checks": [lambda answer, at: ()], "memory_key": "L"}
-    result = await run("weigh a red box now", generate=lambda task, hint: "fine", **known)
+    known: dict[str, Any] = {
+        **agent.options,
+        "checks": [lambda answer, at: ()],
+        "memory_key": "L",
+    }
+    result = await run(
+        "weigh a red box now", generate=lambda task, hint: "fine", **known
+    )
     assert result.briefing is not None
     assert result.briefing.memory_key == "L"
     again = await run("weigh a red box now", generate=len, id=result.id, **known)
     assert again.briefing == result.briefing  # another process would read it, too
     [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
-    assert (choice.leg, choice.outcome, choice.text) == ("likeness", "closest", "")
-    assert 0 < choice.score < PROMPT_WORDS
-    assert f"of {PROMPT_WORDS:.2f} needed" in choice.why
-    told = Choice("told", 7, "example", "likeness", 0.75, "near")
+    assert choice.leg == "likeness"
+    assert choice.outcome == "closest"
+    assert choice.text == ""
+    assert 0 < choice.score < MIN_PROMPT_WORD_SHARE
+    assert f"of {MIN_PROMPT_WORD_SHARE:.2f} needed" in choice.why
+    told = Choice(
+        outcome="told", lesson=7, form="example", leg="likeness", score=0.75, why="near"
+    )
     assert str(Briefing(choices=(told,) * 3)) == f"{told} (3 examples)"
     other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])
     assert "1, none told" in other.silence
@@ -447,17 +593,22 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
 
 
 @pytest.mark.parametrize("host", [nameless, outside])
-async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(store, host):
+async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
+    store, host
+):
     agent = Agent(store, obeys=False)
     ask = host(agent)
     for task in TASKS[:2]:
         await ask(task)  # four other answers, and one rule
     [rule] = (await agent.memory.brief("x", "l", memory_key="triage")).found
     assert rule.cause is not None
-    assert (rule.cause.loops, rule.verified) == (2, False)
+    assert rule.cause.loops == 2
+    assert rule.verified is False
     await ask(TASKS[2])  # told the rule, and breaks it in other words
     cases, _ = await store.read(Scope(), exposures.evidence)
-    assert [recurred for _, _, _, recurred, _ in cases["check/" + rule.signature]] == [True]
+    assert [recurred for _, _, _, recurred, _ in cases["check/" + rule.signature]] == [
+        True
+    ]
 
 
 async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(store):

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, RollbackRefused, StoreError
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature, strategy_signature
-from heedful.memory.dream import WORSE, Dreams, consolidate
+from heedful.memory.dream import WORSE_RECALL_OUTCOME, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.store import exposures, patterns
-from heedful.store.patterns import CHANGED
+from heedful.store.patterns import CHANGED_LESSON_OUTCOME
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
@@ -42,17 +42,28 @@ async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
 async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     first, second, _ = await told(memory, TEXT, SAME, OTHER)
     await memory.remember("k", TEXT)
-    before, found = await dump(memory), await recalled(memory, TEXT, SAME, OTHER)
+    before = await dump(memory)
+    found = await recalled(memory, TEXT, SAME, OTHER)
     tried = await consolidate(memory, dry_run=True)
-    assert (tried.id, tried.after, tried.done[0].outcome) == (0, 2, "proposed")
-    assert (await dump(memory), await Dreams(memory).log()) == (before, [])
+    assert tried.id == 0
+    assert tried.after == 2
+    assert tried.done[0].outcome == "proposed"
+    assert await dump(memory) == before
+    assert await Dreams(memory).log() == []
     dream = await consolidate(memory, by="ada")
     (merge,) = dream.done
-    assert (merge.survivor, merge.members) == (first, (second,))
+    assert merge.survivor == first
+    assert merge.members == (second,)
     assert (await Dreams(memory).show(dream.id)).texts[second] == SAME
     assert "parcel" not in str(rows(path, "select * from dream, link"))  # no text
-    assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
-    assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
+    assert dream.before == 3
+    assert dream.after == 2
+    assert dream.nothing == ""
+    assert await states(memory) == {
+        TEXT: "candidate",
+        SAME: "superseded",
+        OTHER: "candidate",
+    }
     assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
     assert await dump(memory) != before
     with pytest.raises(InvalidInput, match="by"):
@@ -61,7 +72,9 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     assert await dump(memory) == before
     assert await recalled(memory, TEXT, SAME, OTHER) == found
     (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
-    assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
+    assert ruled["action"] == "rollback"
+    assert ruled["subject"] == "dream/1"
+    assert ruled["by"] == "ada"
 
 
 async def test_seen_answers_with_what_took_its_place(memory):
@@ -70,10 +83,13 @@ async def test_seen_answers_with_what_took_its_place(memory):
     dream = await consolidate(memory)
     for text in (SAME, TEXT):
         seen = await memory.seen("k", text)
-        assert (seen.count, [one["id"] for one in seen.lessons]) == (5, [first, 2])
+        assert seen.count == 5
+        assert [one["id"] for one in seen.lessons] == [first, 2]
         assert [one["state"] for one in seen.lessons] == ["candidate", "superseded"]
     answer = await memory.remember("k", SAME)
-    assert (answer.id, answer.created, answer.seen) == (2, False, 3)
+    assert answer.id == 2
+    assert answer.created is False
+    assert answer.seen == 3
     assert (await memory.seen("k", TEXT)).count == 6
     await Dreams(memory).rollback(dream.id, **BY)
     assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
@@ -97,10 +113,12 @@ async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     two = await consolidate(memory)
     assert two.done[0].members == (merge.survivor,)
     seen = await memory.seen("k", SAME)
-    assert (seen.count, seen.lessons[0]["id"]) == (3, 3)
+    assert seen.count == 3
+    assert seen.lessons[0]["id"] == 3
     with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
         await Dreams(memory).rollback(one.id, **BY)
-    assert (refused.value.id, refused.value.first) == (1, 2)
+    assert refused.value.id == 1
+    assert refused.value.first == 2
     assert await Dreams(memory).rollback(two.id, **BY) == 1
     assert await Dreams(memory).rollback(one.id, **BY) == 1
     assert set((await states(memory)).values()) == {"candidate"}
@@ -113,7 +131,9 @@ def example(n: int) -> Example:
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
-async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(store, embedder):
+async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
+    store, embedder
+):
 
     memory = Memory(store, Scope("ours"), embedder)
     for n, text in enumerate((TEXT, SAME, TEXT)):
@@ -124,16 +144,21 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(sto
     dream = await consolidate(memory)
     (merge,) = dream.done
     best = (await memory.recall(tasks[1]))[0]
-    assert (best.example, best.reflection) == (example(1), merge.survivor)
+    assert best.example == example(1)
+    assert best.reflection == merge.survivor
     # What is learnt of it later is recalled with the survivor, too.
     await memory.remember("k", SAME, example=example(3), trust="measured")
     best = (await memory.recall(tasks[3]))[0]
-    assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
+    assert best.example.accepted == "label 3"
+    assert best.reflection == merge.survivor
     await Dreams(memory).rollback(dream.id, **BY)
     best = (await memory.recall(tasks[3]))[0]
-    assert (best.example.accepted, best.reflection) == ("label 3", 2)
+    assert best.example.accepted == "label 3"
+    assert best.reflection == 2
     after = await dump(memory)
-    assert [row for row in after["example"] if row in before["example"]] == before["example"]
+    assert [row for row in after["example"] if row in before["example"]] == before[
+        "example"
+    ]
     assert len(after["example"]) == len(before["example"]) + 1
     assert (await recalled(memory, *tasks))[1][0] == found[1][0]
 
@@ -150,7 +175,9 @@ async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, p
 
 
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
-def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(memory, how):
+def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
+    memory, how
+):
     async def run():
         await memory.remember("k", TEXT, trust="model", source="page")
         await memory.remember("k", TEXT, trust="model", source="page")
@@ -169,7 +196,9 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
                 await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
-                await memory.remember("k", TEXT, lesson="weigh nothing", trust="operator")
+                await memory.remember(
+                    "k", TEXT, lesson="weigh nothing", trust="operator"
+                )
             case _:
                 assert await memory.clear() == 2
                 assert not (await dump(memory))["link"]
@@ -187,41 +216,67 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
 
 async def test_after_a_revocation_a_survivor_speaks_in_words_of_its_own(memory):
     await memory.remember("k", SAME, example=example(1), source="theirs")
-    for n, (text, source) in enumerate([(TEXT, "page"), (OTHER, "ours"), (TEXT, "page")]):
-        more: dict[str, Any] = {"lesson": text, "example": example(2 + n), "source": source}
+    for n, (text, source) in enumerate(
+        [(TEXT, "page"), (OTHER, "ours"), (TEXT, "page")]
+    ):
+        more: dict[str, Any] = {
+            "lesson": text,
+            "example": example(2 + n),
+            "source": source,
+        }
         await memory.remember("k", TEXT, **more)
     (merge,) = (await consolidate(memory)).done
-    assert (merge.survivor, merge.members) == (2, (1,))
+    assert merge.survivor == 2
+    assert merge.members == (1,)
     await memory.quarantine.revoke("page", by="ada")
     assert await states(memory) == {OTHER: "candidate", SAME: "candidate"}
     (since,) = rows_of(memory, "select judged_from from reflection where id = 2")
     assert since > (0,)  # outcomes of the old words do not count for the new ones
 
 
-async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
+async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(
+    memory,
+):
     await told(memory, TEXT, TEXT, SAME)
     await consolidate(memory)
     await memory.remember("k", SAME, example=example(1), trust="tool", source="page")
     (held,) = await memory.quarantine.waiting()
-    assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
+    assert not [
+        one for one in await memory.recall(example(1).task) if one.example.accepted
+    ]
     await memory.quarantine.release([held.id], by="ada")
     best = (await memory.recall(example(1).task))[0]
-    assert (best.example.accepted, best.reflection) == ("label 1", 1)
+    assert best.example.accepted == "label 1"
+    assert best.reflection == 1
     await memory.quarantine.revoke("page", by="ada")
-    assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
+    assert not [
+        one for one in await memory.recall(example(1).task) if one.example.accepted
+    ]
 
 
 async def test_contradictions_are_listed_for_a_person(memory):
     """Nothing of them is changed, and nothing comes back with them."""
     for text in ("Retry the call.", "Never retry the call."):
         name = strategy_signature(signature("timeout", "late"), text)
-        await memory.keep(Reflection("strategy", name, "timeout", text, text, trust="model"))
+        await memory.keep(
+            Lesson(
+                "strategy",
+                name,
+                error_type="timeout",
+                text=text,
+                sighting=text,
+                trust="model",
+            )
+        )
     before = await dump(memory)
     tried, dream = [await consolidate(memory, dry_run=dry) for dry in (True, False)]
     for each in (tried, dream):
         (contradiction,) = each.proposals
-        assert (contradiction.action, set(contradiction.members)) == ("contradict", {1, 2})
-        assert (each.done, each.after, len(each.texts)) == ((), each.before, 2)
+        assert contradiction.action == "contradict"
+        assert set(contradiction.members) == {1, 2}
+        assert each.done == ()
+        assert each.after == each.before
+        assert len(each.texts) == 2
         assert each.nothing == "no two lessons say the same"
     assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
     assert await Dreams(memory).rollback(dream.id, **BY) == 0
@@ -241,7 +296,7 @@ async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
     await told(memory, *texts[:3], *texts[3:])
     dream = await consolidate(memory)
     told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
-    assert sorted(told_of.values()) == [WORSE, "done"]
+    assert sorted(told_of.values()) == [WORSE_RECALL_OUTCOME, "done"]
     assert dream.after == 4
     assert dream.vetoes == {"negation": 2}
 
@@ -259,7 +314,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
 
     monkeypatch.setattr(memory.store, "write", late)
     dream = await consolidate(memory, by="ada")
-    assert dream.nothing == f"each proposal was dropped: {CHANGED}"
+    assert dream.nothing == f"each proposal was dropped: {CHANGED_LESSON_OUTCOME}"
     assert set((await states(memory)).values()) == {"candidate"}
 
 
@@ -310,7 +365,8 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
             one = Example(f"the task: {text}", "done") if has_example else None
             await memory.remember("k", text, trust=trust, example=one)
         tasks = [text for text, *_ in lessons]
-        before, found = await dump(memory), await recalled(memory, *tasks)
+        before = await dump(memory)
+        found = await recalled(memory, *tasks)
         dream = await consolidate(memory)
         became = {id: one.survivor for one in dream.done for id in one.members}
         for those, now in zip(found, await recalled(memory, *tasks), strict=True):

@@ -1,4 +1,6 @@
-"""`seen` answers for a group of patterns; a merge is a reading, on record where it is undone."""
+"""`seen` answers for a group of patterns; a merge is a reading, on record where it is
+undone.
+"""
 
 import asyncio
 from typing import Any
@@ -23,19 +25,23 @@ def digest(text: str, kind: str = "log") -> str:
     return signature(kind, text).digest
 
 
-async def told(memory: Memory, texts: list[str], kind: str = "log", **more: Any) -> None:
+async def told(
+    memory: Memory, texts: list[str], kind: str = "log", **more: Any
+) -> None:
     for text in texts:
         await memory.remember(kind, text, **more)
 
 
 def forget(db, scope):
-    db.local(grouping.Learned)._kept.clear()
+    db.local(grouping.PatternCache)._kept.clear()
 
 
 async def test_a_pattern_answers_for_its_group(memory):
     await told(memory, LOGIN[:3])
     alone = await memory.seen("log", LOGIN[1])
-    assert (alone.count, alone.group, len(alone.lessons)) == (1, None, 1)
+    assert alone.count == 1
+    assert alone.group is None
+    assert len(alone.lessons) == 1
     await told(memory, [LOGIN[3], LOGIN[3], LOGIN[2]])
     known = await memory.seen("log", LOGIN[1])
     assert known
@@ -53,21 +59,28 @@ async def test_a_pattern_answers_for_its_group(memory):
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
-async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory, trust):
-    flood = [f"login failed for u{one}x{two} here" for one in "abcde" for two in "fghijklmno"]
+async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
+    memory, trust
+):
+    flood = [
+        f"login failed for u{one}x{two} here" for one in "abcde" for two in "fghijklmno"
+    ]
 
     await told(memory, LOGIN[:3])
     await told(memory, flood, trust=trust)
     for text in LOGIN[:3]:
         known = await memory.seen("log", text)
-        assert (known.count, known.group) == (1, None)
+        assert known.count == 1
+        assert known.group is None
     assert await memory.patterns() == []
     await told(memory, LOGIN[3:4])
-    # Of those that are trusted four are evidence; of the flood nothing is counted with them.
+    # Of those that are trusted four are evidence; of the flood nothing is counted with
+    # them.
     assert (await memory.seen("log", LOGIN[0])).count == 4
     # Where one of the flood is asked for, it is known: its own, and those it is like.
     known = await memory.seen("log", flood[0])
-    assert (known.count, known.lessons[0]["state"]) == (5, "quarantined")
+    assert known.count == 5
+    assert known.lessons[0]["state"] == "quarantined"
     assert known.lessons[0]["text"] == ""
 
 
@@ -79,11 +92,14 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     await memory.quarantine.reject([one.id for one in waiting], by="ann")
     assert await memory.patterns() == []
     own = await memory.seen("log", LOGIN[0])
-    assert (own.count, own.group) == (1, None)
+    assert own.count == 1
+    assert own.group is None
     known = await memory.seen("log", LOGIN[2])
     (lesson,) = known.lessons
-    assert (known.count, lesson["state"]) == (1, "retired")
-    assert (lesson["text"], lesson["tags"]) == ("", [])
+    assert known.count == 1
+    assert lesson["state"] == "retired"
+    assert lesson["text"] == ""
+    assert lesson["tags"] == []
 
 
 @pytest.mark.sqlite
@@ -100,7 +116,9 @@ async def test_what_another_connection_writes_is_seen(memory, path):
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["operator", "measured", "external", "apart", "together", "forget"]),
+        st.sampled_from(
+            ["operator", "measured", "external", "apart", "together", "forget"]
+        ),
         st.integers(0, len(NAMES) - 1),
     ),
     max_size=30,
@@ -115,7 +133,9 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
             known = {one["signature"] for one in await memory.top(99)}
             if what in ("apart", "together"):
                 if digest(LOGIN[at]) in known:
-                    await memory.set_apart(digest(LOGIN[at]), by="ann", apart=what == "apart")
+                    await memory.set_apart(
+                        digest(LOGIN[at]), by="ann", apart=what == "apart"
+                    )
             elif what == "forget":
                 for one in await memory.top(1):
                     await memory.pin(one["id"], by="ann")

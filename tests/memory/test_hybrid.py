@@ -1,4 +1,6 @@
-"""Recall over a real database: lessons of any script, their context, filters; the index."""
+"""Recall over a real database: lessons of any script, their context, filters; the
+index.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -27,16 +29,23 @@ def store():
 
 @pytest.fixture(params=["words", "vectors"])
 def memory(request, store):
-    return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
+    return Memory(
+        store, embedder=FixedEmbedder() if request.param == "vectors" else None
+    )
 
 
-async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
+async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(
+    store,
+):
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
     await memory.remember("b", "yes, gladly so", context="is tea ready")
     (one,) = await memory.recall("visit Lisbon")
-    assert (one.error_type, one.example.task) == ("a", "yes, gladly")
-    (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
+    assert one.error_type == "a"
+    assert one.example.task == "yes, gladly"
+    (cosine,) = [
+        found.cosine for found in await memory.recall("yes, gladly") if found.id == 1
+    ]
     assert cosine == pytest.approx(1)
 
 
@@ -50,26 +59,32 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
     assert [one.error_type for one in before] == ["good"]
 
 
-@pytest.mark.parametrize(("filters", "found"), [
-    ({}, {"a", "b", "c"}),
-    ({"tags": ["red"]}, {"a", "b"}),
-    ({"tags": ("red", "blue")}, {"a", "b", "c"}),
-    ({"tags": ["red", "blue"], "match": "all"}, {"b"}),
-    ({"tags": ["red", "red"], "match": "all"}, {"a", "b"}),
-    ({"tags": ["green"]}, set()),
-    ({"tags": ["%"]}, set()),
-    ({"tags": []}, {"a", "b", "c"}),
-    ({"kind": "error"}, {"a", "b", "c"}),
-    ({"kind": "check"}, set()),
-    ({"error_type": "b"}, {"b"}),
-    ({"error_type": "b' or 1 = 1 --"}, set()),
-    ({"importance": 0.5}, {"a", "b"}),
-    ({"importance": 0.9}, {"a"}),
-    ({"importance": 1}, set()),
-    ({"since": 1.0}, {"a", "b", "c"}),
-    ({"since": 1e12}, set()),
-    ({"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"}, {"b"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, {"a", "b", "c"}),
+        ({"tags": ["red"]}, {"a", "b"}),
+        ({"tags": ("red", "blue")}, {"a", "b", "c"}),
+        ({"tags": ["red", "blue"], "match": "all"}, {"b"}),
+        ({"tags": ["red", "red"], "match": "all"}, {"a", "b"}),
+        ({"tags": ["green"]}, set()),
+        ({"tags": ["%"]}, set()),
+        ({"tags": []}, {"a", "b", "c"}),
+        ({"kind": "error"}, {"a", "b", "c"}),
+        ({"kind": "check"}, set()),
+        ({"error_type": "b"}, {"b"}),
+        ({"error_type": "b' or 1 = 1 --"}, set()),
+        ({"importance": 0.5}, {"a", "b"}),
+        ({"importance": 0.9}, {"a"}),
+        ({"importance": 1}, set()),
+        ({"since": 1.0}, {"a", "b", "c"}),
+        ({"since": 1e12}, set()),
+        (
+            {"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"},
+            {"b"},
+        ),
+    ],
+)
 async def test_a_filter_lets_through_what_it_says(memory, filters, found):
     for name, tags, importance in [
         ("a", ["red"], 0.9),
@@ -106,13 +121,13 @@ TASK = "p: train"
 
 def loop_of(*attempts: tuple[str, tuple[Finding, ...]], id: str = "r/train") -> Loop:
     made = tuple(
-        Attempt(n, Candidate.of(text), Evaluation(found))
+        Attempt(n, Candidate.of(text), evaluation=Evaluation(found))
         for n, (text, found) in enumerate(attempts, 1)
     )
     return Loop(id, attempts=made)
 
 
-WRONG = Finding("size", "n is 1", "use 2", key="size: small")
+WRONG = Finding("size", "n is 1", fix="use 2", key="size: small")
 BARE = replace(WRONG, fix="")
 
 
@@ -121,7 +136,10 @@ BARE = replace(WRONG, fix="")
     [
         ([("a", (WRONG,)), ("b", ())], ["n is 1. use 2 Accepted: a -> b"]),
         ([("a", (BARE,)), ("b", ())], ["n is 1. Accepted: a -> b"]),
-        ([("a", (WRONG,)), ("a", ())], ["n is 1. use 2"]),  # a file, say, was written anew
+        (
+            [("a", (WRONG,)), ("a", ())],
+            ["n is 1. use 2"],
+        ),  # a file, say, was written anew
         ([("a", (BARE,)), ("a", ())], ["n is 1."]),
         ([("a", ())], []),  # an accepted first try teaches nothing without its output
         ([("a", (WRONG,)), ("b", (WRONG,))], []),
@@ -134,7 +152,9 @@ def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None
     assert [one.text.replace("'", "") for one in found] == texts
     for one in found:
         assert one.example is not None
-        assert (one.example.accepted, one.example.rejected, one.example.task) == ("", "", TASK)
+        assert one.example.accepted == ""
+        assert one.example.rejected == ""
+        assert one.example.task == TASK
         assert one.state == "verified"
 
 
@@ -143,12 +163,19 @@ async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
     memory = Memory(store)
     lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
     await store.write(Scope(), exposures.remember, lessons)
-    await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
-    example = Example(TASK, "accepted", "rejected", "wrong")
+    await memory.remember(
+        "other", "an operator says: train on all of p", lesson="train p so"
+    )
+    example = Example(TASK, "accepted", rejected="rejected", wrong="wrong")
     await memory.remember("third", "an example", example=example)
-    for task in (TASK, "p: training"):  # a lesson from a check is told by its cause only
+    for task in (
+        TASK,
+        "p: training",
+    ):  # a lesson from a check is told by its cause only
         rules = await memory.brief(task, "a", tell="rules")
-        assert (rules.examples, {one.error_type for one in rules.advice} <= {"other"}) == ((), True)
+        assert rules.examples == ()
+        assert ({one.error_type for one in rules.advice} <= {"other"}) is True
     examples = await memory.brief(TASK, "c", tell="examples")
-    assert (examples.advice, len(examples.examples)) == ((), 2)
+    assert examples.advice == ()
+    assert len(examples.examples) == 2
     await store.close()

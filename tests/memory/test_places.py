@@ -1,4 +1,6 @@
-"""A changed embedder is noticed, its vectors are never mixed, and memory moves into its space."""
+"""A changed embedder is noticed, its vectors are never mixed, and memory moves into its
+space.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +10,7 @@ import pytest
 
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.lesson import Example
-from heedful.memory.memory import BATCH, Memory, Spaces
+from heedful.memory.memory import EMBEDDING_BATCH_TEXTS, Memory, Spaces
 from heedful.testing import FixedEmbedder
 from tests.store.support import rows
 
@@ -26,9 +28,13 @@ class Other(FixedEmbedder):
 class Lying(FixedEmbedder):
     """Says one length and gives another, or gives no numbers."""
 
-    def __init__(self, says: int, gives: int, fill: float = 0.5, missing: int = 0) -> None:
+    def __init__(
+        self, says: int, gives: int, fill: float = 0.5, missing: int = 0
+    ) -> None:
         super().__init__(says)
-        self._gives, self._fill, self._missing = gives, fill, missing
+        self._gives = gives
+        self._fill = fill
+        self._missing = missing
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return [[self._fill] * self._gives for _ in texts[self._missing :]]
@@ -48,7 +54,9 @@ class Meanwhile(FixedEmbedder):
 
 async def learn(memory: Memory, number: int) -> None:
     for n in range(number):
-        await memory.remember("E", f"error '{n}'", example=Example(f"task {n} of parcels", "done"))
+        await memory.remember(
+            "E", f"error '{n}'", example=Example(f"task {n} of parcels", "done")
+        )
 
 
 def vectors(path: Any) -> list[tuple[str, int]]:
@@ -56,15 +64,19 @@ def vectors(path: Any) -> list[tuple[str, int]]:
 
 
 async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
-    words, first = Memory(store), Memory(store, embedder=FixedEmbedder())
-    second, shorter = Memory(store, embedder=Other()), Memory(store, embedder=Other(8))
+    words = Memory(store)
+    first = Memory(store, embedder=FixedEmbedder())
+    second = Memory(store, embedder=Other())
+    shorter = Memory(store, embedder=Other(8))
     assert await first.spaces() == Spaces("fixed/64")
     await words.remember("E", "no unit", example=PARCEL)
-    await first.remember("E", "no date", example=Example("write the date 3 March", "2024"))
+    await first.remember(
+        "E", "no date", example=Example("write the date 3 March", "2024")
+    )
     assert await words.spaces() == Spaces("")
-    assert await first.spaces() == Spaces("fixed/64", 1, 1)
+    assert await first.spaces() == Spaces("fixed/64", 1, behind=1)
     there = await second.spaces()
-    assert there == Spaces("other/64", 0, 2)
+    assert there == Spaces("other/64", 0, behind=2)
     assert str(there) == "0 in other/64, 2 without a vector"
     # Never compared: what is found is found by its words.
     assert [one.cosine for one in await second.recall(PARCEL.task)] == [None]
@@ -75,21 +87,26 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     assert found.cosine == pytest.approx(1.0)
     assert await second.reembed() == 0
     # The same model with vectors of another length is another space.
-    assert await shorter.spaces() == Spaces("other/8", 0, 2)
+    assert await shorter.spaces() == Spaces("other/8", 0, behind=2)
     assert [one.cosine for one in await shorter.recall(PARCEL.task)] == [None]
     assert await shorter.reembed() == 2
     assert vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
-@pytest.mark.parametrize(("embedder", "said"), [
-    (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
-    (Lying(64, 0), r"1 vectors of \[0\] numbers"),
-    (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
-    (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
-    (Lying(64, 64, fill=-65_504.0), "one that gives finite numbers"),
-    (Lying(16_001, 16_001), "1 to 16000"),
-])  # fmt: skip
-def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, embedder, said):
+@pytest.mark.parametrize(
+    ("embedder", "said"),
+    [
+        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
+        (Lying(64, 0), r"1 vectors of \[0\] numbers"),
+        (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
+        (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
+        (Lying(64, 64, fill=-65_504.0), "one that gives finite numbers"),
+        (Lying(16_001, 16_001), "1 to 16000"),
+    ],
+)
+def test_an_embedder_that_lies_about_its_vectors_writes_nothing(
+    store, path, embedder, said
+):
     memory = Memory(store, embedder=embedder)
     asyncio.run(Memory(store).remember("E", "no unit", example=PARCEL))
     for work in (
@@ -104,17 +121,23 @@ def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, emb
 
 
 def test_what_is_written_meanwhile_is_not_written_over(store, path):
-    """A lesson whose words change while they are embedded gets no vector of the old ones."""
+    """A lesson whose words change while they are embedded gets no vector of the old
+    ones.
+    """
     words = Memory(store)
 
     async def corrected() -> None:
-        await words.remember("E", "bad value 'x'", lesson="the right words", trust="operator")
+        await words.remember(
+            "E", "bad value 'x'", lesson="the right words", trust="operator"
+        )
 
     async def forgotten() -> None:
         await words.clear()
 
     async def scenario() -> None:
-        await words.remember("E", "bad value 'x'", lesson="the first words", trust="model")
+        await words.remember(
+            "E", "bad value 'x'", lesson="the first words", trust="model"
+        )
         await Memory(store, embedder=Meanwhile(corrected)).reembed()
         memory = Memory(store, embedder=FixedEmbedder())
         await memory.reembed()
@@ -129,7 +152,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
 
 def test_stopped_in_the_middle_it_goes_on_where_it_was(store, path):
-    asyncio.run(learn(Memory(store), 3 * BATCH))
+    asyncio.run(learn(Memory(store), 3 * EMBEDDING_BATCH_TEXTS))
     asked: list[int] = []
 
     class Failing(FixedEmbedder):
@@ -142,7 +165,7 @@ def test_stopped_in_the_middle_it_goes_on_where_it_was(store, path):
     memory = Memory(store, embedder=Failing())
     with pytest.raises(ModelUnavailable):
         asyncio.run(memory.reembed())
-    assert len(vectors(path)) == BATCH
-    assert asyncio.run(memory.reembed()) == 2 * BATCH
-    assert asked == [BATCH] * 4
-    assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
+    assert len(vectors(path)) == EMBEDDING_BATCH_TEXTS
+    assert asyncio.run(memory.reembed()) == 2 * EMBEDDING_BATCH_TEXTS
+    assert asked == [EMBEDDING_BATCH_TEXTS] * 4
+    assert vectors(path) == [("fixed/64", 64)] * 3 * EMBEDDING_BATCH_TEXTS

@@ -1,4 +1,6 @@
-"""From an episode to a reflection and a strategy: whose words, what is kept, and how often."""
+"""From an episode to a reflection and a strategy: whose words, what is kept, and how
+often.
+"""
 
 import asyncio
 import logging
@@ -17,9 +19,9 @@ from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory import reflect as reflecting
 from heedful.memory.draft import (
-    BUDGET,
-    EVENT,
-    IMPORTANCE,
+    EVENTS_BUDGET_TOKENS,
+    MAX_EVENT_CHARS,
+    OUTCOME_IMPORTANCE,
     Study,
     claim,
     excerpt,
@@ -27,11 +29,11 @@ from heedful.memory.draft import (
     sentences,
 )
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import STRONGER, keep
+from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
-from heedful.traces.episode import ENDED, LOOP
+from heedful.traces.episode import EPISODE_OUTCOMES, LOOP_SOURCE
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
 from tests.lessons.support import found
@@ -58,47 +60,83 @@ def call(tool, arguments, content=""):
 
 
 FLOWN = (call("fly", {}), Event("llm_response", "I flew."))
-READ = call("read", '{"path": "a", "of": {"b": 1}}'), Event("tool_response", "Error: no 'mode'")
+READ = (
+    call("read", '{"path": "a", "of": {"b": 1}}'),
+    Event("tool_response", "Error: no 'mode'"),
+)
 LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
 SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 KEY = "KeyError: 'a'"
 TRACE = "Traceback (most recent call last):\n  f()\nOSError: no disk"
-# The other forms are in docs/failures.md, whose wording tests/test_failures.py compares.
+# The other forms are in docs/failures.md, whose wording tests/test_failures.py
+# compares.
 RULES = [
-    (FAILED, "price `pot` failed with “Error: 3 items match”.",
-     "Do not repeat price `pot` without a change: it failed with “Error: 3 items match”."),
-    (MENDED, ("price `pot` failed with “Error: 3 items match”. Later price `big pot` worked."),
-     "When price `pot` fails with “Error: 3 items match”, call price `big pot` instead."),
+    (
+        FAILED,
+        "price `pot` failed with “Error: 3 items match”.",
+        "Do not repeat price `pot` without a change: it failed with “Error: 3 items "
+        "match”.",
+    ),
+    (
+        MENDED,
+        (
+            "price `pot` failed with “Error: 3 items match”. Later price `big pot` "
+            "worked."
+        ),
+        "When price `pot` fails with “Error: 3 items match”, call price `big pot` "
+        "instead.",
+    ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
-        Episode((Event("error_event", TRACE, error="no disk", code="OSError"),), "error", "x"),
+        Episode(
+            (Event("error_event", TRACE, error="no disk", code="OSError"),),
+            "error",
+            task="x",
+        ),
         "OSError said “no disk”.",
         None,
     ),
-    (Episode(STUCK, "error", "x"), "The same call gave the same result again and again",
-     "Do not repeat look `x` without a change: the result stays as it is."),
     (
-        Episode(READ, "error", "x"),
+        Episode(STUCK, "error", task="x"),
+        "The same call gave the same result again and again",
+        "Do not repeat look `x` without a change: the result stays as it is.",
+    ),
+    (
+        Episode(READ, "error", task="x"),
         "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'”.",
         (
             'Do not repeat read with path “a”, of “{"b": 1}” without a change:'
             " it failed with “Error: no 'mode'”."
         ),
     ),
-    (Episode(LATE, "error", "x"), "run `x` failed with “late”.",
-     "run can run out of time: ask it for less at once, and do not only repeat it."),
+    (
+        Episode(LATE, "error", task="x"),
+        "run `x` failed with “late”.",
+        "run can run out of time: ask it for less at once, and do not only repeat it.",
+    ),
     (
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
         "find failed with “KeyError: 'a'”.",
         "Do not repeat find without a change: it failed with “KeyError: 'a'”.",
     ),
-    (Episode((call("go", {}), Event("tool_response")), "error"), "The run ended as error", None),
-    (Episode((call("go", "{not JSON"),), "error", "x"), "The run ended as error", None),
-    (Episode(FLOWN, "error", "x", tools=("walk",)), "The tool fly was not offered.",
-     "Call only tools that are offered: fly is none of them."),
+    (
+        Episode((call("go", {}), Event("tool_response")), "error"),
+        "The run ended as error",
+        None,
+    ),
+    (
+        Episode((call("go", "{not JSON"),), "error", task="x"),
+        "The run ended as error",
+        None,
+    ),
+    (
+        Episode(FLOWN, "error", task="x", tools=("walk",)),
+        "The tool fly was not offered.",
+        "Call only tools that are offered: fly is none of them.",
+    ),
     (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
-    (Episode(SOLD, "success", TASK), "The answer was “It costs 52.75”.", None),
-]  # fmt: skip
+    (Episode(SOLD, "success", task=TASK), "The answer was “It costs 52.75”.", None),
+]
 
 
 @pytest.mark.parametrize(("episode", "text", "rule"), RULES)
@@ -108,20 +146,23 @@ async def test_rules_word_each_kind_of_run(episode, text, rule):
     assert (made.strategy and made.strategy.text) == rule
 
 
-@pytest.mark.parametrize("outcome", ENDED)
+@pytest.mark.parametrize("outcome", EPISODE_OUTCOMES)
 async def test_importance_is_by_outcome(outcome):
     made = await reflect(replace(FAILED, outcome=outcome))
-    assert made.reflection.importance == IMPORTANCE[outcome]
+    assert made.reflection.importance == OUTCOME_IMPORTANCE[outcome]
     assert "strategy" not in made.reflection.tags
     if made.strategy is not None:
-        assert made.strategy.importance == min(1.0, round(IMPORTANCE[outcome] * STRONGER, 6))
+        assert made.strategy.importance == min(
+            1.0, round(OUTCOME_IMPORTANCE[outcome] * STRATEGY_IMPORTANCE_FACTOR, 6)
+        )
         assert "strategy" in made.strategy.tags
 
 
 async def test_importance_may_be_scored_otherwise():
     rated = lambda draft, episode: draft.rated  # noqa: E731
     made = await reflect(FAILED, model=ScriptedModel(GOOD), score=rated)
-    assert (made.reflection.importance, made.strategy.importance) == (0.9, 0.99)
+    assert made.reflection.importance == 0.9
+    assert made.strategy.importance == 0.99
     with pytest.raises(InvalidInput, match="importance is 7"):
         await reflect(FAILED, score=lambda draft, episode: 7)
 
@@ -129,7 +170,9 @@ async def test_importance_may_be_scored_otherwise():
 words = st.text(max_size=60)
 events = st.builds(
     Event,
-    st.sampled_from(["tool_call", "tool_response", "llm_response", "error_event", "odd", ""]),
+    st.sampled_from(
+        ["tool_call", "tool_response", "llm_response", "error_event", "odd", ""]
+    ),
     *(words, words, words),
     st.none() | words | st.dictionaries(words, words | st.integers(), max_size=3),
     words,
@@ -140,9 +183,9 @@ events = st.builds(
 
 
 @settings(max_examples=25 * SOAK)
-@given(st.lists(events, max_size=12), st.sampled_from(ENDED), words)
+@given(st.lists(events, max_size=12), st.sampled_from(EPISODE_OUTCOMES), words)
 def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
-    one = Episode(tuple(episode), outcome, task)
+    one = Episode(tuple(episode), outcome, task=task)
 
     async def twice():
         memory = Memory(":memory:")
@@ -156,7 +199,8 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
     if first is not None:
         assert first.text.strip()
         assert len(first.stored) == 1 + (first.strategy is not None)
-        assert (again.again, again.text) == (True, first.text)
+        assert again.again is True
+        assert again.text == first.text
 
 
 # A model
@@ -167,21 +211,33 @@ UNHELD = answer(
     "It asked Mark Twain.",
     strategy="Ask Mark Twain first.",
 )
-PLAIN = '{"reflection": "It called price [2]. The agent was hasty!", "strategy": "Look twice."}'
+PLAIN = (
+    '{"reflection": "It called price [2]. The agent was hasty!", "strategy": "Look '
+    'twice."}'
+)
 MATCHED = "The result of pot was “Error: 3 items match”"
 SAID = [
-    (GOOD, "buyer called price with item pot. The result was “Error: 3 items match”.", [(), (2,)],
-     "Before you call price, name the item in full.", []),
+    (
+        GOOD,
+        "buyer called price with item pot. The result was “Error: 3 items match”.",
+        [(), (2,)],
+        "Before you call price, name the item in full.",
+        [],
+    ),
     (UNHELD, "buyer called price.", [()], None, ["99", "Mark Twain", "Mark Twain"]),
     (PLAIN, "It called price. The agent was hasty!", [(), ()], "Look twice.", []),
     (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [(2,)], None, []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("said", "text", "cited", "rule", "unsupported"), SAID)
-async def test_what_the_events_hold_of_an_answer_is_kept(said, text, cited, rule, unsupported):
+async def test_what_the_events_hold_of_an_answer_is_kept(
+    said, text, cited, rule, unsupported
+):
     made = await reflect(FAILED, model=ScriptedModel(said))
-    assert (made.by, made.text, made.usage.calls) == ("scripted", text, 1)
+    assert made.by == "scripted"
+    assert made.text == text
+    assert made.usage.calls == 1
     assert [one.events for one in made.claims] == cited
     assert (made.strategy and made.strategy.text) == rule
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
@@ -189,43 +245,63 @@ async def test_what_the_events_hold_of_an_answer_is_kept(said, text, cited, rule
         assert made.reflection.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
 
 
-@pytest.mark.parametrize(("strategy", "missing"), [
-    ("Filter before JOINs. Then check: Group late.", []),
-    ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("strategy", "missing"),
+    [
+        ("Filter before JOINs. Then check: Group late.", []),
+        ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
+    ],
+)
 async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
     episode = replace(FAILED, events=(*FAILED.events[:2], slow))
     tags = ["SQL", "sql", "strategy", "error"]
     model = ScriptedModel(answer("It failed.", strategy=strategy, tags=tags))
     made = await reflect(episode, model=model)
-    assert (made.importance, made.confidence, made.reflection.importance) == (0.9, 0.8, 0.8)
+    assert made.importance == 0.9
+    assert made.confidence == 0.8
+    assert made.reflection.importance == 0.8
     assert made.reflection.tags == ("SQL", "strategy", "error")
     if not missing:
-        assert (made.strategy.text, made.dropped) == (strategy, ())
+        assert made.strategy.text == strategy
+        assert made.dropped == ()
         assert made.strategy.tags == ("SQL", "error", "strategy")
         assert made.strategy.meta["rated"] == 0.99
         return
     (dropped,) = made.dropped
-    assert (made.strategy, dropped.text, dropped.part) == (None, strategy, "strategy")
-    assert (list(dropped.unsupported), all(f"“{n}”" in dropped.why for n in missing)) == (
-        missing,
-        True,
-    )
+    assert made.strategy is None
+    assert dropped.text == strategy
+    assert dropped.part == "strategy"
+    assert list(dropped.unsupported) == missing
+    assert all(f"“{n}”" in dropped.why for n in missing) is True
 
 
 @pytest.mark.parametrize(
     ("outcome", "part"),
-    [("failure", "A"), ("error", "A"), ("timeout", "A"), ("success", "B"), ("partial", "C")],
+    [
+        ("failure", "A"),
+        ("error", "A"),
+        ("timeout", "A"),
+        ("success", "B"),
+        ("partial", "C"),
+    ],
 )
 async def test_prompts_are_by_outcome_with_task_goal_and_error(outcome, part):
     fault = Fault("timeout_error", "no answer", "at step 3")
     episode = replace(FAILED, outcome=outcome, goal="cheap", fault=fault)
     model = ScriptedModel(GOOD)
-    await reflect(episode, model=model, prompts={"failure": "A", "success": "B", "partial": "C"})
+    await reflect(
+        episode, model=model, prompts={"failure": "A", "success": "B", "partial": "C"}
+    )
     system, user = model.prompts[0]
     assert system.content.startswith(f"{part}\n")
-    for shown in (TASK, "cheap", "timeout_error: no answer", "at step 3", "2. tool_call of buyer"):
+    for shown in (
+        TASK,
+        "cheap",
+        "timeout_error: no answer",
+        "at step 3",
+        "2. tool_call of buyer",
+    ):
         assert shown in user.content
 
 
@@ -245,7 +321,9 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD)
 async def test_a_model_that_fails_leaves_the_words_of_the_program(memory, bad):
     made = await reflect(FAILED, memory=memory, model=ScriptedModel(bad, forever=True))
-    assert (made.by, bool(made.error), len(made.stored)) == ("rules", True, 2)
+    assert made.by == "rules"
+    assert bool(made.error) is True
+    assert len(made.stored) == 2
     assert made.text.startswith("price `pot` failed")
     assert made.usage.calls == 2 or isinstance(bad, ModelError)
 
@@ -262,17 +340,21 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
             )
         ),
         "error",
-        "x" * 9_000,
+        task="x" * 9_000,
     )
     model = ScriptedModel(GOOD, forever=True)
     await reflect(many, model=model)
     system, user = model.prompts[0]
-    assert not any(absent in user.content for absent in (SECRET, "<|im_start|>", "\u202e"))
+    assert not any(
+        absent in user.content for absent in (SECRET, "<|im_start|>", "\u202e")
+    )
     mark = system.content.partition("<name ")[2].partition(">")[0]
     assert user.content.count(f"</events {mark}>") == 1
     _, texts = excerpt(Study.of(many))
-    assert tokens(texts["events"]) + tokens(texts["signals"]) <= BUDGET + 100
-    assert max(map(len, texts["events"].splitlines())) <= EVENT + 200
+    assert (
+        tokens(texts["events"]) + tokens(texts["signals"]) <= EVENTS_BUDGET_TOKENS + 100
+    )
+    assert max(map(len, texts["events"].splitlines())) <= MAX_EVENT_CHARS + 200
     assert tokens(user.content + system.content) < 3_500
 
 
@@ -282,15 +364,27 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
 async def test_two_linked_lessons_and_all_that_answers_need(memory):
     made = await reflect(FAILED, memory=memory, trust="operator", related=["7"])
     source = f"episode:{FAILED.digest[:16]}"
-    assert table(memory, "select kind, source, importance from reflection order by id") == [
+    assert table(
+        memory, "select kind, source, importance from reflection order by id"
+    ) == [
         ("reflection", source, 0.8),
         ("strategy", source, 0.88),
     ]
-    assert made.reflection.meta.items() >= {
-        "outcome": "error", "task_description": TASK, "event_count": 4, "session_id": "s1",
-        "related_memory_ids": ["7"], "layer": "rm", "by": "rules", "episode": FAILED.digest,
-    }.items()  # fmt: skip
-    child, parent = made.strategy.signature.digest, made.reflection.signature.digest
+    assert (
+        made.reflection.meta.items()
+        >= {
+            "outcome": "error",
+            "task_description": TASK,
+            "event_count": 4,
+            "session_id": "s1",
+            "related_memory_ids": ["7"],
+            "layer": "rm",
+            "by": "rules",
+            "episode": FAILED.digest,
+        }.items()
+    )
+    child = made.strategy.signature.digest
+    parent = made.reflection.signature.digest
     assert table(memory, "select child, relation, parent from link") == [
         (f"strategy/{child}", "strategy", f"reflection/{parent}")
     ]
@@ -300,10 +394,14 @@ async def test_an_episode_is_reflected_on_once_however_many_at_a_time(memory):
     model = ScriptedModel(GOOD, seconds=0.05)
     calls = [reflect(FAILED, memory=memory, model=model) for _ in range(8)]
     made = await asyncio.gather(*calls)
-    assert sorted((one.again, one.busy) for one in made) == [(False, False)] + 7 * [(True, True)]
+    assert sorted((one.again, one.busy) for one in made) == [(False, False)] + 7 * [
+        (True, True)
+    ]
     (first,) = (one for one in made if not one.again)
     again = await reflect(FAILED, memory=memory, model=model)
-    assert (again.again, again.busy, len(model.prompts)) == (True, False, 1)
+    assert again.again is True
+    assert again.busy is False
+    assert len(model.prompts) == 1
     assert again.release == first.release != ""
     assert table(memory, "select seen from reflection") == [(1,), (1,)]
 
@@ -328,43 +426,58 @@ async def test_an_interrupted_episode_is_free_again(memory):
 
 async def test_what_is_known_in_the_scope_is_counted_and_no_model_is_asked(memory):
     await reflect(FAILED, memory=memory)
-    model, again = ScriptedModel(), about("What does a red kettle cost?")
+    model = ScriptedModel()
+    again = about("What does a red kettle cost?")
     made = await reflect(again, memory=memory, model=model)
-    assert (made.known, model.prompts) == (1, [])
+    assert made.known == 1
+    assert model.prompts == []
     assert [one.seen for one in made.stored] == [2, 2]
     assert (await memory.seen("error", "price: Error: 5 items match")).count == 2
-    assert (await reflect(again, memory=Memory(memory.store, Scope("other")))).known == 0
+    assert (
+        await reflect(again, memory=Memory(memory.store, Scope("other")))
+    ).known == 0
 
 
 async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory):
     model = ScriptedModel(GOOD)
     first = await reflect(FAILED, memory=memory, model=model)
-    again, other = await reflect(FAILED, memory=memory), about("What does a red pot cost?")
+    again = await reflect(FAILED, memory=memory)
+    other = about("What does a red pot cost?")
     for made in (again, await reflect(other, memory=memory, model=model)):
-        assert (made.text, made.strategy.text) == (first.text, first.strategy.text)
-        assert (made.by, made.importance, made.confidence) == ("scripted", 0.9, 0.8)
+        assert made.text == first.text
+        assert made.strategy.text == first.strategy.text
+        assert made.by == "scripted"
+        assert made.importance == 0.9
+        assert made.confidence == 0.8
     assert table(memory, "select kind, seen from reflection") == [
         ("reflection", 2),
         ("strategy", 2),
     ]
-    # The task of a stranger does not borrow the trust of stored words, nor lend it to them.
+    # The task of a stranger does not borrow the trust of stored words, nor lend it to
+    # them.
     trusted = await reflect(about("Cost of a pot?"), memory=memory, trust="operator")
-    assert (trusted.strategy.trust, trusted.strategy.text[:13]) == ("model", "Do not repeat")
+    assert trusted.strategy.trust == "model"
+    assert trusted.strategy.text[:13] == "Do not repeat"
     unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="success")
-    assert (await reflect(unmended, memory=memory, store=False)).strategy.trust == "model"
+    assert (
+        await reflect(unmended, memory=memory, store=False)
+    ).strategy.trust == "model"
 
 
 @pytest.mark.parametrize("ours", [False, True])
 async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours):
     await memory.set_trust("tool:price", "measured", by="me")
-    first = await reflect(replace(FAILED, outcome="failure"), memory=memory, trust="operator")
+    first = await reflect(
+        replace(FAILED, outcome="failure"), memory=memory, trust="operator"
+    )
     better = first
     for one in (MENDED, replace(MENDED, session="s2")):
         better = await reflect(one, memory=memory, trust="operator")
         assert better.strategy.text.endswith(", call price `big pot` instead.")
         assert better.text == first.text
     texts = "select text, state from reflection where kind = 'strategy' order by id"
-    old, new = first.strategy.text, better.strategy.text
+    old = first.strategy.text
+    new = better.strategy.text
     assert table(memory, texts) == [(old, "superseded"), (new, "candidate")]
     assert new in str(await memory.recall(TASK))
     assert old not in [one.lesson for one in await memory.recall(TASK)]
@@ -375,8 +488,13 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours
     links = "select relation from link order by 1"
     assert table(memory, links) == [("became",), ("strategy",), ("strategy",)]
     if ours:  # the old strategy came back when somebody changed the new one
-        change = f"update reflection set text = 'Ask.' where state = 'candidate' and text = '{new}'"
-        await memory.store.write(memory.scope, lambda db, _: db.execute(change) and None)
+        change = (
+            "update reflection set text = 'Ask.' where state = 'candidate' and text "
+            f"= '{new}'"
+        )
+        await memory.store.write(
+            memory.scope, lambda db, _: db.execute(change) and None
+        )
         assert await dreams.rollback(version.id, by="me") == 0
         assert table(memory, texts) == [(old, "candidate"), ("Ask.", "candidate")]
         return
@@ -389,10 +507,13 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours
 
 async def test_what_was_not_stored_can_be_kept_later_once(memory):
     made = await reflect(FAILED, memory=memory, store=False)
-    assert (made.stored, await memory.count()) == ((), 0)
+    assert made.stored == ()
+    assert await memory.count() == 0
     assert await memory.store.read(memory.scope, episodes.counts) == {}
     answers = await asyncio.gather(*(keep(made, memory) for _ in range(6)))
-    first, *rest = sorted((*answers, await keep(made, memory)), key=lambda one: not one[0].created)
+    first, *rest = sorted(
+        (*answers, await keep(made, memory)), key=lambda one: not one[0].created
+    )
     assert [one.release for one in first] == [
         f"heedful quarantine release {n} --by NAME" for n in (1, 2)
     ]
@@ -417,16 +538,19 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     assert made.reflection.meta["event_count"] == 5_000
 
 
-@pytest.mark.parametrize("wrong", [
-    {"on_model_error": "ignore"},
-    {"trust": "nobody"},
-    {"episode": "text"},
-    {"model": "embedded"},
-    {"prompts": "Say it."},
-    {"prompts": {"error": "Say it."}},
-    {"related": "7"},
-    {"related": [7]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"on_model_error": "ignore"},
+        {"trust": "nobody"},
+        {"episode": "text"},
+        {"model": "embedded"},
+        {"prompts": "Say it."},
+        {"prompts": {"error": "Say it."}},
+        {"related": "7"},
+        {"related": [7]},
+    ],
+)
 async def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InvalidInput):
         await reflect(**{"episode": FAILED, **wrong})
@@ -438,7 +562,9 @@ async def test_wrong_arguments_are_refused(wrong):
 async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
     kinds: list[Any] = [("error", "weigh one", 0.8), ("partial", "paint two", 0.5)]
     for outcome, task, importance in kinds:
-        named = tuple(replace(one, tool=f"{one.tool}{outcome}") for one in FAILED.events)
+        named = tuple(
+            replace(one, tool=f"{one.tool}{outcome}") for one in FAILED.events
+        )
         episode = replace(FAILED, events=named, outcome=outcome, task=task)
         score = lambda *_, importance=importance: importance  # noqa: E731
         await reflect(episode, memory=memory, trust="operator", score=score)
@@ -454,17 +580,23 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 # Trust
 
 
-@pytest.mark.parametrize(("episode", "trust", "whose"), [
-    (FAILED, "external", ("external", "external")),
-    (FAILED, "operator", ("tool", "model")),
-    # As an attack would have it: the result tells the agent what to try, and that works.
-    (MENDED, "operator", ("tool", "tool")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("episode", "trust", "whose"),
+    [
+        (FAILED, "external", ("external", "external")),
+        (FAILED, "operator", ("tool", "model")),
+        # As an attack would have it: the result tells the agent what to try, and that
+        # works.
+        (MENDED, "operator", ("tool", "tool")),
+    ],
+)
 async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
     made = await reflect(episode, memory=memory, trust=trust)
     assert made.state == "quarantined"
     assert (made.reflection.trust, made.strategy.trust) == whose
-    assert made.strategy.state == ("candidate" if whose[1] == "model" else "quarantined")
+    assert made.strategy.state == (
+        "candidate" if whose[1] == "model" else "quarantined"
+    )
     assert await memory.recall(TASK, kind="reflection") == []
 
 
@@ -472,33 +604,45 @@ async def test_the_same_complaint_with_another_fix_is_another_lesson(memory):
     for fix in ("Add kg.", "Add EUR."):
         error = Event("error_event", fix, error="wrong form", code="form")
         said = (Event("llm_response", "7"), error)
-        episode = Episode(said, "failure", f"say it, {fix}", source=LOOP)
+        episode = Episode(said, "failure", task=f"say it, {fix}", source=LOOP_SOURCE)
         made = await reflect(episode, memory=memory)
-        assert (made.known, made.strategy.text) == (0, fix)
+        assert made.known == 0
+        assert made.strategy.text == fix
     assert await memory.count() == 4
 
 
 async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     """It stands beside rules that do not wait."""
-    episode = Episode(FAILED.events[1:3], "error", TASK, fault=Fault("zzevil take all", "boom"))
+    episode = Episode(
+        FAILED.events[1:3], "error", task=TASK, fault=Fault("zzevil take all", "boom")
+    )
     made = await reflect(episode, memory=memory, trust="operator")
     assert made.strategy.state == "candidate"
-    facts = table(memory, "select meta, tags, error_type from reflection where kind = 'strategy'")
+    facts = table(
+        memory, "select meta, tags, error_type from reflection where kind = 'strategy'"
+    )
     assert "zzevil" not in str(facts)
 
 
 async def test_a_source_can_be_revoked(memory):
     await reflect(MENDED, memory=memory, trust="operator")
     await memory.quarantine.revoke(f"episode:{MENDED.digest[:16]}", by="me")
-    assert (await memory.count(), await memory.recall(TASK)) == (0, [])
-    assert table(memory, "select name, session, record from episode") == [("", "", "{}")]
+    assert await memory.count() == 0
+    assert await memory.recall(TASK) == []
+    assert table(memory, "select name, session, record from episode") == [
+        ("", "", "{}")
+    ]
     again = await reflect(MENDED, memory=memory, trust="operator")
-    assert (again.again, again.busy, await memory.count()) == (True, False, 0)
+    assert again.again is True
+    assert again.busy is False
+    assert await memory.count() == 0
 
 
 @pytest.mark.parametrize("ruling", ["revoke", "release"])
 async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling):
-    """Of the words that take their place it says nothing, and nobody read it with them."""
+    """Of the words that take their place it says nothing, and nobody read it with
+    them.
+    """
     first = replace(FAILED, task="zzfirst", session="zzfirst")
     for one in (first, replace(FAILED, task="zzsecond")):
         await reflect(one, memory=memory)
@@ -507,26 +651,42 @@ async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling)
     if ruling == "revoke":
         await memory.quarantine.revoke(f"episode:{first.digest[:16]}", by="me")
     else:
-        held = [one.id for one in await memory.quarantine.waiting() if one.kind == "reflection"]
+        held = [
+            one.id
+            for one in await memory.quarantine.waiting()
+            if one.kind == "reflection"
+        ]
         await memory.quarantine.release([max(held)], by="me")
     assert table(memory, metas) == [("{}",)]
 
 
 async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
-    wrong = Evaluation((Finding("unit", "no unit", "Name the unit.", key="no unit"),))
-    attempts = [Attempt(n, Candidate.of(text), wrong) for n, text in ((1, "7"), (2, "8"))]
-    loop = Loop("loop 1", (Goal("x", 0.5),), tuple(attempts))
+    wrong = Evaluation(
+        (Finding("unit", "no unit", fix="Name the unit.", key="no unit"),)
+    )
+    attempts = [
+        Attempt(n, Candidate.of(text), evaluation=wrong)
+        for n, text in ((1, "7"), (2, "8"))
+    ]
+    loop = Loop("loop 1", (Goal("x", 0.5),), attempts=tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
-    assert (made.reflection.trust, made.state) == ("model", "candidate")
+    assert made.reflection.trust == "model"
+    assert made.state == "candidate"
     assert made.text.startswith("unit said “no unit”. It failed again in the same way.")
-    assert (made.strategy.text, "The answer was “8”." in made.text) == ("Name the unit.", True)
+    assert made.strategy.text == "Name the unit."
+    assert ("The answer was “8”." in made.text) is True
 
 
 async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
     await memory.remember("unit", "w", example=Example(TASK, "7 kg"), source="page")
-    options: dict[str, Any] = {"checks": [heedful.checks.contains("kg")], "memory": memory}
+    options: dict[str, Any] = {
+        "checks": [heedful.checks.contains("kg")],
+        "memory": memory,
+    }
     model = ScriptedModel("7", "8", "9", "10", forever=True)
-    result = await heedful.run(TASK, generate=model, store=memory.store, id="r", **options)
+    result = await heedful.run(
+        TASK, generate=model, store=memory.store, id="r", **options
+    )
     episode = heedful.episode_of(result.loop, TASK)
     made = await reflect(episode, memory=memory)
     assert made.reflection.parents == (1,)
@@ -539,7 +699,9 @@ async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
 @pytest.mark.parametrize("form", ["rules", "examples", "both"])
 async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory, form):
     await memory.remember("u", "w", example=Example("weigh it", "7 zzkilos"))
-    lesson = found(3, "weigh", "", lesson="Always say zzkilos.", kind="strategy", overlap=1.0)
+    lesson = found(
+        3, "weigh", "", lesson="Always say zzkilos.", kind="strategy", overlap=1.0
+    )
     turns = (Message("user", "weigh it"), Message("assistant", "7 zzkilos"))
     block = as_text(turns * (form != "rules"), 3, [lesson] * (form != "examples"))
     said = (
@@ -549,7 +711,7 @@ async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory, form):
         Event("llm_response", "I can not."),
     )
     model = ScriptedModel(GOOD, forever=True)
-    made = await reflect(Episode(said, "failure", "x"), memory=memory, model=model)
+    made = await reflect(Episode(said, "failure", task="x"), memory=memory, model=model)
     assert "zzkilos" not in model.prompts[0][1].content
     assert remove_lessons(Episode(said)).events[2].content == "Now weigh the other one."
     assert "zzkilos" not in f"{made.text} {made.strategy}"
@@ -567,49 +729,71 @@ async def test_the_log_has_fields_and_no_content(memory, caplog):
     assert failed["error"] == "MalformedAnswer"
     assert "reflect.py" in failed["traceback"]
     assert stored["message"] == "reflection_stored"
-    assert (stored["id"], stored["importance"]) == (1, 0.8)
+    assert stored["id"] == 1
+    assert stored["importance"] == 0.8
     assert "zzsecret" not in f"{failed} {stored}"
 
 
 async def test_secrets_are_not_kept(memory):
-    call, result = Event("tool_call", tool="x", arguments={"k": SECRET}), f"Error: {SECRET}"
-    episode = Episode((call, Event("tool_response", result)), "error", f"use {SECRET}")
+    call = Event("tool_call", tool="x", arguments={"k": SECRET})
+    result = f"Error: {SECRET}"
+    episode = Episode(
+        (call, Event("tool_response", result)), "error", task=f"use {SECRET}"
+    )
     made = await reflect(episode, memory=memory)
     names = ("reflection", "example", "episode")
-    assert SECRET not in f"{made.text} {[table(memory, f'select * from {n}') for n in names]}"
+    assert (
+        SECRET
+        not in f"{made.text} {[table(memory, f'select * from {n}') for n in names]}"
+    )
 
 
 # Sentences against the events that they cite
 
 EPISODE = Episode(
     (
-        Event("tool_call", tool="read_file", arguments={"path": "a.txt"}, agent="Ann", id="e1"),
-        Event("tool_response", "Error: no such file, 1,200 rows of Ernest Hemingway", id="e2"),
+        Event(
+            "tool_call",
+            tool="read_file",
+            arguments={"path": "a.txt"},
+            agent="Ann",
+            id="e1",
+        ),
+        Event(
+            "tool_response",
+            "Error: no such file, 1,200 rows of Ernest Hemingway",
+            id="e2",
+        ),
         Event("llm_response", "It is as good   as DONE.", id="e3"),
     ),
     "failure",
-    "Count the rows of Table 7",
+    task="Count the rows of Table 7",
     fault=Fault("timeout_error", "after 30 s"),
 )
 
 
-@pytest.mark.parametrize(("text", "events", "unsupported"), [
-    ("It read a.txt with read_file.", (0,), ()),
-    ("The agent Ann read it.", (0,), ()),
-    ("It found 1200 rows.", (1,), ()),
-    ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
-    ("It found 1200 rows.", (0,), ("1200",)),
-    ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
-    ("It said 'as good as done'.", (2,), ()),
-    ("It said “as … done”.", (2,), ()),
-    ("It said “nearly … done”.", (2,), ("nearly … done",)),
-    ("It called write_file.", (0,), ("write_file",)),
-    ("Table 7 was to be counted, within 30 s.", (0,), ()),
-    ("Nothing was done about it.", (0,), ()),
-    ("Hemingway was found.", (1,), ()),
-    ("So Twain was found.", (1,), ("Twain",)),
-])  # fmt: skip
-def test_numbers_names_and_quotations_must_stand_in_what_is_cited(text, events, unsupported):
+@pytest.mark.parametrize(
+    ("text", "events", "unsupported"),
+    [
+        ("It read a.txt with read_file.", (0,), ()),
+        ("The agent Ann read it.", (0,), ()),
+        ("It found 1200 rows.", (1,), ()),
+        ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
+        ("It found 1200 rows.", (0,), ("1200",)),
+        ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
+        ("It said 'as good as done'.", (2,), ()),
+        ("It said “as … done”.", (2,), ()),
+        ("It said “nearly … done”.", (2,), ("nearly … done",)),
+        ("It called write_file.", (0,), ("write_file",)),
+        ("Table 7 was to be counted, within 30 s.", (0,), ()),
+        ("Nothing was done about it.", (0,), ()),
+        ("Hemingway was found.", (1,), ()),
+        ("So Twain was found.", (1,), ("Twain",)),
+    ],
+)
+def test_numbers_names_and_quotations_must_stand_in_what_is_cited(
+    text, events, unsupported
+):
     found = claim(text, events, EPISODE)
     assert found.unsupported == unsupported
 
@@ -630,5 +814,6 @@ async def test_the_trust_that_an_operator_states_counts_for_reflections():
     memory = heedful.Memory(":memory:", trust=own)
     made = await reflect(MENDED, memory=memory)
     assert made is not None
-    assert (made.state, made.trust) == ("candidate", "model")
+    assert made.state == "candidate"
+    assert made.trust == "model"
     await memory.store.close()

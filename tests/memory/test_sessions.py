@@ -1,4 +1,6 @@
-"""Sessions of coding agents: what is learnt of them, once, and how far it is trusted."""
+"""Sessions of coding agents: what is learnt of them, once, and how far it is
+trusted.
+"""
 
 import itertools
 from dataclasses import replace
@@ -19,18 +21,22 @@ COUNT = itertools.count()
 OWN: Any = {"user": "operator", "tool": "measured"}
 
 
-def step(tool: str, given: Any, said: str = "", failed: bool = False) -> tuple[Event, Event]:
+def step(
+    tool: str, given: Any, said: str = "", failed: bool = False
+) -> tuple[Event, Event]:
     """A call and its result; a text is the command of a shell."""
     if isinstance(given, str):
         given = {"command": given, "description": f"why {next(COUNT)}"}
     content, error = ("", said) if failed else (said, "")
-    return Event("tool_call", "", "", tool, given), Event(
-        "tool_response", content, "", tool, error=error
+    return Event("tool_call", "", agent="", tool=tool, arguments=given), Event(
+        "tool_response", content, agent="", tool=tool, error=error
     )
 
 
 def edit(old: str, new: str, path: str = "a.py") -> tuple[Event, Event]:
-    return step("Edit", {"file_path": path, "old_string": old, "new_string": new}, "done")
+    return step(
+        "Edit", {"file_path": path, "old_string": old, "new_string": new}, "done"
+    )
 
 
 def read(said: str) -> tuple[Event, Event]:
@@ -38,14 +44,19 @@ def read(said: str) -> tuple[Event, Event]:
 
 
 def session(*steps: tuple[Event, ...], id: str = "s1", said: str = "") -> Episode:
-    events = [Event("user_message", "Run the tests."), *(one for pair in steps for one in pair)]
+    events = [
+        Event("user_message", "Run the tests."),
+        *(one for pair in steps for one in pair),
+    ]
     events += [Event("user_message", said)] if said else []
-    return Episode(tuple(events), "partial", "Run the tests.", session=id)
+    return Episode(tuple(events), "partial", task="Run the tests.", session=id)
 
 
 FAILED = step("Bash", "npm test", MISSING, failed=True)
 OTHER = step("Bash", "pnpm test", "12 passed")
-BROKEN = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True)
+BROKEN = step(
+    "Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True
+)
 PASSED = step("Bash", "pytest -q", "1 passed")
 COUNTED = """E   AssertionError: assert 10 == 9\n\nt.py:4: AssertionError
 FAILED t.py::f - AssertionError: assert 10 == 9\n1 failed, 1 passed in 0.03s
@@ -62,48 +73,120 @@ def memory(store):
 @pytest.mark.parametrize(
     ("steps", "errors", "mends", "vain", "work"),
     [
-        ([FAILED, OTHER], ['npm ERR! Missing script: "test"'], ["Bash `pnpm test`"], 0, False),
+        (
+            [FAILED, OTHER],
+            ['npm ERR! Missing script: "test"'],
+            ["Bash `pnpm test`"],
+            0,
+            False,
+        ),
         ([FAILED], ['npm ERR! Missing script: "test"'], [], 0, False),
         (
-            [BROKEN, edit("sum", "y"), BROKEN, step("Read", {"file_path": "a.py"}, "y"),
-             edit("sum = 1", LONG), edit("a", "b", "README.md"), PASSED],
-            ["NameError: name 'sum' is not defined"], ["-sum\n+y", "+value_1999 = 1999"], 0, True,
+            [
+                BROKEN,
+                edit("sum", "y"),
+                BROKEN,
+                step("Read", {"file_path": "a.py"}, "y"),
+                edit("sum = 1", LONG),
+                edit("a", "b", "README.md"),
+                PASSED,
+            ],
+            ["NameError: name 'sum' is not defined"],
+            ["-sum\n+y", "+value_1999 = 1999"],
+            0,
+            True,
         ),
         (
-            [step("Bash", "make al", "make: no rule for 'al'", failed=True),
-             step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
-             step("Bash", "make all", "ok")],
-            ["make: no rule for 'al'"], ["Bash `make all`"], 1, False,
+            [
+                step("Bash", "make al", "make: no rule for 'al'", failed=True),
+                step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
+                step("Bash", "make all", "ok"),
+            ],
+            ["make: no rule for 'al'"],
+            ["Bash `make all`"],
+            1,
+            False,
         ),
         (
-            [step("Bash", "go test", "=== FAILURES ===\na.go:1:2: undefined: f", failed=True),
-             step("Bash", "go vet", "=== FAILURES ===\nb.go:3:4: unused variable", failed=True),
-             edit("", "func f()", "a.go"), step("Bash", "go vet"), step("Bash", "go test")],
+            [
+                step(
+                    "Bash",
+                    "go test",
+                    "=== FAILURES ===\na.go:1:2: undefined: f",
+                    failed=True,
+                ),
+                step(
+                    "Bash",
+                    "go vet",
+                    "=== FAILURES ===\nb.go:3:4: unused variable",
+                    failed=True,
+                ),
+                edit("", "func f()", "a.go"),
+                step("Bash", "go vet"),
+                step("Bash", "go test"),
+            ],
             ["a.go:1:2: undefined: f", "b.go:3:4: unused variable"],
-            ["+func f()"], 0, True,
+            ["+func f()"],
+            0,
+            True,
         ),
         (
-            [step("Bash", "npm test", f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:", failed=True),
-             step("Bash", "pip install a", "ERROR: no version\nERROR: no match", failed=True)],
-            ['npm ERR! Missing script: "test"', "ERROR: no version"], [], 0, False,
+            [
+                step(
+                    "Bash",
+                    "npm test",
+                    f"{MISSING}\nnpm ERR!\n\nnpm ERR! A log is in:",
+                    failed=True,
+                ),
+                step(
+                    "Bash",
+                    "pip install a",
+                    "ERROR: no version\nERROR: no match",
+                    failed=True,
+                ),
+            ],
+            ['npm ERR! Missing script: "test"', "ERROR: no version"],
+            [],
+            0,
+            False,
         ),
         (
-            [step("find", {"a": "kettle"}, "3 items match; say the colour", failed=True),
-             step("find", {"a": "red kettle"}, "ok")],
-            ["3 items match; say the colour"], ["red kettle"], 0, False,
+            [
+                step(
+                    "find",
+                    {"a": "kettle"},
+                    "3 items match; say the colour",
+                    failed=True,
+                ),
+                step("find", {"a": "red kettle"}, "ok"),
+            ],
+            ["3 items match; say the colour"],
+            ["red kettle"],
+            0,
+            False,
         ),
         (
-            [step("Bash", "make test", COUNTED, failed=True),
-             step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True)],
-            ["FAILED t.py::f - AssertionError: assert 10 == 9", "make: *** [M:2: a] Error 1"],
-            [], 0, False,
+            [
+                step("Bash", "make test", COUNTED, failed=True),
+                step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True),
+            ],
+            [
+                "FAILED t.py::f - AssertionError: assert 10 == 9",
+                "make: *** [M:2: a] Error 1",
+            ],
+            [],
+            0,
+            False,
         ),
         (
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
-            [FAILED[1].error[12:]], [], 0, False,
+            [FAILED[1].error[12:]],
+            [],
+            0,
+            False,
         ),
     ],
-)  # fmt: skip
+)
 async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
     steps, errors, mends, vain, work, memory
 ):
@@ -114,25 +197,51 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert len(one.mends) == len(mends)
         assert all(part in whole for part, whole in zip(mends, one.mends, strict=True))
         assert all(whole in one.text for whole in one.mends)  # nothing is cut
-        assert (len(one.vain), one.work) == (vain, work)
+        assert len(one.vain) == vain
+        assert one.work == work
     assert not any(one.mends for one in found[1:])  # no edit is about them
 
 
 @pytest.mark.parametrize(
     ("failed", "error", "worked", "mend"),
     [
-        ("docker-compose up", "sh: docker-compose: not found", ["ls", "docker compose up"], 1),
+        (
+            "docker-compose up",
+            "sh: docker-compose: not found",
+            ["ls", "docker compose up"],
+            1,
+        ),
         ("lint | head", "sh: lint: not found", ["ls | head"], None),
-        ("git push", "fatal: no upstream", ["cd b && git push", "git push -u origin b"], 0),
-        ("pytest a", "FAILED a::f - assert 1", ["pytest a::g", "pytest a | head"], None),
-        ("python -m pytest", "/b/python: No module named pytest", ["ls", "uv run pytest"], 1),
+        (
+            "git push",
+            "fatal: no upstream",
+            ["cd b && git push", "git push -u origin b"],
+            0,
+        ),
+        (
+            "pytest a",
+            "FAILED a::f - assert 1",
+            ["pytest a::g", "pytest a | head"],
+            None,
+        ),
+        (
+            "python -m pytest",
+            "/b/python: No module named pytest",
+            ["ls", "uv run pytest"],
+            1,
+        ),
         ("run.py", "ImportError: no 'yaml'", ["pip install pyyaml", "run.py"], 0),
         ("git push", "error: pull first", ["git pull", "git status", "git push"], None),
         ("mise run lint", "[lint] ERROR task failed", ["mise run test"], None),
     ],
 )
-async def test_another_call_puts_a_failed_one_right(failed, error, worked, mend, memory):
-    steps = [step("Bash", failed, error, failed=True), *(step("Bash", one, "ok") for one in worked)]
+async def test_another_call_puts_a_failed_one_right(
+    failed, error, worked, mend, memory
+):
+    steps = [
+        step("Bash", failed, error, failed=True),
+        *(step("Bash", one, "ok") for one in worked),
+    ]
     [found] = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
     assert found.mends == (() if mend is None else (f"Bash `{worked[mend]}`",))
 
@@ -141,18 +250,23 @@ async def test_another_call_puts_a_failed_one_right(failed, error, worked, mend,
 @pytest.mark.parametrize("stated", [{}, OWN])
 async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
     memory = heedful.Memory(store)
-    for trust, one in (({}, session(FAILED)), (stated, session(FAILED, OTHER, id="s2"))):
+    for trust, one in (
+        ({}, session(FAILED)),
+        (stated, session(FAILED, OTHER, id="s2")),
+    ):
         await heedful.learn_session(one, memory=heedful.Memory(store, trust=trust))
         if held := [one.id for one in await memory.quarantine.waiting()]:
             await memory.quarantine.release(held, by="ada")
     [known] = (await memory.before("Bash", {"command": "npm test"})).failures
-    assert (known.fix, known.trust) == ("Bash `pnpm test`", "measured" if stated else "operator")
+    assert known.fix == "Bash `pnpm test`"
+    assert known.trust == ("measured" if stated else "operator")
 
 
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
     first = session(FAILED, OTHER)
     [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
-    assert (lesson.trust, lesson.seen) == ("measured", 1)
+    assert lesson.trust == "measured"
+    assert lesson.seen == 1
     assert (await heedful.learn_session(first, memory=memory)).again
     longer = session(FAILED, OTHER, PASSED)  # the same session, continued
     assert not (await heedful.learn_session(longer, memory=memory)).again
@@ -162,7 +276,8 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     assert found.count == 2
     assert "pnpm test" in found.lessons[0]["text"]
     (known,) = (await memory.before("Bash", {"command": "npm test"})).failures
-    assert (known.fix, "pnpm" in known.what) == ("Bash `pnpm test`", False)
+    assert known.fix == "Bash `pnpm test`"
+    assert ("pnpm" in known.what) is False
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 
@@ -179,25 +294,48 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
         ([FAILED, OTHER], "", {}, ["quarantined"]),
         ([FAILED, OTHER], "", {"tool": "measured"}, ["quarantined"]),
         ([FAILED, OTHER], "", OWN, ["candidate"]),
-        ([FAILED, OTHER], "", {"user": "operator", "program:npm": "model"}, ["quarantined"]),
         (
-            [FAILED, OTHER], "",
-            {"user": "operator", "program:npm": "model", "program:pnpm": "model"}, ["candidate"],
+            [FAILED, OTHER],
+            "",
+            {"user": "operator", "program:npm": "model"},
+            ["quarantined"],
+        ),
+        (
+            [FAILED, OTHER],
+            "",
+            {"user": "operator", "program:npm": "model", "program:pnpm": "model"},
+            ["candidate"],
         ),
         ([read("# pads"), FAILED, OTHER], "", MAKES, ["candidate"]),
         ([read("Run pnpm test."), FAILED, OTHER], "", MAKES, ["quarantined"]),
         ([BROKEN, edit("sum", "total"), PASSED], "", MAKES, ["candidate"]),
-        ([read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED], "", MAKES,
-         ["quarantined"]),
-        ([PAGE, FAILED, OTHER], "", {**OWN, "tool:WebFetch": "operator"}, ["quarantined"]),
+        (
+            [read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED],
+            "",
+            MAKES,
+            ["quarantined"],
+        ),
+        (
+            [PAGE, FAILED, OTHER],
+            "",
+            {**OWN, "tool:WebFetch": "operator"},
+            ["quarantined"],
+        ),
         ([FAILED, OTHER, PAGE], "", OWN, ["candidate"]),
-        ([PAGE, FAILED], "No, we use pnpm, never npm.", OWN, ["quarantined", "candidate"]),
+        (
+            [PAGE, FAILED],
+            "No, we use pnpm, never npm.",
+            OWN,
+            ["quarantined", "candidate"],
+        ),
         ([FAILED, OTHER], "Don't run npm here", {}, ["quarantined", "quarantined"]),
         ([OTHER], "No, we use pnpm, never npm.", OWN, []),
         ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["candidate"]),
     ],
-)  # fmt: skip
-async def test_a_lesson_is_trusted_like_its_least_source(memory, steps, said, trust, states):
+)
+async def test_a_lesson_is_trusted_like_its_least_source(
+    memory, steps, said, trust, states
+):
     stating = heedful.Memory(memory.store, trust=trust)
     made = await heedful.learn_session(session(*steps, said=said), memory=stating)
     assert [one.state for one in made.stored.values()] == states
@@ -205,7 +343,9 @@ async def test_a_lesson_is_trusted_like_its_least_source(memory, steps, said, tr
 
 @pytest.mark.both
 @pytest.mark.parametrize("stated", [True, False])
-async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(store, stated):
+async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(
+    store, stated
+):
     said = "No, we use pnpm, never npm."
     memory = heedful.Memory(store, holdout=0, trust=OWN if stated else {})
     await heedful.learn_session(session(FAILED, OTHER, said=said), memory=memory)
@@ -214,7 +354,8 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     for source, trust in OWN.items():
         await memory.set_trust(source, trust, by="ann", waiting=True)
     [told] = (await memory.brief(task, "l")).advice
-    assert (told.lesson, told.verified) == (said, False)
+    assert told.lesson == said
+    assert told.verified is False
     found = await memory.recall(task)
     choices = (await memory.brief(task, "", every=True)).choices
     assert {one.reflection for one in found} == {one.lesson for one in choices}
@@ -224,7 +365,9 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
 
 PUSH = "git push origin main"
 PUSHED = step("Bash", f"git pull --rebase && {PUSH}", "ok")
-REFUSED = step("Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to push", failed=True)
+REFUSED = step(
+    "Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to push", failed=True
+)
 
 
 @pytest.mark.both
@@ -239,9 +382,15 @@ REFUSED = step("Bash", PUSH, "! [rejected] main (fetch first)\nerror: failed to 
         ("Why don't you push to main?", None),
     ],
 )
-async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(said, found, memory):
-    await heedful.learn_session(session(REFUSED, PUSHED), memory=memory)  # it went on later
-    made = await heedful.learn_session(session(REFUSED, PUSHED, said=said), memory=memory)
+async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(
+    said, found, memory
+):
+    await heedful.learn_session(
+        session(REFUSED, PUSHED), memory=memory
+    )  # it went on later
+    made = await heedful.learn_session(
+        session(REFUSED, PUSHED, said=said), memory=memory
+    )
     assert made.corrections == (() if found is None else (said,))
     told = (await memory.before("Bash", {"command": PUSH})).failures
     assert told
@@ -256,7 +405,9 @@ async def test_only_an_episode_is_learnt():
 
 async def test_a_rejected_text_is_not_learnt_again(store):
     memory = heedful.Memory(store)
-    [held] = (await heedful.learn_session(session(FAILED, OTHER), memory=memory)).stored.values()
+    [held] = (
+        await heedful.learn_session(session(FAILED, OTHER), memory=memory)
+    ).stored.values()
     await memory.quarantine.reject([held.entry], by="ann")
     again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
     assert [one.state for one in again.stored.values()] != ["quarantined"]
@@ -270,9 +421,12 @@ async def test_what_put_an_error_right_joins_the_text_that_waits():
     await run.study()
     assert "put it right" not in (await memory.quarantine.waiting())[0].lesson
     await run.before("Bash", {"command": "npm run bundle"}, "c2")
-    await run.learn(Event("tool_response", "ok", tool="Bash", call="c2"), ends="success")
+    await run.learn(
+        Event("tool_response", "ok", tool="Bash", call="c2"), ends="success"
+    )
     (waits,) = await memory.quarantine.waiting()
-    assert (waits.lesson.splitlines()[-1], waits.seen) == ("Bash `npm run bundle`", 1)
+    assert waits.lesson.splitlines()[-1] == "Bash `npm run bundle`"
+    assert waits.seen == 1
     await memory.quarantine.release([waits.id], by="ada")
     again = await memory.before("Bash", {"command": "npm run build"})
     assert [one.fix for one in again.failures] == ["Bash `npm run bundle`"]

@@ -1,4 +1,6 @@
-"""Trust: the order, what raises what, and that the database agrees; origins, parents, quotas."""
+"""Trust: the order, what raises what, and that the database agrees; origins, parents,
+quotas.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -8,9 +10,13 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
+from heedful.lessons.lesson import TRUST_ORDER, Example, Lesson, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import HELD, RAISING, initial_state
+from heedful.lessons.trust import (
+    QUARANTINE_TRUST,
+    TRUST_RAISING_VERIFICATION,
+    initial_state,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.engines import IN_SOAK
@@ -26,16 +32,26 @@ async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize(("known", "new"), list(product(ORDER, ORDER)))
+@pytest.mark.parametrize(("known", "new"), list(product(TRUST_ORDER, TRUST_ORDER)))
 @pytest.mark.parametrize("with_example", [True, False])
-async def test_the_database_raises_what_the_rule_raises(store, memory, known, new, with_example):
+async def test_the_database_raises_what_the_rule_raises(
+    store, memory, known, new, with_example
+):
     example = WEIGHT if with_example else None
     for trust in (known, new):
         await memory.remember(
-            "u", "x", lesson="say it", example=example, trust=trust, source=f"by {trust}",
-            tags=[trust], importance=0.1 * ORDER.index(trust),
-        )  # fmt: skip
-    raised = new in RAISING and known not in RAISING
+            "u",
+            "x",
+            lesson="say it",
+            example=example,
+            trust=trust,
+            source=f"by {trust}",
+            tags=[trust],
+            importance=0.1 * TRUST_ORDER.index(trust),
+        )
+    raised = (
+        new in TRUST_RAISING_VERIFICATION and known not in TRUST_RAISING_VERIFICATION
+    )
     now = new if raised else known
     (one,) = await rows(store, "select trust, state, lesson from example")
     assert one == (now, initial_state(now), "say it")
@@ -43,32 +59,60 @@ async def test_the_database_raises_what_the_rule_raises(store, memory, known, ne
     facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
     assert facts == [now, initial_state(now), f"by {now}", 2]
     # What is held back says nothing where lessons are listed.
-    assert (lesson["tags"], bool(lesson["text"])) == (([], False) if now in HELD else ([now], True))
+    assert (lesson["tags"], bool(lesson["text"])) == (
+        ([], False) if now in QUARANTINE_TRUST else ([now], True)
+    )
     ((tags,),) = [await rows(store, "select tags from reflection")]
-    assert (tags, lesson["importance"]) == ((f'["{now}"]',), 0.1 * ORDER.index(now))
+    assert tags == (f'["{now}"]',)
+    assert lesson["importance"] == 0.1 * TRUST_ORDER.index(now)
     assert await rows(store, "select source from origin") == [(f"by {now}",)]
-    assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (now not in HELD)
+    assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (
+        now not in QUARANTINE_TRUST
+    )
     released = await store.read(memory.scope, exposures.rulings, 9)
     assert len(released) == (raised and new == "operator")
 
 
-@pytest.mark.parametrize("trust", ORDER)
+@pytest.mark.parametrize("trust", TRUST_ORDER)
 async def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
-    one = Reflection("error", signature("u", "x"), "u", "text", "x", trust=trust, state="verified")
+    one = Lesson(
+        "error",
+        signature("u", "x"),
+        error_type="u",
+        text="text",
+        sighting="x",
+        trust=trust,
+        state="verified",
+    )
 
     await store.write(Scope(), exposures.remember, [one])
-    assert await rows(store, "select state from example") == [(initial_state(trust, "verified"),)]
+    assert await rows(store, "select state from example") == [
+        (initial_state(trust, "verified"),)
+    ]
 
 
-@pytest.mark.parametrize("trust", ORDER)
+@pytest.mark.parametrize("trust", TRUST_ORDER)
 async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
-    known = Reflection("error", signature("u", "x"), "u", "t", "x", "", WEIGHT, trust="operator")
+    known = Lesson(
+        "error",
+        signature("u", "x"),
+        error_type="u",
+        text="t",
+        sighting="x",
+        loop="",
+        example=WEIGHT,
+        trust="operator",
+    )
     seen = replace(known, trust=trust, state="verified")
     later = replace(known, trust="model")  # which takes nothing back
     await store.write(Scope(), exposures.remember, [known, seen, later])
-    state = "verified" if trust in RAISING else "candidate"
-    assert await rows(store, "select state, trust from example") == [(state, "operator")]
-    assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
+    state = "verified" if trust in TRUST_RAISING_VERIFICATION else "candidate"
+    assert await rows(store, "select state, trust from example") == [
+        (state, "operator")
+    ]
+    assert await rows(store, "select state, trust from reflection") == [
+        (state, "operator")
+    ]
 
 
 async def test_a_parent_that_is_unknown_or_of_another_scope_is_refused(store, memory):
@@ -85,7 +129,9 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
     await memory.remember("page", "x", trust="external", source="page")
     with pytest.raises(InvalidInput, match="pinned"):
         await memory.remember("new", "x", pinned=True, derived_from=[1, 2])
-    assert await rows(store, "select error_type, pinned from reflection order by id") == [
+    assert await rows(
+        store, "select error_type, pinned from reflection order by id"
+    ) == [
         ("kept", 1),
         ("page", 0),
     ]
@@ -99,7 +145,9 @@ async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
     with pytest.raises(QuotaExceeded, match="release or reject some first") as caught:
         await memory.remember("e3", "x", trust="external", source="page")
     error = caught.value
-    assert (error.source, error.count, error.quota) == ("page", 4, 3)
+    assert error.source == "page"
+    assert error.count == 4
+    assert error.quota == 3
     assert await memory.count() == 3  # nothing of it was written
     await memory.remember("e0", "x", trust="external", source="page")  # known: no entry
     await memory.remember("e3", "x", trust="tool", source="linter")
@@ -107,52 +155,101 @@ async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
         "e3", "x", trust="external", source="page"
     )
     await memory.quarantine.reject([1, 2], by="ann")
-    await memory.remember("e4", "x", trust="external", source="page")  # there is room again
+    await memory.remember(
+        "e4", "x", trust="external", source="page"
+    )  # there is room again
 
 
 async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
     long = "word " * 20_000
 
-    whole = Example(long, long, long, long, {}, {}, long, long)
-    for n, trust in enumerate(ORDER):
-        await memory.remember(long, "abcde"[n], lesson=long, example=whole, context=long,
-                              trust=trust, tags=[long] * 100)  # fmt: skip
-    for id, trust in enumerate(ORDER, 1):
+    whole = Example(
+        long,
+        long,
+        rejected=long,
+        wrong=long,
+        before={},
+        after={},
+        evidence=long,
+        context=long,
+    )
+    for n, trust in enumerate(TRUST_ORDER):
+        await memory.remember(
+            long,
+            "abcde"[n],
+            lesson=long,
+            example=whole,
+            context=long,
+            trust=trust,
+            tags=[long] * 100,
+        )
+    for id, trust in enumerate(TRUST_ORDER, 1):
         sizes = (
-            "select length(e.record) + length(e.words) + length(e.lesson) + length(e.task)"
-            " + length(l.error_type) + length(l.pattern) + length(l.text) + length(l.tags)"
+            "select length(e.record) + length(e.words) + length(e.lesson) + "
+            "length(e.task)"
+            " + length(l.error_type) + length(l.pattern) + length(l.text) + "
+            "length(l.tags)"
             " from example e, reflection l where e.id = :id and l.id = :id"
         )
         ((size,),) = await rows(store, sizes, id=id)
-        assert (size < 100_000) == (trust in HELD)
+        assert (size < 100_000) == (trust in QUARANTINE_TRUST)
         assert (await memory.seen(long, "abcde"[id - 1])).count
 
 
 async def test_many_at_once_stay_within_the_quota(store):
     memory = Memory(store, quota=10)
 
-    calls = [memory.remember(f"e{n}", "x", trust="external", source="p") for n in range(40)]
+    calls = [
+        memory.remember(f"e{n}", "x", trust="external", source="p") for n in range(40)
+    ]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(one, QuotaExceeded) for one in answers) == 30
     assert len(await memory.quarantine.waiting()) == 10
 
 
 async def test_an_operator_states_trust_by_source_on_record(memory):
-    def text(task: str, *sources: str, source: str = "episode:a") -> Reflection:
-        mark, about = signature("", task), Example(task, "")
-        held: Any = {"state": "quarantined", "trust": "tool", "source": source, "sources": sources}
-        return Reflection("error", mark, "", f"{task}: do y", task, example=about, **held)
+    def text(task: str, *sources: str, source: str = "episode:a") -> Lesson:
+        mark = signature("", task)
+        about = Example(task, "")
+        held: Any = {
+            "state": "quarantined",
+            "trust": "tool",
+            "source": source,
+            "sources": sources,
+        }
+        return Lesson(
+            "error",
+            mark,
+            error_type="",
+            text=f"{task}: do y",
+            sighting=task,
+            example=about,
+            **held,
+        )
 
     both_sources = await memory.keep(text("pot", "program:pytest", "user"))
     await memory.keep(text("pan", "program:pytest", "network"))
-    await memory.keep(text("lid", source="program:pytest"))  # a caller names its source as it likes
+    await memory.keep(
+        text("lid", source="program:pytest")
+    )  # a caller names its source as it likes
     state = memory.set_trust
-    assert await state("program:pytest", "measured", by="ann", why="ours", waiting=True) == []
-    assert await state("user", "operator", by="ann", waiting=True) == [both_sources.entry]
-    assert await memory.stated_trust() == {"program:pytest": "measured", "user": "operator"}
+    assert (
+        await state("program:pytest", "measured", by="ann", why="ours", waiting=True)
+        == []
+    )
+    assert await state("user", "operator", by="ann", waiting=True) == [
+        both_sources.entry
+    ]
+    assert await memory.stated_trust() == {
+        "program:pytest": "measured",
+        "user": "operator",
+    }
     assert await state("user", None, by="ann", waiting=True) == []
     assert await state("tool", "operator", by="ann", waiting=True) == []
-    assert await memory.stated_trust() == {"program:pytest": "measured", "tool": "operator"}
+    assert await memory.stated_trust() == {
+        "program:pytest": "measured",
+        "tool": "operator",
+    }
     assert [one.trust for one in await memory.recall("pot")] == ["model"]
     assert await memory.recall("pan") == await memory.recall("lid") == []
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)

@@ -1,4 +1,6 @@
-"""What the tests of export and import share: memories full of everything, and files to damage."""
+"""What the tests of export and import share: memories full of everything, and files to
+damage.
+"""
 
 import asyncio
 import hashlib
@@ -7,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
@@ -21,7 +23,14 @@ from tests.planted import EVERY
 
 Plain = dict[str, Any]
 PARTS = ("examples", "links")
-PARCEL = Example("convert parcel 7 to kilograms", "7 kg", "7", "no unit", {"q": 0.2}, {"q": 1.0})
+PARCEL = Example(
+    "convert parcel 7 to kilograms",
+    "7 kg",
+    rejected="7",
+    wrong="no unit",
+    before={"q": 0.2},
+    after={"q": 1.0},
+)
 
 
 def do(coroutine: Any) -> Any:
@@ -40,7 +49,9 @@ async def exported(memory: Memory) -> bytes:
 
 async def moved(data: bytes, memory: Memory) -> Imported:
     """Import it as the operator's own."""
-    return await memory.import_(BytesIO(data), trust="operator", by="ada", why="my own memory")
+    return await memory.import_(
+        BytesIO(data), trust="operator", by="ada", why="my own memory"
+    )
 
 
 async def given(data: bytes, memory: Memory) -> Imported:
@@ -65,7 +76,9 @@ def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
-    """The same export with every record changed and closed again, as by somebody who means harm."""
+    """The same export with every record changed and closed again, as by somebody who
+    means harm.
+    """
     made = records(data)
     for one in made:
         for inner in (one, *(each for part in PARTS for each in one.get(part, ()))):
@@ -79,38 +92,76 @@ def parts(data: bytes, part: str) -> list[Plain]:
 
 
 async def full(memory: Memory | None = None) -> Memory:
-    """A memory with all in it that is learnt and ruled on; one of its own, or this one."""
+    """A memory with all in it that is learnt and ruled on; one of its own, or this
+    one.
+    """
     memory = memory or fresh(embedder=FixedEmbedder())
-    store, scope = memory.store, memory.scope
-    await memory.remember("E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"])
+    store = memory.store
+    scope = memory.scope
+    await memory.remember(
+        "E", "bad value 'x'", lesson="use y", pinned=True, tags=["a", "b"]
+    )
     await memory.remember("E", "bad value 'x'", trust="model")
-    await memory.remember("F", "no unit", example=PARCEL, context="in a warehouse", source="ada")
-    await memory.remember("P", "page 1", lesson="obey me", trust="external", source="http://p")
-    await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
-    await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
-    page_1, page_2 = [one.id for one in reversed(await store.read(scope, lessons.quarantined))][:2]
+    await memory.remember(
+        "F", "no unit", example=PARCEL, context="in a warehouse", source="ada"
+    )
+    await memory.remember(
+        "P", "page 1", lesson="obey me", trust="external", source="http://p"
+    )
+    await memory.remember(
+        "P", "page 2", lesson="obey me too", trust="tool", source="http://q"
+    )
+    await memory.remember(
+        "P", "page 3", lesson="obey me as well", trust="tool", source="http://q"
+    )
+    page_1, page_2 = [
+        one.id for one in reversed(await store.read(scope, lessons.quarantined))
+    ][:2]
     await store.write(scope, lessons.settle, [page_1], "release", "ada", "it is right")
     await store.write(scope, lessons.settle, [page_2], "reject", "bo", "it is wrong")
     found = await memory.recall("convert parcel 9 to kilograms")
-    await memory.remember("D", "derived", lesson="from both", derived_from=[found[0].id, page_1])
+    await memory.remember(
+        "D", "derived", lesson="from both", derived_from=[found[0].id, page_1]
+    )
     lesson = f"error/{signature('F', 'no unit').digest}"
     mark = lesson.partition("/")[2]
     for number in range(4):
-        loop, shown = f"run-1/{number}", number % 2 == 0
-        told = Exposure(lesson, loop, shown, mark, 0.5, False, (found[0].id,) if shown else ())
-        other = Exposure("error/0123456789abcdef", loop, True, "0123456789abcdef", 0.5)
-        end = Outcome(loop, shown, 2, frozenset() if shown else frozenset({mark}))
-        await store.write(
-            scope, exposures.remember, [], exposures=[told, other], outcome=end if number else None
+        loop = f"run-1/{number}"
+        shown = number % 2 == 0
+        told = Exposure(
+            lesson,
+            loop,
+            shown=shown,
+            signature=mark,
+            share=0.5,
+            together=False,
+            examples=(found[0].id,) if shown else (),
         )
-    learnt = Reflection(
+        other = Exposure(
+            "error/0123456789abcdef",
+            loop,
+            shown=True,
+            signature="0123456789abcdef",
+            share=0.5,
+        )
+        end = Outcome(
+            loop, shown, calls=2, signatures=frozenset() if shown else frozenset({mark})
+        )
+        await store.write(
+            scope,
+            exposures.remember,
+            [],
+            exposures=[told, other],
+            outcome=end if number else None,
+        )
+    learnt = Lesson(
         "check",
         signature("unit", "no unit"),
-        "unit",
-        "write kg",
-        "no unit",
-        "run-1/0",
-        Example("convert 3", "3 kg", "3", "no unit"),
+        error_type="unit",
+        text="write kg",
+        sighting="no unit",
+        loop="run-1/0",
+        example=Example("convert 3", "3 kg", rejected="3", wrong="no unit"),
         state="verified",
     )
     await store.write(scope, exposures.remember, [learnt])
@@ -122,14 +173,21 @@ async def everything(memory: Memory | None = None) -> Memory:
     memory = await full(memory)
     by_words = Memory(memory.store, memory.scope)
     for more in ("", ", then"):
-        await by_words.remember("L", f"write the colour of each cup on its own white label{more}")
+        await by_words.remember(
+            "L", f"write the colour of each cup on its own white label{more}"
+        )
     await reflect(FAILED, memory=by_words, trust="operator")
     dream = await consolidate(by_words)
     assert dream.after == dream.before - 1
     return memory
 
 
-HEADER = {"type": "heedful memory", "version": 3, "tenant": "default", "project": "default"}
+HEADER = {
+    "type": "heedful memory",
+    "version": 3,
+    "tenant": "default",
+    "project": "default",
+}
 
 
 # Texts with a secret of every kind, and the line of it that may be nowhere.

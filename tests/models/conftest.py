@@ -1,4 +1,6 @@
-"""Real parts: the smoke model, wheels built on the spot, and a server that speaks HTTP."""
+"""Real parts: the smoke model, wheels built on the spot, and a server that speaks
+HTTP.
+"""
 
 import asyncio
 import hashlib
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.models import weights
-from heedful.models.remote import Remote
+from heedful.models.remote import RemoteModel
 from heedful.models.weights import Weights
 
 
@@ -26,7 +28,7 @@ def smollm2() -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Remote, "retries", 0)
+    monkeypatch.setattr(RemoteModel, "retries", 0)
 
 
 @dataclass
@@ -73,9 +75,11 @@ def weights_of(content: bytes, *wheels: tuple[str, str], **changes: Any) -> Weig
     return Weights(**facts | changes)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Reply:
-    """What the server says: `cut` after so many bytes of the body, or `never` in the test."""
+    """What the server says: `cut` after so many bytes of the body, or `never` in the
+    test.
+    """
 
     body: bytes = b""
     status: int = 200
@@ -102,7 +106,7 @@ class Server(ThreadingHTTPServer):
     def says(self, body: bytes | object = b"", **reply: Any) -> None:
         """Answer every request alike: with bytes, or with anything as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.reply = lambda asked: Reply(data, **reply)
+        self.reply = lambda asked: Reply(body=data, **reply)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is what some tests are about."""
@@ -122,7 +126,10 @@ class _Speaker(BaseHTTPRequestHandler):
         if reply.never:
             self.server.ended.wait(60)
         self.send_response(reply.status)
-        for name, value in {"content-type": "application/json", **reply.headers}.items():
+        for name, value in {
+            "content-type": "application/json",
+            **reply.headers,
+        }.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(reply.body)))
         self.end_headers()

@@ -16,7 +16,7 @@ import pytest
 
 from heedful import errors
 from heedful.models.contract import Message, Model
-from heedful.models.embedded import Embedded
+from heedful.models.embedded import EmbeddedModel
 
 GREETING = [Message("user", "Say hello.")]
 STORY = [Message("user", "Write a very long story about a river.")]
@@ -29,16 +29,16 @@ PERSON = {
 
 
 @asynccontextmanager
-async def fresh(**settings: Any) -> AsyncIterator[Embedded]:
+async def fresh(**settings: Any) -> AsyncIterator[EmbeddedModel]:
     """A fresh model, closed at the end."""
-    model = Embedded("embedded:smollm2", **settings)
+    model = EmbeddedModel("embedded:smollm2", **settings)
     try:
         yield model
     finally:
         await model.close()
 
 
-async def started(model: Embedded) -> int:
+async def started(model: EmbeddedModel) -> int:
     """The process, once the model has answered something."""
     await model.complete(GREETING, max_tokens=1)
     assert model.pid is not None
@@ -63,15 +63,20 @@ async def test_the_same_call_gives_the_same_answer_is_counted_and_listens_nowher
         assert model.name == "embedded:smollm2"
         assert model.pid is None  # nothing is started before the first call
         answers = [
-            await model.complete(GREETING, max_tokens=8, temperature=t, seed=s) for t, s in calls
+            await model.complete(GREETING, max_tokens=8, temperature=t, seed=s)
+            for t, s in calls
         ]
         if sys.platform == "linux":  # elsewhere there is no such place to look
             assert listening(await started(model)) == (set(), set())
     cold, warm, same, other, again = (answer.text for answer in answers)
-    assert (warm, cold) == (same, again)  # whatever came before
+    # whatever came before
+    assert warm == same
+    assert cold == again
     assert len({cold, warm, other}) == 3
     usage = answers[0].usage
-    assert (answers[0].finish, usage.calls, usage.completion_tokens) == ("length", 1, 8)
+    assert answers[0].finish == "length"
+    assert usage.calls == 1
+    assert usage.completion_tokens == 8
     assert usage.prompt_tokens > 10
     assert usage.seconds > 0
 
@@ -80,9 +85,13 @@ async def test_a_schema_is_kept_or_refused():
     async with fresh() as model:
         with pytest.raises(errors.InvalidInput, match="schema"):
             await model.complete(GREETING, schema={"enum": {"a", "b"}})
-        with pytest.raises(errors.ModelError, match=r"refused the request: .*unrecognized type"):
+        with pytest.raises(
+            errors.ModelError, match=r"refused the request: .*unrecognized type"
+        ):
             await model.complete(GREETING, schema={"type": "strange"})
-        with pytest.raises(errors.MalformedAnswer, match="cut off by max_tokens") as failure:
+        with pytest.raises(
+            errors.MalformedAnswer, match="cut off by max_tokens"
+        ) as failure:
             await model.complete(STORY, schema=PERSON, max_tokens=3)
         assert failure.value.answer.startswith("{")
         answer = await model.complete(STORY, schema=PERSON, max_tokens=200)
@@ -96,9 +105,13 @@ async def test_a_schema_is_kept_or_refused():
 @pytest.mark.parametrize(("context", "holds"), [(512, 512), (8192, 2048)])
 async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
     async with fresh(context=context) as model:
-        with pytest.raises(errors.PromptTooLong, match=rf"has 3\d\d\d tokens .* holds {holds}"):
+        with pytest.raises(
+            errors.PromptTooLong, match=rf"has 3\d\d\d tokens .* holds {holds}"
+        ):
             await model.complete([Message("user", "x " * 3000)])
-        odd = [Message("user", "a \ud800 b")]  # text that no tokenizer takes is replaced
+        odd = [
+            Message("user", "a \ud800 b")
+        ]  # text that no tokenizer takes is replaced
         assert (await model.complete(odd, max_tokens=2)).text
 
 
@@ -116,7 +129,7 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
 )
 def test_a_name_or_a_setting_that_cannot_be(name, settings, error, words):
     with pytest.raises(error, match=words):
-        Embedded(f"embedded:{name}", **settings)
+        EmbeddedModel(f"embedded:{name}", **settings)
 
 
 async def test_a_call_can_be_cancelled_at_work_and_in_line_and_the_next_one_works():
@@ -124,13 +137,17 @@ async def test_a_call_can_be_cancelled_at_work_and_in_line_and_the_next_one_work
     calls = ((GREETING, 20), (STORY, 2000), (GREETING, 20))
     async with fresh() as model:
         await started(model)
-        task = asyncio.create_task(model.complete(prompt, max_tokens=2000, temperature=1.0))
+        task = asyncio.create_task(
+            model.complete(prompt, max_tokens=2000, temperature=1.0)
+        )
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await model.complete(GREETING, max_tokens=2)).text
-        tasks = [asyncio.create_task(model.complete(one, max_tokens=n)) for one, n in calls]
+        tasks = [
+            asyncio.create_task(model.complete(one, max_tokens=n)) for one, n in calls
+        ]
         await asyncio.sleep(0)
         tasks[1].cancel()
         _, cancelled, _ = await asyncio.gather(*tasks, return_exceptions=True)
@@ -143,10 +160,14 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         before = await started(model)
         os.kill(before, signal.SIGINT)  # a Ctrl-C is not for the child
         assert await started(model) == before
-        task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
+        task = asyncio.create_task(
+            model.complete(STORY, max_tokens=2000, temperature=1.0)
+        )
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; the end"):
+        with pytest.raises(
+            errors.ModelUnavailable, match="killed by signal 9; the end"
+        ):
             await task
         after = await started(model)
     assert before != after
@@ -165,7 +186,9 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
         "    await model.complete(story, max_tokens=2000, temperature=1.0)\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         time.sleep(0.2)
@@ -175,9 +198,11 @@ def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
 
 def test_closing_ends_what_is_under_way_and_what_waits():
     async def ask() -> list[BaseException]:
-        model = Embedded("embedded:smollm2")
+        model = EmbeddedModel("embedded:smollm2")
         pid = await started(model)
-        calls = [model.complete(STORY, max_tokens=2000, temperature=1.0) for _ in range(2)]
+        calls = [
+            model.complete(STORY, max_tokens=2000, temperature=1.0) for _ in range(2)
+        ]
         tasks = [asyncio.create_task(call) for call in calls]
         await asyncio.sleep(0.1)
         await model.close()
@@ -194,7 +219,7 @@ def test_closing_ends_what_is_under_way_and_what_waits():
 async def test_a_file_that_is_no_model_ends_the_process(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"no model " * 1000)
-    model = Embedded(f"embedded:{path}")
+    model = EmbeddedModel(f"embedded:{path}")
     with pytest.raises(errors.ModelUnavailable, match=r"the process of model .* ended"):
         await model.complete(GREETING)
     await model.close()
@@ -203,7 +228,9 @@ async def test_a_file_that_is_no_model_ends_the_process(tmp_path):
 async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     async with fresh() as model:
-        with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"
+        ):
             await model.complete(GREETING)
 
 
@@ -211,8 +238,14 @@ def listening(pid: int) -> tuple[set[str], set[str]]:
     """The sockets that a process holds: listening on TCP, and in the file system."""
     proc = Path(f"/proc/{pid}")
     held = {os.readlink(fd) for fd in (proc / "fd").iterdir()}
-    tcp = [line.split() for line in (proc / "net/tcp").read_text("ascii").splitlines()[1:]]
-    unix = [line.split() for line in (proc / "net/unix").read_text("ascii").splitlines()[1:]]
+    tcp = [
+        line.split() for line in (proc / "net/tcp").read_text("ascii").splitlines()[1:]
+    ]
+    unix = [
+        line.split() for line in (proc / "net/unix").read_text("ascii").splitlines()[1:]
+    ]
     ports = {f"socket:[{line[9]}]" for line in tcp if line[3] == "0A"}
-    named = {line[7] for line in unix if len(line) > 7 and f"socket:[{line[6]}]" in held}
+    named = {
+        line[7] for line in unix if len(line) > 7 and f"socket:[{line[6]}]" in held
+    }
     return ports & held, {path for path in named if Path(path).exists()}

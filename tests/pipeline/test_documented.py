@@ -1,4 +1,5 @@
-"""The documented cases of stage guardrails: in a pipeline, through StageGuardrail and over HTTP.
+"""The documented cases of stage guardrails: in a pipeline, through StageGuardrail and
+over HTTP.
 
 What is written is wrong at first as the case says, and right at the second attempt.
 """
@@ -39,20 +40,36 @@ def column(mean: float, std: float) -> Any:
     return mean + std * NOISE
 
 
-def predicted(name: str, actual: Any, made: Any, *figures: str, alone: bool = False) -> Any:
+def predicted(
+    name: str, actual: Any, made: Any, *figures: str, alone: bool = False
+) -> Any:
     y = column(*actual)
     right = y + 0.4 * np.std(y, ddof=1) * OTHER
-    outputs = [{"y": y.tolist(), "yhat": values.tolist()} for values in (column(*made), right)]
-    spec = {"name": "predictions", "actual": None if alone else "y", "predicted": "yhat"}
+    outputs = [
+        {"y": y.tolist(), "yhat": values.tolist()} for values in (column(*made), right)
+    ]
+    spec = {
+        "name": "predictions",
+        "actual": None if alone else "y",
+        "predicted": "yhat",
+    }
     return name, {**spec, **Guardrails().thresholds}, *outputs, figures
 
 
 def cited(wrong: str, right: str, **given: Any) -> Any:
     quoted = wrong.split()[1]
-    return "insight_hallucination", {"name": "insights", **given}, wrong, right, (quoted,)
+    return (
+        "insight_hallucination",
+        {"name": "insights", **given},
+        wrong,
+        right,
+        (quoted,),
+    )
 
 
-FAR, SPREAD, FLAT = "hallucination_detection", "variance_hallucination", "constant_predictions"
+FAR = "hallucination_detection"
+SPREAD = "variance_hallucination"
+FLAT = "constant_predictions"
 NOTHING = "The run has no figures yet."
 CASES = [
     predicted(FAR, (89.23, 74.86), (1234.56, 74.86), "1234.56", "89.23", "15.3"),
@@ -85,8 +102,11 @@ def same(output: Any, at: Any) -> Evaluation:
 
 
 def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[Any]:
-    """The reports on these outputs of a stage, which agree in a pipeline, in Python and HTTP."""
-    check, said = checks.load(spec), list[str | None]()
+    """The reports on these outputs of a stage, which agree in a pipeline, in Python and
+    HTTP.
+    """
+    check = checks.load(spec)
+    said = list[str | None]()
     pipeline = Pipeline("p", store=":memory:", progress=False)
 
     @pipeline.stage(checks=[check], name=STAGE)
@@ -103,10 +123,14 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
         body = {"stage": STAGE, "output": output, "state": state, "checks": [named]}
         answered = api.post("/v1/validate", json=body)
         assert answered.status_code == 200, answered.text
-        python = StageGuardrail(stage=STAGE, checks=[check]).validate(output=output, state=state)
+        python = StageGuardrail(stage=STAGE, checks=[check]).validate(
+            output=output, state=state
+        )
         for other in (answered.json(), asdict(python)):
             assert list(other) == FIELDS
-            assert [type(other[name]) for name in FIELDS] == [type(plain[name]) for name in FIELDS]
+            assert [type(other[name]) for name in FIELDS] == [
+                type(plain[name]) for name in FIELDS
+            ]
             assert {**other, **{name: plain[name] for name in TIMED}} == plain
     assert said == [None, *(plain["feedback_for_agent"] for plain in reports[:-1])]
     return reports
@@ -117,10 +141,13 @@ def test_a_case_that_is_retried(
     name: str, spec: Any, wrong: Any, right: Any, figures: Any, api: Api
 ) -> None:
     first, second = everywhere(api, spec, wrong, right)
-    assert (first["overall_status"], first["requires_retry"]) == ("failed", True)
-    assert (second["overall_status"], second["requires_retry"]) == ("passed", False)
+    assert first["overall_status"] == "failed"
+    assert first["requires_retry"] is True
+    assert second["overall_status"] == "passed"
+    assert second["requires_retry"] is False
     (found,) = [one for one in first["checks"] if one["check_name"] == name]
-    assert (found["status"], found["severity"]) == ("failed", "critical")
+    assert found["status"] == "failed"
+    assert found["severity"] == "critical"
     for figure in figures:
         assert figure in found["message"].replace(",", ""), found["message"]
     said = first["feedback_for_agent"]
@@ -131,13 +158,17 @@ def test_a_case_that_is_retried(
         assert (f"\n- {check['check_name']}: " in said) is listed
         assert not listed or check["suggestion"].rstrip(".") in said
     assert f"{name}: {found['message']}" in first["failed_checks_summary"]
-    assert {one["check_name"]: one["status"] for one in second["checks"]}[name] == "passed"
-    assert (second["feedback_for_agent"], second["failed_checks_summary"]) == ("", [])
+    assert {one["check_name"]: one["status"] for one in second["checks"]}[
+        name
+    ] == "passed"
+    assert second["feedback_for_agent"] == ""
+    assert second["failed_checks_summary"] == []
 
 
 def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
     """The operator of the service names the file of this check; a caller may not."""
-    spec, path = {"name": "results", "path": str(file)}, str(file)
+    spec = {"name": "results", "path": str(file)}
+    path = str(file)
     (*_, last) = everywhere(api, spec, path, path, path)
     assert [one["check_name"] for one in last["checks"]] == ["missing_results"]
     assert str(file) in last["feedback_for_agent"]
@@ -146,17 +177,23 @@ def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
     body = {"stage": STAGE, "output": path, "checks": [spec]}
     assert api.post("/v1/validate", json=body).status_code == 422  # it names a file
     body["checks"] = [{"name": "results"}]
-    assert api.post("/v1/validate", json=body).json()["overall_status"] == report.overall_status
+    assert (
+        api.post("/v1/validate", json=body).json()["overall_status"]
+        == report.overall_status
+    )
     assert report.overall_status == "passed"
 
 
 def test_many_numbers_are_a_warning_only(api: Api) -> None:
     text = "Values: " + ", ".join(f"{n}.{n}7" for n in range(11, 25))
     (report,) = everywhere(api, {"name": "precision"}, text)
-    assert (report["overall_status"], report["feedback_for_agent"]) == ("warning", "")
-    assert (report["requires_retry"], report["failed_checks_summary"]) == (False, [])
+    assert report["overall_status"] == "warning"
+    assert report["feedback_for_agent"] == ""
+    assert report["requires_retry"] is False
+    assert report["failed_checks_summary"] == []
     (check,) = report["checks"]
-    assert (check["check_name"], check["severity"]) == ("excessive_precision", "warning")
+    assert check["check_name"] == "excessive_precision"
+    assert check["severity"] == "warning"
 
 
 # -- StageGuardrail itself
@@ -166,15 +203,23 @@ def test_a_report_has_attributes_and_keys() -> None:
     report = StageGuardrail(STAGE, [checks.words(at_most=1)]).validate("two words")
     assert isinstance(report, StageGuardrailReport)
     assert [field.name for field in fields(report)] == [*report] == FIELDS
-    assert dict(report)["overall_status"] == report.overall_status == report["overall_status"]
+    assert (
+        dict(report)["overall_status"]
+        == report.overall_status
+        == report["overall_status"]
+    )
     (check,) = report["checks"]
     assert isinstance(check, GuardrailCheckResult)
-    assert (check.status, check["status"], len(check)) == ("failed", "failed", 6)
+    assert check.status == "failed"
+    assert check["status"] == "failed"
+    assert len(check) == 6
     with pytest.raises(KeyError):
         report["of"]
 
 
-async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_validated() -> None:
+async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_validated() -> (
+    None
+):
     async def later(output: Any, at: Any) -> Evaluation:
         return same(output, at)
 
@@ -182,7 +227,8 @@ async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_vali
         guardrail = StageGuardrail("s", [check])
         assert guardrail.validate(3, {"wanted": 3}).overall_status == "passed"
         report = guardrail.validate(3, {"wanted": 4})
-        assert (report.overall_status, report.requires_retry) == ("not_validated", False)
+        assert report.overall_status == "not_validated"
+        assert report.requires_retry is False
     assert StageGuardrail("s", []).validate(5).overall_status == "not_validated"
 
 
@@ -212,18 +258,23 @@ PREDICTIONS = {"name": "predictions", "actual": None}
 GOOD = {"stage": "s", "output": [1, 2], "checks": [PREDICTIONS]}
 
 
-@pytest.mark.parametrize(("change", "code"), [
-    ({"stage": ""}, "invalid_request"),
-    ({"stage": "a/b"}, "invalid_input"),
-    ({"checks": None}, "invalid_request"),
-    ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
-    ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
-    ({"checks": [{"name": "finite"}]}, "unknown_name"),
-    ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
-    ({"more": 1}, "invalid_request"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"stage": ""}, "invalid_request"),
+        ({"stage": "a/b"}, "invalid_input"),
+        ({"checks": None}, "invalid_request"),
+        ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
+        ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
+        ({"checks": [{"name": "finite"}]}, "unknown_name"),
+        ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
+        ({"more": 1}, "invalid_request"),
+    ],
+)
 def test_a_wrong_request_says_why(api: Api, change: Any, code: str) -> None:
-    assert problem(api.post("/v1/validate", json={**GOOD, **change}), 422, code)["detail"]
+    assert problem(api.post("/v1/validate", json={**GOOD, **change}), 422, code)[
+        "detail"
+    ]
 
 
 def test_what_is_validated_is_stored_nowhere(api: Api) -> None:

@@ -1,4 +1,6 @@
-"""Data frames in reports, and packages that are missing: no stage passes by accident."""
+"""Data frames in reports, and packages that are missing: no stage passes by
+accident.
+"""
 
 import sys
 from pathlib import Path
@@ -30,23 +32,32 @@ def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -
     changed = [*rows[:-1], 900.0]  # beyond the first rows
     left = [rows, changed, rows]
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False, rerun=True)
-    pipeline.stage(name="s", checks=[failing(1, 2)])(lambda state: MAKES[kind](left.pop(0)))
+    pipeline.stage(name="s", checks=[failing(1, 2)])(
+        lambda state: MAKES[kind](left.pop(0))
+    )
     report = ran(pipeline, id="a")
     outputs = [attempt.output for attempt in report.stages[0].attempts]
     assert "of attempt 1, 40 × 2\n" in outputs[0]
     assert ": 0 to 39, mean 19.5" in outputs[0]
     assert ": 0 to 900, mean 41.025" in outputs[1]
-    assert outputs[2].replace("attempt 3", "attempt 1") == outputs[0]  # numpy: not compared
+    assert (
+        outputs[2].replace("attempt 3", "attempt 1") == outputs[0]
+    )  # numpy: not compared
     assert (outputs[2] == outputs[0]) is (kind != "numpy")
     page = markdown(report)
     assert "the same output as before" not in page
     assert "0 to 900" in page
 
 
-@pytest.mark.parametrize(("values", "count"), [([1.0, 2.0, 3.0], 3), ([1.0, 1.0, 1.0], 2)])
+@pytest.mark.parametrize(
+    ("values", "count"), [([1.0, 2.0, 3.0], 3), ([1.0, 1.0, 1.0], 2)]
+)
 def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None:
-    policy, left = "stage, attempts.limit=3, repeat.times=1", list(values)
-    report = one(lambda _: MAKES["polars"]([left.pop(0)]), failing(1, 2, 3), policy=policy)
+    policy = "stage, attempts.limit=3, repeat.times=1"
+    left = list(values)
+    report = one(
+        lambda _: MAKES["polars"]([left.pop(0)]), failing(1, 2, 3), policy=policy
+    )
     assert len(report.stages[0].attempts) == count
 
 
@@ -59,16 +70,20 @@ def test_what_cannot_be_described_is_named() -> None:
     assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
 
 
-@pytest.mark.parametrize(("missing", "check"), [
-    ("narwhals", numbers.predictions(None, "y", "yhat")),
-    ("narwhals", numbers.finite(lambda output, state: output)),
-    ("pyarrow.parquet", numbers.results("results.parquet")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("missing", "check"),
+    [
+        ("narwhals", numbers.predictions(None, "y", "yhat")),
+        ("narwhals", numbers.finite(lambda output, state: output)),
+        ("pyarrow.parquet", numbers.results("results.parquet")),
+    ],
+)
 def test_a_missing_package_halts_before_stage_1(
     missing: str, check: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    pipeline, stages = Pipeline("p", store=str(tmp_path / "a.db"), progress=False), []
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+    stages = []
     pipeline.stage(name="first")(lambda state: stages.append("first"))
     pipeline.stage(name="second", checks=[check])(lambda state: stages.append("second"))
     with pytest.raises(errors.PackageMissing, match=r"pip install 'heedful\[frames\]'"):
@@ -81,7 +96,9 @@ def absent(output: Any, context: Any) -> list[Any]:
     raise ModuleNotFoundError("No module named 'forecasts'")
 
 
-@pytest.mark.parametrize("check", [absent, grounding(lambda text, state: MAKES["pandas"]([1.0]))])
+@pytest.mark.parametrize(
+    "check", [absent, grounding(lambda text, state: MAKES["pandas"]([1.0]))]
+)
 def test_a_check_without_its_package_halts_the_run(
     check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

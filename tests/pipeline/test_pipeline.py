@@ -13,7 +13,7 @@ from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.pipeline.pipeline import LONGEST
+from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
 from heedful.store import loops
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
@@ -40,24 +40,32 @@ def feeding(said: list[Any]) -> Any:
 @pytest.mark.parametrize("store", [None, ":memory:"])
 def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     said: list[Any] = []
-    pipeline, check = Pipeline("p", store=store, progress=False), failing(1)
+    pipeline = Pipeline("p", store=store, progress=False)
+    check = failing(1)
     pipeline.stage(name="s", checks=[check])(feeding(said))
     report = ran(pipeline)
     assert said == [None, FED]
     assert check.seen == [1, 2]
-    assert (report.status, report.passed, report.degraded) == ("passed", True, ())
+    assert report.status == "passed"
+    assert report.passed is True
+    assert report.degraded == ()
     (stage,) = report.stages
-    assert (stage.action, stage.kept, stage.recovered) == ("passed", 2, True)
+    assert stage.action == "passed"
+    assert stage.kept == 2
+    assert stage.recovered is True
     assert statuses(report) == [["failed", "passed"]]
     assert report.state["s"] == 2
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
-@pytest.mark.parametrize(("how", "status", "action", "kept", "seen"), [
-    ("continue", "degraded", "continued", 3, [["s"]]),
-    ("best", "degraded", "best", 2, [["s"]]),
-    ("halt", "halted", "halted", 3, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "status", "action", "kept", "seen"),
+    [
+        ("continue", "degraded", "continued", 3, [["s"]]),
+        ("best", "degraded", "best", 2, [["s"]]),
+        ("halt", "halted", "halted", 3, []),
+    ],
+)
 def test_exhaustion_after_exactly_3_attempts(
     store: str | None,
     how: Any,
@@ -79,18 +87,24 @@ def test_exhaustion_after_exactly_3_attempts(
 
     report = ran(pipeline)
     assert len(made) == 3
-    assert (report.status, report.passed) == (status, False)
-    assert (report.stages[0].action, report.stages[0].kept) == (action, kept)
+    assert report.status == status
+    assert report.passed is False
+    assert report.stages[0].action == action
+    assert report.stages[0].kept == kept
     assert report.state["s"] == kept
     assert later == [(kept, names) for names in seen]
     assert report.stages[1].status == ("not_validated" if seen else "not_run")
-    assert [attempt.requires_retry for attempt in report.stages[0].attempts] == [True] * 3
+    assert [attempt.requires_retry for attempt in report.stages[0].attempts] == [
+        True
+    ] * 3
     log = "Max retries reached for s, continuing despite failures"
     assert (log in caplog.text) is (how == "continue")
 
 
 def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
-    pipeline = Pipeline("p", store=None, settings=Guardrails(max_stage_retries=1), progress=False)
+    pipeline = Pipeline(
+        "p", store=None, settings=Guardrails(max_stage_retries=1), progress=False
+    )
     pipeline.stage(name="a", checks=[failing(1, 2, 3)])(lambda state: 1)
     pipeline.stage(name="b", checks=[failing(1, 2, 3)], retries=2)(lambda state: 1)
     assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
@@ -109,12 +123,15 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     made: list[int] = []
     check = raising(1)
     settings = Guardrails(max_check_attempts=most)
-    pipeline = Pipeline("p", store=None, on_unvalidated=how, settings=settings, progress=False)
+    pipeline = Pipeline(
+        "p", store=None, on_unvalidated=how, settings=settings, progress=False
+    )
     pipeline.stage(name="s", checks=[failing(), check])(feeding(made))
     report = ran(pipeline)
     assert len(made) == 1  # the output is not to blame
     assert check.asked == [1] * most
-    assert (report.status, report.stages[0].action) == (status, action)
+    assert report.status == status
+    assert report.stages[0].action == action
     (attempt,) = report.stages[0].attempts
     assert attempt.overall_status == "not_validated"
     assert not attempt.requires_retry
@@ -133,7 +150,9 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
 
     report = one(lambda state: 1, evaluate=score, goals=[Goal("quality", 0.5)])
     (stage,) = report.stages
-    assert (stage.status, stage.action, stage.kept) == ("not_validated", "continued", 1)
+    assert stage.status == "not_validated"
+    assert stage.action == "continued"
+    assert stage.kept == 1
     statuses = {c.check_name: c.status for c in stage.attempts[0].checks}
     assert statuses == dict.fromkeys(("score", "quality"), "not_validated")
     assert "Max retries" not in caplog.text
@@ -180,13 +199,19 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     ) as caught:
         ran(pipeline, {}, id="r")
     assert "ghp_" not in str(caught.value)
-    assert (caught.value.stage, caught.value.run) == ("second", "r")
+    assert caught.value.stage == "second"
+    assert caught.value.run == "r"
     report = ran(pipeline, {}, id="r")
-    assert (calls, report.status, report.state["second"]) == ([1, 2, 2, 2], "passed", 4)
+    assert calls == [1, 2, 2, 2]
+    assert report.status == "passed"
+    assert report.state["second"] == 4
 
 
-async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(tmp_path: Path) -> None:
-    begun, calls = asyncio.Event(), []
+async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
+    tmp_path: Path,
+) -> None:
+    begun = asyncio.Event()
+    calls = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 
     @pipeline.stage
@@ -201,7 +226,9 @@ async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(tmp_path:
     state: dict[str, Any] = {}
     run = asyncio.create_task(pipeline.run(state, id="r"))
     await begun.wait()
-    with pytest.raises(LeaseLost, match=r"'r' is being driven by another process .*wait for it"):
+    with pytest.raises(
+        LeaseLost, match=r"'r' is being driven by another process .*wait for it"
+    ):
         await pipeline.run({}, id="r")  # two runs at once under one id
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -254,7 +281,10 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
     state: dict[str, Any] = {"log": [], "gone": 1}
     report = ran(pipeline, state, id="r")
     done = list(calls)
-    for again in ({"log": [], "gone": 1}, state):  # as it was given, and as the run left it
+    for again in (
+        {"log": [], "gone": 1},
+        state,
+    ):  # as it was given, and as the run left it
         other = ran(pipeline, again, id="r")
         assert other == report
         assert other.plain() == report.plain()
@@ -282,7 +312,7 @@ async def test_commits_of_a_run(tmp_path: Path) -> None:
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="a", checks=[failing(1, 2)])(lambda state: 1)
     pipeline.stage(name="b", checks=[failing(1, 2, 3)])(lambda state: 1)
-    await store.read(Scope(), loops.newest, 1)
+    await store.read(Scope(), loops.newest, limit=1)
     before = commits()
     await pipeline.run({})
     assert commits() - before == 1 + 2 + 2 * 6 + 1
@@ -294,7 +324,17 @@ async def test_commits_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "a/b", "a\nb", "x" * (LONGEST + 1), "é" * LONGEST, 5, None, "sk-" + "a1B2" * 12],
+    [
+        "",
+        " ",
+        "a/b",
+        "a\nb",
+        "x" * (MAX_STAGE_NAME_BYTES + 1),
+        "é" * MAX_STAGE_NAME_BYTES,
+        5,
+        None,
+        "sk-" + "a1B2" * 12,
+    ],
 )
 def test_names_that_are_refused(name: Any) -> None:
     with pytest.raises(InvalidInput, match="name of a pipeline is"):
@@ -308,7 +348,9 @@ def test_names_that_are_refused(name: Any) -> None:
             ran(pipeline, {}, id=name)
 
 
-@pytest.mark.parametrize("name", ["s", "guardrail_reports", "degraded", "s_feedback", "a_b", "a b"])
+@pytest.mark.parametrize(
+    "name", ["s", "guardrail_reports", "degraded", "s_feedback", "a_b", "a b"]
+)
 def test_names_that_are_taken(name: str) -> None:
     pipeline = Pipeline("p", store=None)
     for taken in ("s", "a_b"):
@@ -322,20 +364,31 @@ def test_names_that_are_taken(name: str) -> None:
         other.stage(name=name)(lambda state: 1)
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
-    ({"retries": True}, "retries is True"),
-    ({"retries": 1.5}, "retries is 1.5"),
-    ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
-    ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
-    ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
-    ({"checks": ["x"]}, "checks is"),
-    ({"goals": ["x"]}, "a goal is"),
-    ({"policy": 3}, "policy is 3"),
-    ({"timeout": 0}, "timeout is 0"),
-    ({"model": 3}, "generate is 3"),
-])  # fmt: skip
-def test_options_of_a_stage_that_are_refused(options: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
+        ({"retries": True}, "retries is True"),
+        ({"retries": 1.5}, "retries is 1.5"),
+        ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
+        (
+            {"on_exhausted": "stop"},
+            "on_exhausted is 'stop'; it must be one of continue, ",
+        ),
+        (
+            {"on_unvalidated": "best"},
+            "on_unvalidated is 'best'; it must be one of continue, halt",
+        ),
+        ({"checks": ["x"]}, "checks is"),
+        ({"goals": ["x"]}, "a goal is"),
+        ({"policy": 3}, "policy is 3"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"model": 3}, "generate is 3"),
+    ],
+)
+def test_options_of_a_stage_that_are_refused(
+    options: dict[str, Any], told: str
+) -> None:
     pipeline = Pipeline("p", store=None)
     with pytest.raises(InvalidInput) as caught:
         pipeline.stage(name="s", **options)(lambda state: 1)
@@ -373,19 +426,35 @@ def test_settings_have_defaults_names_and_older_names(name: str) -> None:
     for given in filter(None, (name, name.upper(), older, older.lower())):
         for form in ("{}", "HEEDFUL_{}", "heedful_{}"):
             found = getattr(Guardrails.of({form.format(given): " 3 "}), name)
-            assert (found, type(found)) == (3, type(default))
+            assert found == 3
+            assert type(found) == type(default)
     for settings in ({older: "7", name: "3"}, {name: "3", older: "7"}):
         assert getattr(Guardrails.of(settings), name) == 3
     assert (name in Guardrails().thresholds) == (not name.startswith("max_"))
 
 
-@pytest.mark.parametrize(("settings", "told"), [
-    ({"max_stage_retries": "two"}, "max_stage_retries is 'two'; it must be a whole number"),
-    ({"max_stage_retries": -1}, "max_stage_retries is -1; it must be an integer of at least 0"),
-    ({"max_guardrail_attempts": 0}, "max_check_attempts is 0; it must be an integer of at"),
-    ({"VARIANCE_RATIO_MIN": "low"}, "VARIANCE_RATIO_MIN is 'low'; it must be a number"),
-    ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"max_stage_retries": "two"},
+            "max_stage_retries is 'two'; it must be a whole number",
+        ),
+        (
+            {"max_stage_retries": -1},
+            "max_stage_retries is -1; it must be an integer of at least 0",
+        ),
+        (
+            {"max_guardrail_attempts": 0},
+            "max_check_attempts is 0; it must be an integer of at",
+        ),
+        (
+            {"VARIANCE_RATIO_MIN": "low"},
+            "VARIANCE_RATIO_MIN is 'low'; it must be a number",
+        ),
+        ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
+    ],
+)
 def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Guardrails.of(settings)

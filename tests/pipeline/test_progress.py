@@ -11,7 +11,7 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.pipeline.pipeline import WIDEST
+from heedful.pipeline.pipeline import MAX_PROGRESS_LINE_CHARS
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -27,7 +27,8 @@ def piped(progress: bool | None, **options: Any) -> Pipeline:
 
 
 RAISED = (
-    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate is not at fault, fix "
+    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate is not "
+    "at fault, fix "
     "the check and run again"
 )
 SAID = f"""\
@@ -56,19 +57,27 @@ forecast: degraded (say, show) in … s; run r
 """
 
 
-def test_what_is_said(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_said(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "heedful"):
         ran(piped(True), {}, id="r")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert SECONDS.sub("… s", captured.err) == SAID
     logged = [SECONDS.sub("… s", record.getMessage()) for record in caplog.records]
-    assert [line.strip() for line in logged] == [line.strip() for line in SAID.splitlines()]
-    assert [r.levelname for r in caplog.records if r.levelno > logging.INFO] == ["WARNING"] * 2
+    assert [line.strip() for line in logged] == [
+        line.strip() for line in SAID.splitlines()
+    ]
+    assert [r.levelname for r in caplog.records if r.levelno > logging.INFO] == [
+        "WARNING"
+    ] * 2
 
 
 @pytest.mark.parametrize("progress", [False, None])
-def test_quiet_where_it_is_not_wanted(progress: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_where_it_is_not_wanted(
+    progress: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     ran(piped(progress))
     assert capsys.readouterr() == ("", "")
 
@@ -78,7 +87,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_told_and_a_program_without_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_told_and_a_program_without_one_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     ran(piped(None), {}, id="r")
@@ -99,7 +110,13 @@ def test_nobody_forges_a_line(
     pipeline.stage(name="s", checks=[check], retries=0)(lambda state: 1)
     with caplog.at_level(logging.INFO, "heedful"):
         ran(pipeline)
-    for lines in (capsys.readouterr().err.splitlines(), [r.getMessage() for r in caplog.records]):
+    for lines in (
+        capsys.readouterr().err.splitlines(),
+        [r.getMessage() for r in caplog.records],
+    ):
         assert len(lines) == 6
-        assert all(line.isprintable() and len(line) <= WIDEST + 10 for line in lines)
+        assert all(
+            line.isprintable() and len(line) <= MAX_PROGRESS_LINE_CHARS + 10
+            for line in lines
+        )
         assert not any(line.startswith("[9/9]") for line in lines)

@@ -1,4 +1,6 @@
-"""Reports: their fields, their words, their files, and what an override makes of them."""
+"""Reports: their fields, their words, their files, and what an override makes of
+them.
+"""
 
 import asyncio
 import json
@@ -13,16 +15,26 @@ from heedful.checks import predictions
 from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import MOST, Evaluation, Finding
+from heedful.loop.record import MAX_FEEDBACK_CHARS, Evaluation, Finding
 from heedful.pipeline import Pipeline
-from heedful.pipeline.pipeline import LONGEST
+from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
 from heedful.store import loops, open_store
-from heedful.store.runs import HEAD, TAIL, Report, report_of, stage_feedback
+from heedful.store.runs import (
+    STAGE_FEEDBACK_ENDING,
+    STAGE_FEEDBACK_HEADING,
+    Report,
+    report_of,
+    stage_feedback,
+)
 from tests.pipeline.support import failing, one, raising, ran, statuses
 
 TEXTS = "stage_name overall_status timestamp feedback_for_agent".split()
 FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS, str), "checks": list}
-FIELDS |= {"failed_checks_summary": list, "execution_time_ms": float, "requires_retry": bool}
+FIELDS |= {
+    "failed_checks_summary": list,
+    "execution_time_ms": float,
+    "requires_retry": bool,
+}
 TEXTS_OF_CHECK = "check_name status severity message suggestion".split()
 CHECK_FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS_OF_CHECK, str), "details": dict}
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -37,7 +49,9 @@ def typed(plain: Any) -> None:
 
 
 def two(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Report:
-    pipeline = Pipeline("p", store=str(folder / "a.db"), reports=folder / "out", progress=False)
+    pipeline = Pipeline(
+        "p", store=str(folder / "a.db"), reports=folder / "out", progress=False
+    )
     pipeline.stage(name="train", checks=[failing(1), raising(2)])(lambda state: 1)
     pipeline.stage(name="say it", checks=[failing(1, 2, 3)])(lambda state: 1)
     return ran(pipeline, {}, id=run)
@@ -107,7 +121,9 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
     with pytest.raises(NotFound, match=r"no run of a pipeline 'r/a' in .*heedful why"):
         await report_of(pipeline.store, Scope(), "r/a")
     report = await report_of(pipeline.store, Scope(), "r")
-    assert (report.status, report.ended, report.plain()["ended"]) == ("open", 0.0, None)
+    assert report.status == "open"
+    assert report.ended == 0.0
+    assert report.plain()["ended"] is None
     assert [stage.action for stage in report.stages] == ["passed", "open", "not_run"]
     assert statuses(report) == [["failed", "passed"], [], []]
 
@@ -116,10 +132,12 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
 
 
 def test_the_longest_feedback_is_bounded() -> None:
-    long = [Finding("c" * 90, f"{n}" + "m" * 900, "f" * 900) for n in range(50)]
+    long = [Finding("c" * 90, f"{n}" + "m" * 900, fix="f" * 900) for n in range(50)]
     lessons = ["heading", *["- " + "l" * 200] * 5]
-    said = stage_feedback("s" * LONGEST, Evaluation(tuple(long)), (), lessons)
-    assert len(said) <= MOST
+    said = stage_feedback(
+        "s" * MAX_STAGE_NAME_BYTES, Evaluation(tuple(long)), (), lessons
+    )
+    assert len(said) <= MAX_FEEDBACK_CHARS
     assert re.search(r"and \d\d more\.", said)
     assert "heading\n- lll" in said
 
@@ -130,14 +148,22 @@ def test_the_feedback_of_a_stage_lists_every_failed_check(count: int) -> None:
     wrong = [failing(1, name=name, fix="repair it: " + "f" * 900) for name in names]
     goals = heedful.Goal("quality", 0.5), heedful.Goal("drift", 0.5, "at_most")
     judge = Evaluation(scores={"quality": 0.1, "drift": 0.6})
-    attempt = one(
-        lambda state: 1, *wrong, evaluate=lambda output, at: judge, goals=goals, retries=0
-    ).stages[0].attempts[0]  # fmt: skip
+    attempt = (
+        one(
+            lambda state: 1,
+            *wrong,
+            evaluate=lambda output, at: judge,
+            goals=goals,
+            retries=0,
+        )
+        .stages[0]
+        .attempts[0]
+    )
     lines = attempt.feedback_for_agent.split("\n")[1:-2]
     failed = [check.check_name for check in attempt.checks if check.status == "failed"]
     assert failed == [*names, "quality", "drift"]
     assert [re.split(r"[: ]", line)[1] for line in lines] == failed
-    assert len(attempt.feedback_for_agent) <= max(MOST, 140 * count)
+    assert len(attempt.feedback_for_agent) <= max(MAX_FEEDBACK_CHARS, 140 * count)
 
 
 ATTACKS = [
@@ -151,7 +177,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
 def test_what_a_finding_quotes_stays_data(attack: str) -> None:
-    said = stage_feedback("s", Evaluation((Finding(attack, attack, attack),)))
+    said = stage_feedback("s", Evaluation((Finding(attack, attack, fix=attack),)))
     assert len(said.split("\n")) == 4
     assert not re.search(r"<\|im|\[/?INST|[\x00\x1b\u200b\u202e\u2066]", said)
     assert not re.search(r"^(Human|SYSTEM)", said, re.MULTILINE)
@@ -162,8 +188,12 @@ def test_what_a_finding_quotes_stays_data(attack: str) -> None:
 
 @pytest.mark.parametrize("how", ["continue", "halt", "best"])
 def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> None:
-    path, said, calls = str(tmp_path / "a.db"), [], []
-    pipeline = Pipeline("p", store=path, on_exhausted=how, reports=tmp_path / "r", progress=False)
+    path = str(tmp_path / "a.db")
+    said = []
+    calls = []
+    pipeline = Pipeline(
+        "p", store=path, on_exhausted=how, reports=tmp_path / "r", progress=False
+    )
 
     @pipeline.stage(checks=[failing(1, 2, 3)])
     def s(state: Any, feedback: str | None = None) -> int:
@@ -177,15 +207,23 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
 
     before = ran(pipeline, {}, id="r")
     assert before.status == ("halted" if how == "halt" else "degraded")
-    again = asyncio.run(heedful.override("r/s", "attempts", by="ada", why="once more", store=path))
+    again = asyncio.run(
+        heedful.override("r/s", "attempts", by="ada", why="once more", store=path)
+    )
     assert isinstance(again, heedful.Again)
     open_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
     assert len(said) == 4
-    assert said[3] == HEAD.format("s") + "\n- looks: attempt 3 is wrong. look again" + TAIL
+    assert (
+        said[3]
+        == STAGE_FEEDBACK_HEADING.format("s")
+        + "\n- looks: attempt 3 is wrong. look again"
+        + STAGE_FEEDBACK_ENDING
+    )
     assert said[3] == report.stages[0].attempts[2].feedback_for_agent
-    assert (report.status, report.state["s"]) == ("passed", 4)
+    assert report.status == "passed"
+    assert report.state["s"] == 4
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
@@ -194,6 +232,9 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
     run = asyncio.run(open_store(path).read(Scope(), loops.read, "r"))
-    assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
+    assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [
+        False,
+        True,
+    ]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))

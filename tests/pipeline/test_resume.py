@@ -16,17 +16,21 @@ from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
 from heedful.store import loops
 from heedful.store.runs import Report, report_of
-from heedful.store.sqlite import BUSY_SECONDS, File, in_file
+from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File, in_file
 from heedful.store.store import Store
 from tests.pipeline.support import timeless
 
 
 class Crashing(Store):
-    """A store whose claims and commits fail where they are told to, before they land or after."""
+    """A store whose claims and commits fail where they are told to, before they land or
+    after.
+    """
 
     def __init__(self, before: set[int], after: set[int]) -> None:
-        super().__init__(":memory:", File(":memory:", BUSY_SECONDS))
-        self.before, self.after, self.writes = before, after, 0
+        super().__init__(":memory:", File(":memory:", BUSY_TIMEOUT_SECONDS))
+        self.before = before
+        self.after = after
+        self.writes = 0
 
     async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
         if work not in (loops.claim, loops.commit):
@@ -41,9 +45,11 @@ class Crashing(Store):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One stage: what checks say of each attempt, what it does, and where it raises once."""
+    """One stage: what checks say of each attempt, what it does, and where it raises
+    once.
+    """
 
     outcomes: tuple[str, ...]
     does: str
@@ -64,11 +70,15 @@ class Ran:
 plans = st.lists(
     st.builds(
         Plan,
-        st.tuples(*[st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])] * 3),
+        st.tuples(
+            *[st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])] * 3
+        ),
         st.sampled_from(["returns", "changes", "drops", "both"]),
         st.sampled_from(["continue", "continue", "best", "halt"]),
         st.sampled_from(["continue", "continue", "halt"]),
-        st.frozensets(st.tuples(st.integers(1, 3), st.sampled_from(["early", "late"])), max_size=2),
+        st.frozensets(
+            st.tuples(st.integers(1, 3), st.sampled_from(["early", "late"])), max_size=2
+        ),
     ),
     min_size=1,
     max_size=5,
@@ -80,7 +90,7 @@ def made(
 ) -> Pipeline:
     pipeline = Pipeline("p", store=store, memory=memory, progress=False)
     for number, plan in enumerate(plans):
-        _add(pipeline, number, plan, ran, crashes)
+        _add(pipeline, number, plan=plan, ran=ran, crashes=crashes)
     return pipeline
 
 
@@ -102,7 +112,11 @@ def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -
             state.pop(f"s{number - 1}", None)
         crash(at, "late")
         ran.finished[number, at] += 1
-        return {"made": [number, at, state["last"]]} if plan.does in ("returns", "both") else None
+        return (
+            {"made": [number, at, state["last"]]}
+            if plan.does in ("returns", "both")
+            else None
+        )
 
     def check(output: Any, at: Context) -> list[Finding]:
         said = plan.outcomes[at.attempt - 1]
@@ -110,10 +124,14 @@ def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -
             raise RuntimeError("the check is broken")
         level: Any = "warning" if said == "warn" else "error"
         found = {"ok": 0, "two": 2}.get(said, 1)
-        shown = sorted((name, output[name]) for name in output if name != "guardrail_reports")
+        shown = sorted(
+            (name, output[name]) for name in output if name != "guardrail_reports"
+        )
         fed = at.data["guardrail_reports"].get(f"s{number}_feedback", "") == at.hint
         text = f"attempt {at.attempt} shows {fed} {shown!r}"[:200]
-        return [Finding(f"c{n}", text, "do better", level) for n in range(found)]
+        return [
+            Finding(f"c{n}", text, fix="do better", level=level) for n in range(found)
+        ]
 
     how: Any = {"on_exhausted": plan.exhausted, "on_unvalidated": plan.unvalidated}
     pipeline.stage(name=f"s{number}", checks=[check], **how)(stage)
@@ -132,7 +150,9 @@ async def until_done(
 ) -> Report:
     for _ in range(40):
         try:
-            return await made(plans, store, ran, True, memory).run(first(), id="r")
+            return await made(plans, store, ran=ran, crashes=True, memory=memory).run(
+                first(), id="r"
+            )
         except (StageFailed, StoreUnavailable):
             continue
     raise AssertionError("it never came to an end")
@@ -147,21 +167,28 @@ async def until_done(
 def test_interrupted_anywhere_it_ends_the_same(
     plans: list[Plan], before: set[int], after: set[int]
 ) -> None:
-    quiet, loud, still = Ran(), Ran(), Ran()
-    volatile = asyncio.run(made(plans, None, quiet, False).run(first(), id="r"))
+    quiet = Ran()
+    loud = Ran()
+    still = Ran()
+    volatile = asyncio.run(made(plans, None, quiet, crashes=False).run(first(), id="r"))
 
     async def scenario() -> None:
         store = in_file(":memory:")
-        undisturbed = await made(plans, store, still, False).run(first(), id="r")
+        undisturbed = await made(plans, store, still, crashes=False).run(
+            first(), id="r"
+        )
         assert told(undisturbed) == told(volatile)
         await store.close()
         crashing = Crashing(before, after)
         report = await until_done(plans, crashing, loud)
         assert told(report) == told(volatile)
-        assert "shows False" not in str(report.plain())  # checks find what was fed back, too
+        assert "shows False" not in str(
+            report.plain()
+        )  # checks find what was fed back, too
         assert await report_of(crashing, Scope(), "r") == report
-        crashing.before, crashing.after = set(), set()
-        again = await made(plans, crashing, loud, True).run(first(), id="r")
+        crashing.before = set()
+        crashing.after = set()
+        again = await made(plans, crashing, loud, crashes=True).run(first(), id="r")
         assert again == report
         assert told(again) == told(report)
         await crashing.close()

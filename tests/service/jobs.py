@@ -21,21 +21,28 @@ OTHER = Scope("other", "shop")
 def episode(word: str) -> Episode:
     events = [
         Event("tool_call", tool="price", arguments={"item": word}, id="e1"),
-        Event("tool_response", tool="price", error=f"{word} is not in the catalogue", id="e2"),
+        Event(
+            "tool_response",
+            tool="price",
+            error=f"{word} is not in the catalogue",
+            id="e2",
+        ),
     ]
-    return Episode(tuple(events), "failure", f"Find the price of {word}.")
+    return Episode(tuple(events), "failure", task=f"Find the price of {word}.")
 
 
 async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
     waiting = list(map(episode, words))
     for one in waiting:
-        await store.write(scope, episodes.admit, to_stored_episode(one, "operator"), claim=False)
+        await store.write(
+            scope, episodes.admit, to_stored_episode(one, "operator"), claim=False
+        )
     return [one.digest for one in waiting]
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
-    await store.write(scope, loops.claim, id, Head(task), "")
+    await store.write(scope, loops.claim, id, Head(task=task), "")
 
 
 async def until(what: Callable[[], object]) -> None:
@@ -71,7 +78,9 @@ class Heard:
 
 
 class Handed(Work):
-    """Work that is handed over, and done by nobody; `away`: the queue does not answer."""
+    """Work that is handed over, and done by nobody; `away`: the queue does not
+    answer.
+    """
 
     def __init__(self) -> None:
         self.jobs: list[tuple[str, Scope, dict[str, Any]]] = []

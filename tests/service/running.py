@@ -15,12 +15,29 @@ class Service:
     """A service that works in that folder, on `heedful.db`, without weights."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", *options]
-        env = {**os.environ, "HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_SETTLED": "0.2"}
+        command = [
+            sys.executable,
+            "-m",
+            "heedful.cli",
+            "serve",
+            "--port",
+            "0",
+            *options,
+        ]
+        env = {
+            **os.environ,
+            "HEEDFUL_CACHE": str(folder / "cache"),
+            "HEEDFUL_SETTLED": "0.2",
+        }
         env.setdefault("HEEDFUL_DB", "heedful.db")  # also in a folder of a repository
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                cwd=folder,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         assert self.process.stdout is not None
         self.out = self.process.stdout

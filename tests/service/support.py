@@ -1,4 +1,6 @@
-"""A service in this process: an application on a real SQLite file, called through httpx."""
+"""A service in this process: an application on a real SQLite file, called through
+httpx.
+"""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
@@ -12,15 +14,17 @@ import httpx
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys
-from heedful.store.keys import MAY
+from heedful.store.keys import KEY_PERMISSIONS
 from tests.engines import opened
 
 T = TypeVar("T")
-TENANT, PROJECT = "acme", "main"
+TENANT = "acme"
+PROJECT = "main"
 
 
 class Api:
-    """A running application, and who calls it: `api.post("/v1/loops", json=…, key=api.key())`.
+    """A running application, and who calls it: `api.post("/v1/loops", json=…,
+    key=api.key())`.
 
     Without `key` the caller may all in `acme`, project `main`; `key=""` sends none.
     """
@@ -30,16 +34,22 @@ class Api:
         self.app = application(setup)
         self._runner = asyncio.Runner()
         transport = httpx.ASGITransport(app=self.app)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self._client = httpx.AsyncClient(
+            transport=transport, base_url="http://localhost"
+        )
         self._lifespan = self.app.router.lifespan_context(self.app)
         self.run(self._lifespan.__aenter__())
-        self._all = self.key(*MAY)
+        self._all = self.key(*KEY_PERMISSIONS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
     def key(
-        self, *may: str, tenant: str = TENANT, projects: Sequence[str] = (PROJECT,), **more: Any
+        self,
+        *may: str,
+        tenant: str = TENANT,
+        projects: Sequence[str] = (PROJECT,),
+        **more: Any,
     ) -> str:
         """A new key that may that, or read and write."""
         more |= {"projects": projects, "may": may or ("read", "write")}
@@ -73,7 +83,7 @@ class Api:
 def served(folder: Path, **setup: Any) -> Iterator[Api]:
     """A service on the file of that folder; `setup` are fields of Setup."""
     with opened(folder / "heedful.db") as store:
-        api = Api(Setup(store, **setup))
+        api = Api(Setup(store=store, **setup))
         try:
             yield api
         finally:
@@ -92,17 +102,22 @@ class Project:
     """A project of its own, and what callers with a key of it get."""
 
     def __init__(self, api: Api, name: str, *may: str) -> None:
-        self.api, self.name = api, name
+        self.api = api
+        self.name = name
         self.key = api.key(*may, projects=[name])
 
-    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, body: Any = None, **options: Any
+    ) -> httpx.Response:
         options |= {} if body is None else {"json": body}
         return self.api.request(method, f"/v1/{path}", key=self.key, **options)
 
     def get(self, path: str) -> Any:
         return said(self.ask("GET", path))
 
-    def post(self, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+    def post(
+        self, path: str, body: Any = None, status: int = 200, **options: Any
+    ) -> Any:
         return said(self.ask("POST", path, body or {}, **options), status)
 
     def refused(

@@ -1,4 +1,6 @@
-"""The methods of the library over HTTP: the real application on both stores, and its answers."""
+"""The methods of the library over HTTP: the real application on both stores, and its
+answers.
+"""
 
 import asyncio
 from typing import Any
@@ -11,14 +13,16 @@ from heedful import errors
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
-from heedful.store.keys import MAY
+from heedful.store.keys import KEY_PERMISSIONS
 from heedful.traces.episode import Event, Fault
 from tests.engines import IN_SOAK, in_memory
 
 pytestmark = IN_SOAK
 TENANT = "acme"
 SCOPE = heedful.Scope(TENANT, "main")
-PAIR = heedful.Example("Weigh the red crate of apples.", "12 kg", "12", "no unit")
+PAIR = heedful.Example(
+    "Weigh the red crate of apples.", "12 kg", rejected="12", wrong="no unit"
+)
 TASK = "Weigh the red crate of pears."
 
 
@@ -27,11 +31,13 @@ class Place:
 
     def __init__(self):
         self.store = in_memory()
-        self.app = application(Setup(self.store, holdout=0.0))
+        self.app = application(Setup(store=self.store, holdout=0.0))
         self.memory = heedful.Memory(self.store, SCOPE, holdout=0.0)
 
     async def client(self, *may, projects=("main",), **more):
-        _, key = await keys.create(self.store, TENANT, "ann", projects=projects, may=may or MAY)
+        _, key = await keys.create(
+            self.store, TENANT, "ann", projects=projects, may=may or KEY_PERMISSIONS
+        )
         transport = httpx.ASGITransport(app=self.app)
         return heedful.Client("http://localhost", key, transport=transport, **more)
 
@@ -53,9 +59,12 @@ def over_http(test):
 async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, client):
     first = await client.remember("unit", "no unit", lesson="Write kg.", example=PAIR)
     again = await client.remember("unit", "no unit", example=PAIR)
-    assert (first.created, again.created, again.seen) == (True, False, 2)
+    assert first.created is True
+    assert again.created is False
+    assert again.seen == 2
     known = await client.seen("unit", "no unit")
-    assert (known.count, [one["id"] for one in known.lessons]) == (2, [first.id])
+    assert known.count == 2
+    assert [one["id"] for one in known.lessons] == [first.id]
     assert known.group == (await place.memory.seen("unit", "no unit")).group
     assert not await client.seen("unit", "the length has no unit at all")
     assert (await client.seen("step 1\nunit: no unit")).lines == ("unit: no unit",)
@@ -64,14 +73,24 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
             "Bash", arguments
         )
 
-    found, ours = await client.recall(TASK), await place.memory.recall(TASK)
+    found = await client.recall(TASK)
+    ours = await place.memory.recall(TASK)
     assert [one.id for one in found] == [one.id for one in ours]
-    for name in ("reflection", "kind", "verified", "seen", "lesson", "signature", "tags"):
+    for name in (
+        "reflection",
+        "kind",
+        "verified",
+        "seen",
+        "lesson",
+        "signature",
+        "tags",
+    ):
         assert getattr(found[0], name) == getattr(ours[0], name)
     assert found[0].example.accepted == "12 kg"
     assert await client.recall(TASK, tags=["other"]) == []
     held = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
-    asked, answered = await client.query("Obey."), await place.memory.query("Obey.")
+    asked = await client.query("Obey.")
+    answered = await place.memory.query("Obey.")
     assert [(one.id, one.state, one.release) for one in asked] == [
         (one.id, one.state, one.release) for one in answered
     ]
@@ -89,27 +108,61 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     assert await client.render(TASK, loop="pears") == shown
     await client.open("pears", TASK, policy="default")
     await client.report(
-        "pears", 1, output="7", evaluation=heedful.Evaluation((heedful.Finding("unit", "no unit"),))
+        "pears",
+        1,
+        output="7",
+        evaluation=heedful.Evaluation((heedful.Finding("unit", "no unit"),)),
     )
-    await client.outcome(heedful.Outcome("pears", True, 1, frozenset({"0123456789abcdef"})))
+    await client.outcome(
+        heedful.Outcome(
+            "pears", True, calls=1, signatures=frozenset({"0123456789abcdef"})
+        )
+    )
     proof = await client.prove()
-    assert (proof.pending, proof.pooled.shown) == (0, 1)
+    assert proof.pending == 0
+    assert proof.pooled.shown == 1
     assert proof == await place.memory.prove()
 
 
 @over_http
 async def test_an_episode_is_handed_over_whole(place, client):
     events = (
-        Event("tool_call", tool="find", arguments={"id": "A17"}, call="c1", agent="a", id="e2"),
-        Event("tool_response", tool="find", call="c1", error="no order", code="404", id="e3"),
-        Event("llm_response", "There is no such order.", meta={"part": "text"}, at=0.0, id="e4"),
+        Event(
+            "tool_call",
+            tool="find",
+            arguments={"id": "A17"},
+            call="c1",
+            agent="a",
+            id="e2",
+        ),
+        Event(
+            "tool_response",
+            tool="find",
+            call="c1",
+            error="no order",
+            code="404",
+            id="e3",
+        ),
+        Event(
+            "llm_response",
+            "There is no such order.",
+            meta={"part": "text"},
+            at=0.0,
+            id="e4",
+        ),
     )
     fault = Fault("timeout_error", "60 s", "find")
-    texts: Any = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
+    texts: Any = {
+        "task": "Where is A-17?",
+        "goal": "It is known.",
+        "id": "run-17",
+        "session": "s1",
+    }
     tools = ("find", "refund")
     episode = heedful.Episode(events, **texts, fault=fault, tools=tools, omitted=3)
     first = await client.reflect(episode)
-    assert (first["state"], first["digest"]) == ("waiting", episode.digest)
+    assert first["state"] == "waiting"
+    assert first["digest"] == episode.digest
     [kept] = (await client.call("GET", "episodes", state="waiting"))["items"]
     assert kept["name"] == "run-17"
 
@@ -127,7 +180,9 @@ async def test_every_route_can_be_called_and_errors_are_the_librarys_own(place, 
 
 
 def wrong(*checks, **scores):
-    findings = [heedful.Finding(name, f"{name} is wrong", "mend it") for name in checks]
+    findings = [
+        heedful.Finding(name, f"{name} is wrong", fix="mend it") for name in checks
+    ]
     return heedful.Evaluation(tuple(findings), scores)
 
 
@@ -136,26 +191,38 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     policy = heedful.policy("default, attempts.limit=2")
     goals = (heedful.Goal("alignment", 0.75),)
     made = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
-    assert (made["id"], made["task"], made["made"]) == ("a/b 1", "Say hello.", [])
-    loop, got = heedful.Loop("a/b 1", goals), heedful.Again()
+    assert made["id"] == "a/b 1"
+    assert made["task"] == "Say hello."
+    assert made["made"] == []
+    loop = heedful.Loop("a/b 1", goals)
+    got = heedful.Again()
     for number, (output, evaluation) in enumerate(
         [("hi", wrong("length", alignment=0.2)), ("hello", wrong(alignment=0.7))], 1
     ):
-        usage, candidate = heedful.Usage(1, 10, 2, 0.5, 0.25), heedful.Candidate.of(output)
-        loop = loop.then(heedful.Attempt(number, candidate, evaluation, usage))
+        usage = heedful.Usage(1, 10, completion_tokens=2, cost=0.5, seconds=0.25)
+        candidate = heedful.Candidate.of(output)
+        loop = loop.then(
+            heedful.Attempt(number, candidate, evaluation=evaluation, usage=usage)
+        )
         options = {"output": output, "evaluation": evaluation, "usage": usage}
         for _ in range(2):
             got = await client.report("a/b 1", number, **options)
             assert got == heedful.decide(loop, policy)
-    stored, kept = await client.loop("a/b 1"), await place.store.read(SCOPE, loops.read, "a/b 1")
+    stored = await client.loop("a/b 1")
+    kept = await place.store.read(SCOPE, loops.read, "a/b 1")
     assert stored["goals"] == list(kept.head.goals)
     assert [one["output"] for one in stored["made"]] == list(kept.values)
     assert [one["usage"]["calls"] for one in stored["made"]] == [1, 1]
-    assert [one["verdict"]["verdict"] for one in stored["decisions"]] == ["again", "done"]
+    assert [one["verdict"]["verdict"] for one in stored["decisions"]] == [
+        "again",
+        "done",
+    ]
     assert stored["policy"] == kept.head.policy
     assert await client.explain("a/b 1") == str(heedful.explain(loop, policy))
     body = {"rule": "attempts", "why": "one more"}
     await client.call("POST", "loops", "a/b 1", "overrides", body=body)
-    done = await client.report("a/b 1", 3, output="Hello.", evaluation=wrong(alignment=0.9))
+    done = await client.report(
+        "a/b 1", 3, output="Hello.", evaluation=wrong(alignment=0.9)
+    )
     assert done == heedful.Done(3, passed=True)
     assert (await client.loop("a/b 1"))["overrides"][0]["why"] == "one more"

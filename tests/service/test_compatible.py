@@ -1,4 +1,6 @@
-"""Guardrails and reflections over HTTP in the shapes that callers of earlier systems rely on."""
+"""Guardrails and reflections over HTTP in the shapes that callers of earlier systems
+rely on.
+"""
 
 from typing import Any
 
@@ -6,7 +8,7 @@ import httpx
 import pytest
 
 from heedful.compat import LoopGuardrails
-from heedful.service.app import EXAMPLES
+from heedful.service.app import API_EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.checks.support import wise
 from tests.compat import shapes
@@ -18,7 +20,8 @@ COMPLETE = "/orchestrator/loop-complete"
 STATUS = "/orchestrator/guardrails-status"
 OVERRIDE = "/orchestrator/override-guardrails"
 TRACE = "/orchestrator/loop-trace"
-GENERATE, QUERY = "/api/v1/reflections/generate", "/api/v1/reflections/query"
+GENERATE = "/api/v1/reflections/generate"
+QUERY = "/api/v1/reflections/query"
 DOCUMENTED = {
     "loop_id": "loop_001",
     "reflection_status": "done",
@@ -30,7 +33,12 @@ DOCUMENTED = {
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
 TAG = {"tag": "overconfidence", "severity": 0.6}
-FIRST: dict[str, Any] = {"task": "Sum up", "summary": "All is well.", "bias_tags": [TAG], **POOR}
+FIRST: dict[str, Any] = {
+    "task": "Sum up",
+    "summary": "All is well.",
+    "bias_tags": [TAG],
+    **POOR,
+}
 LIFT: dict[str, Any] = {"override_max_reruns": True, "override_by": "ops"}
 TALK: dict[str, Any] = {
     "events": [{"event_type": "llm_response", "content": "It costs 4."}],
@@ -41,10 +49,18 @@ TALK: dict[str, Any] = {
 FAILED: dict[str, Any] = {
     "events": [
         {"event_type": "tool_call", "content": '{"item": "pot"}', "tool_name": "price"},
-        {"event_type": "tool_response", "tool_name": "price", "error": {"message": "3 match"}},
+        {
+            "event_type": "tool_response",
+            "tool_name": "price",
+            "error": {"message": "3 match"},
+        },
     ],
     "outcome": "error",
-    "error": {"error_category": "timeout_error", "error_message": "late", "context": {"s": 30}},
+    "error": {
+        "error_category": "timeout_error",
+        "error_message": "late",
+        "context": {"s": 30},
+    },
     "task_description": "What does the blue kettle cost?",
 }
 ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importance": 0}
@@ -65,60 +81,74 @@ def decided(api: Any, loop: str = "loop_001", **told: Any) -> dict[str, Any]:
 
 
 def refused(response: httpx.Response, status: int, *loop: str | None) -> str:
-    """What is said in the own error body of these routes, which names a loop or has none."""
+    """What is said in the own error body of these routes, which names a loop or has
+    none.
+    """
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     status_, message, *named = response.json().items()
-    assert (status_, message[0], [one for _, one in named]) == (
-        ("status", "error"),
-        "message",
-        list(loop),
-    )
+    assert status_ == ("status", "error")
+    assert message[0] == "message"
+    assert [one for _, one in named] == list(loop)
     return str(message[1])
 
 
 def test_the_documented_cases_in_a_running_service(tmp_path):
     with running(tmp_path) as url, httpx.Client(base_url=url, timeout=30) as client:
         answer = completed(client, **FIRST)
-        example = EXAMPLES[f"POST {COMPLETE}"]["200"]
+        example = API_EXAMPLES[f"POST {COMPLETE}"]["200"]
         assert {**answer, "timestamp": ""} == {**example, "timestamp": ""}
         pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
         assert pessimist == {"bias_analysis": {"bias_tags_detail": [TAG]}}
         status = client.get(f"{STATUS}/loop_001").json()
         shapes.has(status, shapes.STATUS)
-        assert status == EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
+        assert status == API_EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
         trace = client.get(f"{TRACE}/loop_001").json()
         shapes.has(trace, shapes.TRACE)
-        example = EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
+        example = API_EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
         assert {**trace, "timestamp": ""} == {**example, "timestamp": ""}
         assert refused(client.get(f"{TRACE}/nobody"), 404, "nobody")
         assert refused(
-            client.post(f"{OVERRIDE}/loop_001", json={"override_by": "ops"}), 422, "loop_001"
+            client.post(f"{OVERRIDE}/loop_001", json={"override_by": "ops"}),
+            422,
+            "loop_001",
         )
         lifted = client.post(f"{OVERRIDE}/loop_001", json=LIFT)
         shapes.has(lifted.json(), shapes.OVERRIDE)
-        wrong = client.post(COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"})
-        assert refused(wrong, 422, "loop_001") == "Invalid reflection status. Must be 'done'."
+        wrong = client.post(
+            COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"}
+        )
+        assert (
+            refused(wrong, 422, "loop_001")
+            == "Invalid reflection status. Must be 'done'."
+        )
         assert refused(client.get(f"{STATUS}/nobody"), 404, "nobody")
         bare = client.post(COMPLETE, json={**DOCUMENTED, "loop_id": "nobody"})
         assert "send the summary, output or scores" in refused(bare, 404, "nobody")
         assert refused(client.get("/orchestrator/nothing"), 404, None)
         made = client.post(GENERATE, json=TALK).json()
-        assert made.keys() == EXAMPLES[f"POST {GENERATE}"]["200"].keys()
+        assert made.keys() == API_EXAMPLES[f"POST {GENERATE}"]["200"].keys()
         (found,) = client.post(QUERY, json={"min_importance": 0}).json()["reflections"]
-        assert found.keys() == EXAMPLES[f"POST {QUERY}"]["200"]["reflections"][0].keys()
+        assert (
+            found.keys()
+            == API_EXAMPLES[f"POST {QUERY}"]["200"]["reflections"][0].keys()
+        )
         assert found["reflection_id"] == made["reflection_id"]
-        assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
+        assert found["source"] == "reflection_engine_v2"
+        assert found["layer"] == "rm"
 
 
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, name, **POOR)["new_loop_id"]) is not None:
         name = new
-    by = decided(api, name, override_max_reruns=True, override_by="ops")["overridden_by"]
+    by = decided(api, name, override_max_reruns=True, override_by="ops")[
+        "overridden_by"
+    ]
     items = api.get("/v1/audit").json()["items"]
     (entry,) = [one for one in items if one["action"] == "loop.override"]
-    assert (entry["subject"], entry["detail"]) == ("loop_001", {"rule": "attempts", "named": "ops"})
+    assert entry["subject"] == "loop_001"
+    assert entry["detail"] == {"rule": "attempts", "named": "ops"}
     (lifted,) = api.get("/v1/loops/loop_001").json()["overrides"]
     assert by == lifted["by"] == entry["by"] != "ops"
     assert "ops" in lifted["why"]
@@ -128,8 +158,13 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
 
 def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
     told = {**DOCUMENTED, **POOR}
-    for more, what in (({"tenant_id": "rival"}, "tenant"), ({"project_id": "other"}, "project")):
-        assert what in refused(api.post(COMPLETE, json={**told, **more}), 403, "loop_001")
+    for more, what in (
+        ({"tenant_id": "rival"}, "tenant"),
+        ({"project_id": "other"}, "project"),
+    ):
+        assert what in refused(
+            api.post(COMPLETE, json={**told, **more}), 403, "loop_001"
+        )
         assert what in refused(api.post(QUERY, json={**ASKED, **more}), 403)
     writer = api.key("read", "write")
     flags = api.post(COMPLETE, json={**told, "override_fatigue": True}, key=writer)
@@ -149,32 +184,52 @@ def test_the_settings_of_the_service_count(tmp_path):
     with served(tmp_path, guardrails=guardrails, reflections=False) as api:
         first = completed(api, **POOR, orchestrator_persona=None)
         assert first["orchestrator_persona"] == "SAGE"
-        assert decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"
+        assert (
+            decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"
+        )
         own = {"task": "Sum up", "policy": "orchestrator, attempts.limit=3"}
         assert api.put("/v1/loops/loop_002", json=own).status_code == 201
         assert decided(api, "loop_002", **POOR)["max_reruns"] == 2
-        assert "HEEDFUL_REFLECTION_ENABLED" in refused(api.post(GENERATE, json=TALK), 503)
+        assert "HEEDFUL_REFLECTION_ENABLED" in refused(
+            api.post(GENERATE, json=TALK), 503
+        )
 
 
 @pytest.mark.sqlite
-def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service(tmp_path):
+def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service(
+    tmp_path,
+):
     model = ScriptedModel()
     with served(tmp_path, model=model) as api:
-        for told in ({"summary": "All is well."}, {"output": "It is.", "alignment_score": 0.9}):
+        for told in (
+            {"summary": "All is well."},
+            {"output": "It is.", "alignment_score": 0.9},
+        ):
             response = api.post(COMPLETE, json={**DOCUMENTED, **told})
             assert "HEEDFUL_JUDGE" in refused(response, 422, "loop_001")
         refused(api.get(f"{STATUS}/loop_001"), 404, "loop_001")
     with served(tmp_path, model=model, judge=ScriptedModel(wise, forever=True)) as api:
         judged = completed(api, summary="All is well.")["reflection_result"]
-        assert (judged["alignment_score"], judged["drift_score"]) == (1.0, 0.0)
+        assert judged["alignment_score"] == 1.0
+        assert judged["drift_score"] == 0.0
     assert model.prompts == []
 
 
 @pytest.mark.parametrize(
     ("path", "body", "said", "loop"),
     [
-        (COMPLETE, {**DOCUMENTED, "alignment_score": 1.5}, "alignment_score", ["loop_001"]),
-        (COMPLETE, {**DOCUMENTED, "summary": "All is well."}, "configure a judge", ["loop_001"]),
+        (
+            COMPLETE,
+            {**DOCUMENTED, "alignment_score": 1.5},
+            "alignment_score",
+            ["loop_001"],
+        ),
+        (
+            COMPLETE,
+            {**DOCUMENTED, "summary": "All is well."},
+            "configure a judge",
+            ["loop_001"],
+        ),
         (COMPLETE, {"loop_id": 3}, "loop_id", [None]),
         (GENERATE, {**FAILED, "events": [], "error": None}, "events", []),
         (QUERY, {"match": "none"}, "match", []),
@@ -186,16 +241,22 @@ def test_what_is_wrong_is_said_in_their_shape(api, path, body, said, loop):
 
 @pytest.mark.parametrize("run", [FAILED, TALK])
 def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
-    api.post(GENERATE, json=run, key=None if run is FAILED else api.key("read", "write"))
+    api.post(
+        GENERATE, json=run, key=None if run is FAILED else api.key("read", "write")
+    )
     found = api.post(QUERY, json=ASKED).json()["reflections"]
     (one,) = [one for one in found if one["kind"] == "reflection"]
     assert one["state"] == "quarantined"
-    blind = api.post(QUERY, json=ASKED, key=api.key("recall", "write")).json()["reflections"]
+    blind = api.post(QUERY, json=ASKED, key=api.key("recall", "write")).json()[
+        "reflections"
+    ]
     assert [one for one in blind if one["kind"] == "reflection"] == []
     id = one["release"].split()[3]
     api.post(f"/v1/quarantine/{id}/release", json={"why": "read"})
     after = api.post(QUERY, json=ASKED).json()["reflections"]
-    assert [one["state"] for one in after if one["kind"] == "reflection"] == ["candidate"]
+    assert [one["state"] for one in after if one["kind"] == "reflection"] == [
+        "candidate"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +277,8 @@ def test_unknown_fields_are_ignored_and_named(api, path, body):
     told = answer.json()
     assert list(told) == [*plain, "warnings"]
     assert [
-        name for name in ("agent_version", "nøise") if any(name in one for one in told["warnings"])
+        name
+        for name in ("agent_version", "nøise")
+        if any(name in one for one in told["warnings"])
     ] == ["agent_version", "nøise"]
     assert len(told["warnings"]) == 2

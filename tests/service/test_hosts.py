@@ -29,12 +29,15 @@ from tests.loop import support
 from tests.postgres import drop, fresh
 from tests.service.support import TENANT, Api
 
-# Long enough that the frame in which a pipeline keeps an output makes no two of them alike.
+# Long enough that the frame in which a pipeline keeps an output makes no two of them
+# alike.
 WORDS = "amber basil cedar delta ember frost grape hazel ivory jade karst lemon".split()
 TEXTS = [" ".join(f"{word}{place}x" for word in WORDS) for place in "abcd"]
 TEXTS.append(f"{' '.join(f'{TEXTS[0]} again' for _ in range(3))}")
 TEXTS.append(f"{TEXTS[-1]} and again")  # nearly the same
-tries = st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6)
+tries = st.lists(
+    st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6
+)
 _numbers = count(1)
 Made = list[tuple[str, Evaluation]]
 
@@ -48,14 +51,14 @@ def bounded(policy: Policy, most: int) -> Policy:
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     urls = fresh() if request.param == "postgres" else None
-    made = Api(Setup(in_database(urls.service) if urls else in_file(":memory:")))
+    made = Api(Setup(store=in_database(urls.service) if urls else in_file(":memory:")))
     yield made
     made.close()
     if urls:
         drop(urls)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Hosts:
     """One history, to be gone through by each host in a scope of its own."""
 
@@ -80,16 +83,25 @@ class Hosts:
         return {"evaluate": evaluate, "goals": self.goals, "policy": self.policy}
 
     async def driven(self) -> StoredLoop:
-        scope, seen = self.scope(), count()
-        options: Any = {**self.judged, "store": self.store, "scope": scope, "id": "loop"}
-        run = Run[str]("task", generate=lambda task, hint: self.made[next(seen)][0], **options)
+        scope = self.scope()
+        seen = count()
+        options: Any = {
+            **self.judged,
+            "store": self.store,
+            "scope": scope,
+            "id": "loop",
+        }
+        run = Run[str](
+            "task", generate=lambda task, hint: self.made[next(seen)][0], **options
+        )
         if one := self.lift:
             await run.override(one.rule, one.by, one.why, one.decisions)
         await run.finish()
         return await self.store.read(scope, loops.read, "loop")
 
     async def piped(self) -> StoredLoop:
-        scope, seen = self.scope(), count()
+        scope = self.scope()
+        seen = count()
         pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
 
         @pipeline.stage(**self.judged)
@@ -101,9 +113,12 @@ class Hosts:
 
     async def reported(self) -> StoredLoop:
         scope = self.scope()
-        path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
+        path = "/v1/loops/a%2Floop"
+        where = f"?project={scope.project}"
         body = {"task": "task", "goals": list(map(to_document, self.goals))}
-        await self._asked("PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)})
+        await self._asked(
+            "PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)}
+        )
         if one := self.lift:
             given: Any = {"by": one.by, "why": one.why, "decisions": one.decisions}
             await override("a/loop", one.rule, **given, store=self.store, scope=scope)
@@ -118,7 +133,8 @@ class Hosts:
         stored = await self.store.read(scope, loops.read, "a/loop")
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
-        assert (answer["best"], answer["passed"]) == (last.best, last.passed)
+        assert answer["best"] == last.best
+        assert answer["passed"] == last.passed
         stops = [stop["rule"] for stop in answer["stopped_by"]]
         assert stops == [stop.rule for stop in last.stopped_by]
         return stored
@@ -132,7 +148,9 @@ class Hosts:
 def shape(stored: StoredLoop) -> dict[str, Any]:
     loop = stored.loop
     return {
-        "attempts": [(one.number, one.evaluation, one.repeats) for one in loop.attempts],
+        "attempts": [
+            (one.number, one.evaluation, one.repeats) for one in loop.attempts
+        ],
         "best": loop.best,
         "end": stored.verdicts[-1],
         "decided": [type(verdict).__name__ for verdict in stored.verdicts],
@@ -167,11 +185,14 @@ def test_the_three_hosts_come_to_the_same_end(api, made, goals, policy, lift):
     liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}
     if lift is not None and (lift.rule not in liftable or lift.rule == "attempts"):
         lift = None
-    hosts = Hosts(api, made, goals or policy.goals, policy, lift)
+    hosts = Hosts(
+        api=api, made=made, goals=goals or policy.goals, policy=policy, lift=lift
+    )
     driven = api.run(hosts.driven())
     assert folded(driven, policy) == list(driven.verdicts)
     assert shape(api.run(hosts.reported())) == shape(driven)
     if hosts.lift is None:
         again = replay(driven.loop, policy)
-        assert (again.verdict, again.exact) == (driven.verdicts[-1], True)
+        assert again.verdict == driven.verdicts[-1]
+        assert again.exact is True
         assert shape(api.run(hosts.piped())) == shape(driven)

@@ -1,7 +1,9 @@
-"""What the page on the service shows is done: its shell in one shell, its programs, their output.
+"""What the page on the service shows is done: its shell in one shell, its programs,
+their output.
 
-The port, the URLs of databases and the key are those at hand; what installs or runs as a superuser
-is left out, as `tests/deploy` has it; a service runs beside what follows it.
+The port, the URLs of databases and the key are those at hand; what installs or runs as
+a superuser is left out, as `tests/deploy` has it; a service runs beside what follows
+it.
 """
 
 import doctest
@@ -67,7 +69,8 @@ def shell_of(block: Block) -> Iterator[str]:
         elif line.startswith("heedful key create --name ops"):
             yield f"{line} > made; cat made"
         elif line == "heedful doctor":
-            yield "heedful doctor > signs || grep -q '✗ weights' signs"  # not fetched here
+            # not fetched here
+            yield "heedful doctor > signs || grep -q '✗ weights' signs"
         elif line.startswith("export HEEDFUL_KEY="):
             yield "export HEEDFUL_KEY=$(head -n 1 made)"
         else:
@@ -81,7 +84,8 @@ def free_port() -> int:
 
 
 def test_what_the_page_shows_is_done(tmp_path):
-    urls, port = postgres.blank(), free_port()
+    urls = postgres.blank()
+    port = free_port()
     at_hand = {
         "127.0.0.1:8765": f"127.0.0.1:{port}",
         "postgresql://heedful_owner@db.example.com/heedful": f"'{urls.owner}'",
@@ -93,7 +97,8 @@ def test_what_the_page_shows_is_done(tmp_path):
         page = page.replace(there, here)
     for name in ("examples", "deploy"):
         (tmp_path / name).symlink_to(ROOT / name)
-    script, shown = [f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}"], {}
+    script = [f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}"]
+    shown = {}
     for block in blocks(page):
         if block.language == "sh":
             script.append("\n".join(shell_of(block)))
@@ -103,13 +108,17 @@ def test_what_the_page_shows_is_done(tmp_path):
         elif block.language == "text":
             shown[len(script) - 1] = block.body
     try:
-        said = run(tmp_path, port, f"\necho '{ENDED}'\n".join(script)).split(f"{ENDED}\n")
+        said = run(tmp_path, port, f"\necho '{ENDED}'\n".join(script)).split(
+            f"{ENDED}\n"
+        )
         assert len(said) == len(script)
         for n, body in shown.items():
             same = doctest.OutputChecker().check_output(body, said[n], LOOSE)
             assert same, f"the page shows:\n{body}\nit said:\n{said[n]}"
         assert re.search(r"whole|rows", said[-1]), said[-1]
         (loops,) = (one for one in said if "begin a loop: at most 3 attempts" in one)
-        assert loops.count("attempt 2: 12.50 EUR, done") == 2  # from curl and from TypeScript
+        assert (
+            loops.count("attempt 2: 12.50 EUR, done") == 2
+        )  # from curl and from TypeScript
     finally:
         postgres.drop(urls)

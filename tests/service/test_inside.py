@@ -1,4 +1,6 @@
-"""Tasks, and the queue in the process: each job once, in order of priority, and tried again."""
+"""Tasks, and the queue in the process: each job once, in order of priority, and tried
+again.
+"""
 
 import asyncio
 import time
@@ -17,7 +19,15 @@ from heedful.memory.dream import Dreams
 from heedful.memory.reflect import Patience, receive
 from heedful.models.function import Function
 from heedful.service import jobs
-from heedful.service.jobs import LONGEST_WAIT, TRIES, Job, LocalQueue, Tools, night, sweep
+from heedful.service.jobs import (
+    MAX_JOB_TRIES,
+    MAX_JOB_WAIT_SECONDS,
+    Job,
+    LocalQueue,
+    Tools,
+    night,
+    sweep,
+)
 from heedful.store import episodes, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
@@ -44,13 +54,20 @@ async def states(store, scope=SCOPE):
     return dict(await store.read(scope, episodes.counts))
 
 
-@pytest.mark.parametrize(("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")])
+@pytest.mark.parametrize(
+    ("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")]
+)
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (one,) = await put(store, SCOPE, "pot")
-    values = Settings.model_validate({"trust": trust, "model": "none", "embedder": "none"})
+    values = Settings.model_validate(
+        {"trust": trust, "model": "none", "embedder": "none"}
+    )
     setup = setup_of(values, store)
-    await done(Tools(store, trust=setup.trust), "reflect", digest=one)
-    made = {each["kind"]: each["state"] for each in await store.read(SCOPE, lesson_store.top, 9)}
+    await done(Tools(store=store, trust=setup.trust), "reflect", digest=one)
+    made = {
+        each["kind"]: each["state"]
+        for each in await store.read(SCOPE, lesson_store.top, 9)
+    }
     assert made["reflection"] == state
 
 
@@ -58,14 +75,14 @@ async def test_an_episode_that_another_worker_holds_is_left_to_it(store):
     (one,) = await put(store, SCOPE, "pot")
     assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
     with pytest.raises(errors.LeaseLost, match="try again"):
-        await done(Tools(store), "reflect", digest=one)
+        await done(Tools(store=store), "reflect", digest=one)
     with pytest.raises(errors.NotFound):
-        await done(Tools(store), "reflect", digest="0" * 64)
+        await done(Tools(store=store), "reflect", digest="0" * 64)
 
 
 async def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
     (one,) = await put(store, SCOPE, "pot")
-    monkeypatch.setattr("heedful.store.episodes.LEASE", 0.03)
+    monkeypatch.setattr("heedful.store.episodes.EPISODE_LEASE_SECONDS", 0.03)
 
     async def taken():
         sql = "select taken from episode"
@@ -78,14 +95,18 @@ async def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkey
         raise AWAY
 
     with pytest.raises(errors.ModelUnavailable):
-        await done(Tools(store, Function(slow)), "reflect", digest=one)
+        await done(Tools(store=store, model=Function(slow)), "reflect", digest=one)
     assert await states(store) == {"failed": 1}
 
 
 async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
-    tools = Tools(store)
+    tools = Tools(store=store)
     memory = tools.memory(SCOPE)
-    for text in ("Ask for the size of the pot", "Ask for the size of the pot!", "Say the colour"):
+    for text in (
+        "Ask for the size of the pot",
+        "Ask for the size of the pot!",
+        "Say the colour",
+    ):
         await memory.remember("k", text, importance=0.7)
     for task in ("embed", "prune", "prove"):  # without settings there is nothing to do
         await done(tools, task)
@@ -94,7 +115,9 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     assert await store.read(SCOPE, search.spaces) == {"fixed/64": 3}
     await done(tools, "dream", mode="lite")
     await done(replace(tools, enabled=False), "dream")
-    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [("lite", jobs.ACTOR)]
+    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [
+        ("lite", jobs.WORKER_ACTOR)
+    ]
     with pytest.raises(errors.InvalidInput, match="mode"):
         await done(tools, "dream", mode="deep")
     await done(replace(tools, keep=1), "prune")
@@ -102,18 +125,24 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
 
 
 async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
-    goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
-    head = Head("t", [to_document(goal)], policy_to(policy))
+    goal = heedful.Goal("s", 0.9)
+    policy = heedful.Policy((heedful.MaxAttempts(2),))
+    head = Head(task="t", goals=[to_document(goal)], policy=policy_to(policy))
     await store.write(SCOPE, loops.claim, "l1", head, "")
 
     def low(task, **given):
         def evaluate(candidate, at):
             return heedful.Evaluation(scores={"s": 0.1})
 
-        return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
+        return heedful.Run(
+            task, generate=lambda task, hint: "x", evaluate=evaluate, **given
+        )
 
-    wrong: Any = {"raises": lambda task, **given: 1 / 0, "returns": lambda task, **given: None}
-    tools = Tools(store, loops={"low": low, **wrong})
+    wrong: Any = {
+        "raises": lambda task, **given: 1 / 0,
+        "returns": lambda task, **given: None,
+    }
+    tools = Tools(store=store, loops={"low": low, **wrong})
     for _ in range(2):
         await done(tools, "drive", loop="l1", by="low")
     stored = await store.read(SCOPE, loops.read, "l1")
@@ -132,12 +161,20 @@ def test_a_task_that_no_worker_knows_is_refused_when_it_is_handed_over():
 
 
 def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
-    kinds: Any = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
+    kinds: Any = (
+        ("reflect", {"digest": "a"}),
+        ("reflect", {"digest": "b"}),
+        ("dream", {}),
+    )
     scopes = (SCOPE, OTHER, Scope("acme", "other"))
-    all_ = [Job(task, scope, arguments) for task, arguments in kinds for scope in scopes]
+    all_ = [
+        Job(task, scope, arguments) for task, arguments in kinds for scope in scopes
+    ]
     assert len({job.name for job in all_}) == len(all_)
     assert [job.holds for job in all_[:6]] == 6 * [None]
-    assert [job.holds for job in all_[6:]] == [Job("prune", scope, {}).holds for scope in scopes]
+    assert [job.holds for job in all_[6:]] == [
+        Job("prune", scope, {}).holds for scope in scopes
+    ]
     assert len({job.holds for job in all_[6:]}) == 3
 
 
@@ -146,8 +183,8 @@ def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
     [
         (AWAY, 1, 2),
         (errors.LeaseLost("another"), 11, 2048),
-        (AWAY, TRIES - 1, LONGEST_WAIT),
-        (AWAY, TRIES, None),
+        (AWAY, MAX_JOB_TRIES - 1, MAX_JOB_WAIT_SECONDS),
+        (AWAY, MAX_JOB_TRIES, None),
         (errors.InvalidInput("x", 1, "y"), 1, None),
         (errors.NotFound("loop", "x", "y"), 1, None),
         (ZeroDivisionError(), 1, None),
@@ -162,14 +199,20 @@ def test_what_is_tried_again_and_when(error, tries, wait):
 async def test_the_same_waits_once(store):
     heard = Heard()
     await begun(store, SCOPE, "l1")
-    work = LocalQueue(Tools(store, loops={"short": short}), concurrency=1, listener=heard)
+    work = LocalQueue(
+        Tools(store=store, loops={"short": short}), concurrency=1, listener=heard
+    )
     await work.defer("prove", SCOPE)
     await asyncio.sleep(0)  # it begins; what comes then waits for it
     for task in ("dream", "dream", "prove", "prove"):
         await work.defer(task, SCOPE)
     await work.defer("drive", SCOPE, loop="l1", by="short")
     depths = {(one.queue, one.state): one.number for one in await work.depth()}
-    counts = {("memory", "running"): 1, ("memory", "waiting"): 2, ("loops", "waiting"): 1}
+    counts = {
+        ("memory", "running"): 1,
+        ("memory", "waiting"): 2,
+        ("loops", "waiting"): 1,
+    }
     assert depths == counts
     await work.drain()
     assert await work.depth() == []
@@ -177,34 +220,50 @@ async def test_the_same_waits_once(store):
 
 
 async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left(store):
-    work = LocalQueue(Tools(store), concurrency=4, queues=["memory"])
-    for task, scope in (("dream", SCOPE), ("prove", SCOPE), ("embed", SCOPE), ("dream", OTHER)):
+    work = LocalQueue(Tools(store=store), concurrency=4, queues=["memory"])
+    for task, scope in (
+        ("dream", SCOPE),
+        ("prove", SCOPE),
+        ("embed", SCOPE),
+        ("dream", OTHER),
+    ):
         await work.defer(task, scope)
     await work.defer("reflect", SCOPE, digest="0" * 64)
     await asyncio.sleep(0)
-    assert {one.state: one.number for one in await work.depth()} == {"running": 2, "waiting": 2}
+    assert {one.state: one.number for one in await work.depth()} == {
+        "running": 2,
+        "waiting": 2,
+    }
     await work.drain()
 
 
 async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
-    monkeypatch.setattr(jobs, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(jobs, "MAX_JOB_WAIT_SECONDS", 0.0)
     heard = Heard()
     (one,) = await put(store, SCOPE, "pot")
-    work = LocalQueue(Tools(store, ScriptedModel(AWAY, forever=True)), listener=heard)
+    work = LocalQueue(
+        Tools(store=store, model=ScriptedModel(AWAY, forever=True)), listener=heard
+    )
     await work.defer("reflect", SCOPE, digest=one)
     await until(lambda: "given up" in str(heard.lines))
     await work.drain()
     (depth,) = await work.depth()
-    assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
+    assert depth.queue == "reflection"
+    assert depth.state == "failed"
+    assert depth.number == 1
     (failed,) = await store.read(SCOPE, episodes.page, 9, whole=True)
-    assert (failed.state, failed.tries) == ("failed", TRIES)
-    assert heard.of("reflect").count("again") == TRIES - 1
+    assert failed.state == "failed"
+    assert failed.tries == MAX_JOB_TRIES
+    assert heard.of("reflect").count("again") == MAX_JOB_TRIES - 1
     assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
 
 
-async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(store, monkeypatch):
-    monkeypatch.setattr(jobs, "SWEEP", 0.0)
-    calls, heard = [], Heard()
+async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(
+    store, monkeypatch
+):
+    monkeypatch.setattr(jobs, "SWEEP_INTERVAL_SECONDS", 0.0)
+    calls = []
+    heard = Heard()
 
     async def swept(work, tools):
         calls.append(1)
@@ -215,23 +274,27 @@ async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(s
     monkeypatch.setattr(jobs, "sweep", swept)
     await put(store, SCOPE, "pot", "pan")
     await put(store, OTHER, "pot")
-    async with LocalQueue(Tools(store), listener=heard) as work:
+    async with LocalQueue(Tools(store=store), listener=heard) as work:
         await until(lambda: len(heard.ended()) >= 3)
         await work.drain()
-    assert (await states(store), await states(store, OTHER)) == ({"reflected": 2}, {"reflected": 1})
+    assert await states(store) == {"reflected": 2}
+    assert await states(store, OTHER) == {"reflected": 1}
 
 
 @pytest.mark.both
-async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(store, monkeypatch):
-    work, later = Handed(), time.time() + Patience().settled + 1
+async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(
+    store, monkeypatch
+):
+    work = Handed()
+    later = time.time() + Patience().settled + 1
     await receive(store, SCOPE, document(genai()))
     await receive(store, OTHER, document(genai()[:-1]))  # its root is to come
-    await sweep(work, Tools(store))
+    await sweep(work, Tools(store=store))
     assert work.jobs == []
     monkeypatch.setattr(time, "time", lambda: later)
-    await sweep(work, Tools(store, enabled=False))
+    await sweep(work, Tools(store=store, enabled=False))
     assert work.jobs == []
-    await sweep(work, Tools(store))
+    await sweep(work, Tools(store=store))
     [one] = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
     assert await states(store, OTHER) == {}
@@ -245,18 +308,21 @@ async def test_a_night_is_for_every_scope_as_the_settings_say(store):
         return [task for task, _, _ in work.jobs]
 
     await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
-    assert await told(Tools(store)) == []
-    await Tools(store).memory(SCOPE).remember("k", "one")
-    assert await told(Tools(store, mode="lite")) == ["prove"]
-    full = Tools(store, embedder=FixedEmbedder(), keep=9)
+    assert await told(Tools(store=store)) == []
+    await Tools(store=store).memory(SCOPE).remember("k", "one")
+    assert await told(Tools(store=store, mode="lite")) == ["prove"]
+    full = Tools(store=store, embedder=FixedEmbedder(), keep=9)
     assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
     assert await told(full) == ["prove", "embed", "dream", "prune"]
 
 
 @pytest.mark.parametrize(("grace", "end"), [(0.01, "given back"), (30.0, "again")])
-async def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypatch, grace, end):
-    monkeypatch.setattr(jobs, "GRACE", grace)
-    heard, asked = Heard(), asyncio.Event()
+async def test_at_the_end_what_runs_may_finish_or_is_given_back(
+    store, monkeypatch, grace, end
+):
+    monkeypatch.setattr(jobs, "JOB_GRACE_SECONDS", grace)
+    heard = Heard()
+    asked = asyncio.Event()
 
     async def slow(messages):
         asked.set()
@@ -264,7 +330,9 @@ async def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypat
         raise AWAY
 
     await put(store, SCOPE, "pot", "pan")
-    async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
+    async with LocalQueue(
+        Tools(store=store, model=Function(slow)), concurrency=1, listener=heard
+    ):
         await asked.wait()
     tries = [one.tries for one in await store.read(SCOPE, episodes.page, 9, whole=True)]
     assert sorted(tries) == [0, 1]  # nothing new begins

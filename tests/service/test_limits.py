@@ -9,22 +9,31 @@ from typing import Annotated, Any
 
 import pytest
 from fastapi import APIRouter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import (
+    ResourceSpans,
+    ScopeSpans,
+    Span,
+    TracesData,
+)
 from pydantic import AfterValidator, BaseModel, Field
 
 from heedful.lessons.lesson import Scope
 from heedful.service.auth import Route, Writing
-from heedful.service.middleware import KNOWN, RateLimit
+from heedful.service.middleware import MAX_RATE_KEYS, RateLimit
 from heedful.service.problems import Problem
 from heedful.service.routes import operations
-from heedful.service.setup import Limits
+from heedful.service.setup import RequestLimits
 from heedful.store import keys
 from tests.engines import changed
 from tests.service.jobs import Handed
 from tests.service.support import problem, served
 
-LIMITS = Limits(body=1000, traces=5000, rate=1000.0, burst=1000, seconds=0.2, answer=0.5)
+LIMITS = RequestLimits(
+    body=1000, traces=5000, rate=1000.0, burst=1000, seconds=0.2, answer=0.5
+)
 JSON = {"content-type": "application/json"}
 PACKED = {**JSON, "content-encoding": "gzip"}
 ECHO = "/v1/test/echo"
@@ -76,7 +85,8 @@ def test_a_body_has_a_size_which_is_counted_and_not_believed(api):
 
 
 def test_what_unpacks_to_more_is_refused(api):
-    bomb, fine = gzip.compress(10_000_000 * b" "), gzip.compress(b'{"a": 1}')
+    bomb = gzip.compress(10_000_000 * b" ")
+    fine = gzip.compress(b'{"a": 1}')
     problem(api.post(ECHO, content=bomb, headers=PACKED), 413, "body_too_large")
     assert api.post(ECHO, content=fine, headers=PACKED).json()["keys"] == ["a"]
     for broken in (b"no", fine[:-5], fine + b"more"):
@@ -96,16 +106,25 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
             body = tag + bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14]) + body
         answer = whole.post("/v1/traces", content=gzip.compress(body), headers=traces)
         assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
-        for spans, status in ((b"{}," * 2_000, 413), (b'{"name": "%s"},' % (9_000 * b"[{"), 200)):
+        for spans, status in (
+            (b"{}," * 2_000, 413),
+            (b'{"name": "%s"},' % (9_000 * b"[{"), 200),
+        ):
             body = b'{"resourceSpans": [{"scopeSpans": [{"spans": [%s{}]}]}]}' % spans
-            assert whole.post("/v1/traces", content=body, headers=JSON).status_code == status
+            assert (
+                whole.post("/v1/traces", content=body, headers=JSON).status_code
+                == status
+            )
         ids = b"\x0a\x10" + 16 * b"t" + b"\x12\x08" + 8 * b"s"
         dense = Span.FromString(ids + 600_000 * b"\x4a\x00")  # attributes without a key
         both = ScopeSpans(spans=[dense, Span.FromString(ids)])
-        sent = TracesData(resource_spans=[ResourceSpans(scope_spans=[both])]).SerializeToString()
+        sent = TracesData(
+            resource_spans=[ResourceSpans(scope_spans=[both])]
+        ).SerializeToString()
         answer = whole.post("/v1/traces", content=gzip.compress(sent), headers=traces)
         part = ExportTraceServiceResponse.FromString(answer.content).partial_success
-        assert (answer.status_code, part.rejected_spans) == (200, 1)
+        assert answer.status_code == 200
+        assert part.rejected_spans == 1
 
 
 def test_a_large_body_is_checked_in_a_thread(tmp_path):
@@ -126,7 +145,10 @@ def test_a_large_body_is_checked_in_a_thread(tmp_path):
 
     with served(tmp_path) as api:
         api.app.include_router(router)
-        assert [api.post(ECHO, json={"text": n * "x"}).json() for n in (1, 90_000)] == [1, 90_000]
+        assert [api.post(ECHO, json={"text": n * "x"}).json() for n in (1, 90_000)] == [
+            1,
+            90_000,
+        ]
         problem(api.post(ECHO, json={"text": 100_001 * "x"}), 422, "invalid_request")
         own = threading.current_thread().name
         assert [name == own for name in threads] == [True, False, False]
@@ -134,7 +156,14 @@ def test_a_large_body_is_checked_in_a_thread(tmp_path):
 
 def test_what_is_no_json_object_is_refused(api):
     numbers = [b'{"a": NaN}', b'{"a": -Infinity}']
-    for body in (*numbers, b'{"a": "\\ud800"}', b'{"a": "\xff\\ud800"}', b"{", b"[1]", b""):
+    for body in (
+        *numbers,
+        b'{"a": "\\ud800"}',
+        b'{"a": "\xff\\ud800"}',
+        b"{",
+        b"[1]",
+        b"",
+    ):
         told = api.post(ECHO, content=body, headers=JSON).json()
         assert told["code"] in ("bad_request", "invalid_request"), body
     pair = api.post(ECHO, content=b'{"\\ud83d\\ude00": "NaN"}', headers=JSON)
@@ -156,17 +185,18 @@ def test_a_key_has_a_rate(tmp_path):
         rates.take("a", 10.0)
     with pytest.raises(Problem) as told:
         rates.take("a", 10.0)
-    assert (told.value.status, told.value.headers) == (429, {"Retry-After": "1"})
+    assert told.value.status == 429
+    assert told.value.headers == {"Retry-After": "1"}
     rates.take("b", 10.0)  # which is another's
     rates.take("a", 10.5)
     with pytest.raises(Problem):
         rates.take("a", 10.9)
     slow = RateLimit(0.01, 1)
-    for n in [*range(KNOWN + 10), 0]:  # the first is forgotten by then
+    for n in [*range(MAX_RATE_KEYS + 10), 0]:  # the first is forgotten by then
         slow.take(str(n), 0.0)
     with pytest.raises(Problem, match="try again in 100 s"):
         slow.take("0", 0.0)
-    with served(tmp_path, limits=Limits(rate=0.001, burst=2)) as api:
+    with served(tmp_path, limits=RequestLimits(rate=0.001, burst=2)) as api:
         assert [api.get("/v1/keys").status_code for _ in range(3)] == [200, 200, 429]
         assert api.get("/v1/keys", key=api.key("admin")).status_code == 200
         assert [api.get("/healthz", key="").status_code for _ in range(5)] == [200] * 5
@@ -180,8 +210,9 @@ def test_a_key_has_a_rate(tmp_path):
     ],
 )
 def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
-    with served(tmp_path, limits=Limits(concurrent=most)) as api:
-        gate, came = asyncio.Event(), asyncio.Semaphore(0)
+    with served(tmp_path, limits=RequestLimits(concurrent=most)) as api:
+        gate = asyncio.Event()
+        came = asyncio.Semaphore(0)
         other = api.key("admin", tenant="other", projects=())
 
         @api.app.get("/v1/test/waits")
@@ -190,13 +221,22 @@ def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
             await gate.wait()
 
         async def scenario() -> list[Any]:
-            waiting = [asyncio.create_task(api.ask("GET", "/v1/test/waits")) for _ in range(held)]
+            waiting = [
+                asyncio.create_task(api.ask("GET", "/v1/test/waits"))
+                for _ in range(held)
+            ]
             for _ in waiting:
                 await came.acquire()
-            answers = [await api.ask("GET", "/v1/keys", key=key) for key in (None, other)]
+            answers = [
+                await api.ask("GET", "/v1/keys", key=key) for key in (None, other)
+            ]
             answers.append(await api.ask("GET", "/healthz"))
             gate.set()
-            return [*answers, *await asyncio.gather(*waiting), await api.ask("GET", "/v1/keys")]
+            return [
+                *answers,
+                *await asyncio.gather(*waiting),
+                await api.ask("GET", "/v1/keys"),
+            ]
 
         own, foreign, *others = api.run(scenario())
         for answer, expected in ((own, mine), (foreign, theirs)):
@@ -216,9 +256,19 @@ def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
         api.get(f"/v1/loops/{key}", key=key)
     told = problem(answer, 500, "internal_error")
     assert "ZeroDivisionError" not in str(told)
-    for logged in ("ZeroDivisionError", answer.headers["x-request-id"], key.split("_")[1]):
+    for logged in (
+        "ZeroDivisionError",
+        answer.headers["x-request-id"],
+        key.split("_")[1],
+    ):
         assert logged in caplog.text
-    for private in ("hunter2", "sk-proj", "private-text", "secret-of-mine", key.split("_")[2]):
+    for private in (
+        "hunter2",
+        "sk-proj",
+        "private-text",
+        "secret-of-mine",
+        key.split("_")[2],
+    ):
         assert private not in caplog.text + str(told)
 
 
@@ -245,7 +295,9 @@ def test_metrics_tell_of_nobody_and_count_a_verdict_once(tmp_path):
         api.request("PRIVATE", "/v1/private-name")
         api.request("PRIVATE", "/healthz")
         wrong = {"findings": [{"check": "a", "message": "b"}]}
-        twice = {"rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]}
+        twice = {
+            "rules": [{"rule": "all", "rules": 2 * [{"rule": "attempts", "limit": 1}]}]
+        }
         for loop, policy, evaluations in (
             ("counted", "default", (wrong, {})),
             ("stopped", "default, attempts.limit=1", (wrong,)),
@@ -255,12 +307,22 @@ def test_metrics_tell_of_nobody_and_count_a_verdict_once(tmp_path):
             for n, evaluation in enumerate(evaluations, 1):
                 for _ in range(2):
                     body = {"output": str(n), "evaluation": evaluation}
-                    api.put(f"/v1/loops/{loop}/attempts/{n}", json=body).raise_for_status()
-        api.post("/v1/loops/stopped/overrides", json={"rule": "attempts", "why": "it is close"})
+                    api.put(
+                        f"/v1/loops/{loop}/attempts/{n}", json=body
+                    ).raise_for_status()
+        api.post(
+            "/v1/loops/stopped/overrides",
+            json={"rule": "attempts", "why": "it is close"},
+        )
         text = api.get("/metrics", key="").text
         assert 'total{method="PUT",route="/v1/loops/{id}",status="201"} 3' in text
         assert 'route="(none)"' in text
-        for outcome, times in (("again", 2), ("passed", 1), ("attempts", 1), ("all", 1)):
+        for outcome, times in (
+            ("again", 2),
+            ("passed", 1),
+            ("attempts", 1),
+            ("all", 1),
+        ):
             assert f'heedful_decisions_total{{outcome="{outcome}"}} {times}.0' in text
         for private in ("acme", "main", "private", "tests", "+attempts"):
             assert private not in text.lower()
@@ -271,11 +333,18 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # one has been made
         for one in api.get("/v1/keys").json()["items"]:
             api.run(api.setup.store.write(Scope("acme"), keys.revoke, one["id"], "ops"))
-        problem(api.get("/v1/keys", key=""), 401, "key_refused")  # who revokes the last locks up
+        problem(
+            api.get("/v1/keys", key=""), 401, "key_refused"
+        )  # who revokes the last locks up
         changed(api.setup.store.url, "delete from key")
         for host in ("localhost:80", "127.0.0.1", "[::1]:8765"):
-            assert api.get("/v1/keys", key="", headers={"Host": host}).status_code == 200
-        elsewhere = [{"Host": host} for host in ("evil.example:8765", "127.0.0.1.evil.example", "")]
+            assert (
+                api.get("/v1/keys", key="", headers={"Host": host}).status_code == 200
+            )
+        elsewhere = [
+            {"Host": host}
+            for host in ("evil.example:8765", "127.0.0.1.evil.example", "")
+        ]
         passed = ("Origin", "Via", "X-Forwarded-For")
         elsewhere += [{name: "http://localhost"} for name in passed]
         for headers in elsewhere:
@@ -286,7 +355,7 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
 
 
 def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch):
-    monkeypatch.setattr(operations, "FRESH", 0.0)
+    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
     work = Handed()
     with served(tmp_path, work=work) as api:
         assert api.get("/healthz", key="").json() == {"status": "ok"}
@@ -296,15 +365,24 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
         problem(api.get("/v1/nothing"), 404, "unknown_path")
         problem(api.post("/healthz"), 405, "method_not_allowed")
 
-        file, moved, unused = tmp_path / "heedful.db", tmp_path / "moved.db", api.key("admin")
+        file = tmp_path / "heedful.db"
+        moved = tmp_path / "moved.db"
+        unused = api.key("admin")
         api.run(api.setup.store.close())
         file.rename(moved)
         file.mkdir()
         work.away = True
-        away = {"status": "unavailable", "store": "StoreUnavailable", "work": "StoreUnavailable"}
+        away = {
+            "status": "unavailable",
+            "store": "StoreUnavailable",
+            "work": "StoreUnavailable",
+        }
         answer = api.get("/readyz", key="")
-        assert (answer.status_code, answer.json()) == (503, away)
-        assert [api.get(path, key="").status_code for path in ("/healthz", "/metrics")] == [
+        assert answer.status_code == 503
+        assert answer.json() == away
+        assert [
+            api.get(path, key="").status_code for path in ("/healthz", "/metrics")
+        ] == [
             200,
             200,
         ]

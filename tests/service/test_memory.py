@@ -19,7 +19,7 @@ class Memory(Project):
     """A project in which lessons can be learnt."""
 
     def learnt(self, **more: Any) -> int:
-        return int(self.post("reflections", {**LESSON, **more}, 201)["id"])
+        return int(self.post("reflections", {**LESSON, **more}, status=201)["id"])
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,9 @@ def api(tmp_path_factory):
 @pytest.fixture
 def project(api: Api, request: pytest.FixtureRequest) -> Memory:
     """A project of its own for each test, and a key that may do anything in it."""
-    return Memory(api, str(request.node.name[:100]), "read", "write", "approve", "admin")
+    return Memory(
+        api, str(request.node.name[:100]), "read", "write", "approve", "admin"
+    )
 
 
 @pytest.fixture
@@ -41,8 +43,12 @@ def writer(project: Memory) -> Memory:
 
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     shown = project.get(f"reflections/{writer.learnt()}")
-    assert (shown["trust"], shown["state"], shown["text"]) == ("tool", "quarantined", "")
-    assert (shown["pattern"], shown["tags"], shown["meta"]) == ("", [], {})
+    assert shown["trust"] == "tool"
+    assert shown["state"] == "quarantined"
+    assert shown["text"] == ""
+    assert shown["pattern"] == ""
+    assert shown["tags"] == []
+    assert shown["meta"] == {}
     assert project.get("reflections?tag=reports")["items"] == []
     assert shown["source"].startswith("key:")
     claimed = {**LESSON, "trust": "operator"}
@@ -69,24 +75,41 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     assert first.headers["location"] == f"/v1/reflections/{id}"
     again = {**LESSON, "text": "Made unverified claim about: revenue grew by 13 %"}
     stored = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
-    assert project.post("reflections", again) == {"id": id, "created": False, "seen": 2, **stored}
+    assert project.post("reflections", again) == {
+        "id": id,
+        "created": False,
+        "seen": 2,
+        **stored,
+    }
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])
-    asked = {"": [other, id], "error_type=timeout": [other], "tag=reports": [id], "tag=report": []}
+    asked = {
+        "": [other, id],
+        "error_type=timeout": [other],
+        "tag=reports": [id],
+        "tag=report": [],
+    }
     for query, expected in asked.items():
-        assert [one["id"] for one in project.get(f"reflections?{query}")["items"]] == expected
+        assert [
+            one["id"] for one in project.get(f"reflections?{query}")["items"]
+        ] == expected
     found = project.post("recall", {"task": TASK, "form": "found"})
     assert found["items"][0]["lesson"] == LESSON["lesson"]
-    assert (found["messages"], found["text"], found["exposure"]) == ([], "", None)
+    assert found["messages"] == []
+    assert found["text"] == ""
+    assert found["exposure"] is None
 
 
 def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
     kept = writer.post("reflections", LESSON, 201)
-    assert (kept["state"], kept["trust"]) == ("quarantined", "tool")
+    assert kept["state"] == "quarantined"
+    assert kept["trust"] == "tool"
     blind = Memory(project.api, project.name, "recall", "write")
     for text in (LESSON["lesson"], LESSON["text"], ""):
         (item,) = writer.post("reflections/query", {"text": text})["items"]
-        assert (item["id"], item["lesson"]) == (kept["entry"], LESSON["lesson"])
-        assert (item["state"], item["trust"]) == ("quarantined", "tool")
+        assert item["id"] == kept["entry"]
+        assert item["lesson"] == LESSON["lesson"]
+        assert item["state"] == "quarantined"
+        assert item["trust"] == "tool"
         assert (
             item["release"]
             == kept["release"]
@@ -96,10 +119,13 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
     for path in ("quarantine", f"quarantine/{kept['entry']}"):
         blind.refused(403, "forbidden", "GET", path)
     assert blind.post("recall", {"task": TASK, "form": "found"})["items"] == []
-    project.refused(422, "invalid_request", "POST", "reflections/query", {"kind": "odd"})
+    project.refused(
+        422, "invalid_request", "POST", "reflections/query", {"kind": "odd"}
+    )
     project.post(f"quarantine/{kept['entry']}/release", {"why": "read"})
     (item,) = blind.post("reflections/query", {"text": LESSON["lesson"]})["items"]
-    assert (item["state"], item["release"]) == ("candidate", "")
+    assert item["state"] == "candidate"
+    assert item["release"] == ""
 
 
 def test_an_edit_needs_what_was_read(project):
@@ -108,14 +134,18 @@ def test_an_edit_needs_what_was_read(project):
     project.refused(428, "precondition_required", "PATCH", path, change)
     tag = project.ask("GET", path).headers["etag"]
     edited = project.ask("PATCH", path, change, headers={"If-Match": tag})
-    assert (said(edited)["pinned"], said(edited)["apart"]) == (True, True)
+    assert said(edited)["pinned"] is True
+    assert said(edited)["apart"] is True
     now = {"If-Match": edited.headers["etag"]}
     assert now["If-Match"] == f'"{said(edited)["edition"]}"' != tag
-    stale = project.refused(412, "changed", "PATCH", path, change, headers={"If-Match": tag})
+    stale = project.refused(
+        412, "changed", "PATCH", path, change, headers={"If-Match": tag}
+    )
     assert stale["edition"] == said(edited)["edition"]
     project.refused(404, "not_found", "PATCH", path, {"restored": True}, headers=now)
     edit, _ = project.get("audit")["items"]
-    assert (edit["action"], edit["projects"]) == ("reflection.edit", [project.name])
+    assert edit["action"] == "reflection.edit"
+    assert edit["projects"] == [project.name]
     assert edit["detail"]["why"] == "the team relies on it"
 
 
@@ -127,21 +157,33 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
     assert first["exposure"] == {"loop": "run-1", "shown": 1, "withheld": 0}
     assert project.post("recall", asked)["items"] == first["items"]
     bare = project.post("recall", {"task": TASK, "loop": "run-3"})
-    assert (bare["items"], bare["exposure"]["shown"]) == ([], 0)  # it is no worked example
+    # it is no worked example
+    assert bare["items"] == []
+    assert bare["exposure"]["shown"] == 0
     project.refused(422, "invalid_input", "POST", "recall", {**asked, "limit": 3})
     for name in ("a\nb", "AKIAIOSFODNN7EXAMPLE"):
-        project.refused(422, "invalid_request", "POST", "recall", {**asked, "loop": name})
+        project.refused(
+            422, "invalid_request", "POST", "recall", {**asked, "loop": name}
+        )
 
     end = {"loop": "run-1", "right_at_once": True, "calls": 2}
-    assert project.post("outcomes", end) == {"loop": "run-1", "number": 0}  # it may be invented
+    assert project.post("outcomes", end) == {
+        "loop": "run-1",
+        "number": 0,
+    }  # it may be invented
     project.ask("PUT", "loops/run-1", {"task": TASK})
     project.ask("PUT", "loops/run-1/attempts/1", {"output": "12 kg", "evaluation": {}})
     for _ in range(2):
         assert project.post("outcomes", end) == {"loop": "run-1", "number": 1}
-    assert project.post("outcomes", {**end, "loop": "run-9"})["number"] == 0  # was shown nothing
+    assert (
+        project.post("outcomes", {**end, "loop": "run-9"})["number"] == 0
+    )  # was shown nothing
     proof = project.get("proof")
-    assert (proof["ended"], proof["pending"], proof["holdout"]) == (1, 0, 0.0)
-    assert (proof["pooled"]["shown"], proof["pooled"]["conclusion"]) == (1, "insufficient data")
+    assert proof["ended"] == 1
+    assert proof["pending"] == 0
+    assert proof["holdout"] == 0.0
+    assert proof["pooled"]["shown"] == 1
+    assert proof["pooled"]["conclusion"] == "insufficient data"
     assert [one["shown"] for one in proof["lessons"]] == [1]
 
 
@@ -152,13 +194,16 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
         project.ask("PUT", f"loops/{word}", {"task": word})
         project.post(f"loops/{word}/cancel", {})
     for path in ("quarantine", "reflections", "episodes", "loops", "keys", "audit"):
-        whole, cursor = project.get(f"{path}?limit=200"), ""
+        whole = project.get(f"{path}?limit=200")
+        cursor = ""
         found: list[Any] = []
         while cursor is not None:
             page = project.get(f"{path}?limit=1{cursor and '&cursor=' + cursor}")
-            found, cursor = [*found, *page["items"]], page["next"]
+            found = [*found, *page["items"]]
+            cursor = page["next"]
             project.ask("PUT", f"loops/{path} {len(found)}", {"task": "comes later"})
-        assert (whole["next"], found) == (None, whole["items"])
+        assert whole["next"] is None
+        assert found == whole["items"]
         assert len(found) >= (2 if path == "keys" else 3)
     for path in ("quarantine", "reflections", "audit"):
         project.refused(422, "invalid_input", "GET", f"{path}?cursor=x")
@@ -168,13 +213,22 @@ def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
     """Which rules, and of which keys, is tested in tests/memory/test_cause.py."""
     for id, outputs in (("checkout", ["high", "P1"]), ("typo", [])):
         loop = {"task": id, "memory_key": "bugs", "policy": "default"}
-        assert project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == "bugs"
+        assert (
+            project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == "bugs"
+        )
         told = project.post("recall", {"task": id, "loop": id, "form": "text"})["text"]
         assert ("failed check regex in 1 loop" in told) == (id == "typo")
         for number, output in enumerate(outputs, 1):
-            attempt = {"output": output, "checks": [{"name": "regex", "pattern": "P[0-3]"}]}
-            project.ask("PUT", f"loops/{id}/attempts/{number}", json=attempt).raise_for_status()
+            attempt = {
+                "output": output,
+                "checks": [{"name": "regex", "pattern": "P[0-3]"}],
+            }
+            project.ask(
+                "PUT", f"loops/{id}/attempts/{number}", json=attempt
+            ).raise_for_status()
     [choice] = project.get("loops/typo")["briefing"]["choices"]
-    assert (choice["outcome"], choice["leg"], choice["form"]) == ("told", "cause", "rule")
+    assert choice["outcome"] == "told"
+    assert choice["leg"] == "cause"
+    assert choice["form"] == "rule"
     other = {"task": "typo", "memory_key": "incidents"}
     project.refused(409, "conflict", "PUT", "loops/typo", other)

@@ -1,4 +1,6 @@
-"""A call that comes again has its effect once, whatever happens between effect and answer."""
+"""A call that comes again has its effect once, whatever happens between effect and
+answer.
+"""
 
 import asyncio
 import hashlib
@@ -14,9 +16,16 @@ import pytest
 
 from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Remembered, Scope
-from heedful.service.app import EXAMPLES
+from heedful.service.app import API_EXAMPLES
 from heedful.store import exposures, lessons
-from heedful.store.store import Call, Effects, also, keep_answer, read_call, write_effect
+from heedful.store.store import (
+    Effects,
+    IdempotentCall,
+    also,
+    keep_answer,
+    read_call,
+    write_effect,
+)
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
@@ -63,7 +72,9 @@ def test_the_same_call_again_is_answered_the_same(api):
 
 
 def test_a_key_is_for_one_request_printable_and_short(api):
-    problem(api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request")  # which had no effect
+    problem(
+        api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request"
+    )  # which had no effect
     assert api.post(REMEMBER, json=LESSON, **once("c")).status_code == 200
     kept = {each[0] for each in rows(api.setup.store.url, "select once from answer")}
     assert kept == {hashlib.sha256(b"c").hexdigest()}
@@ -94,8 +105,15 @@ def test_two_at_once_have_one_effect(api):
 
 def test_no_secret_is_kept_for_the_next_time(api):
     token = "sk-proj-" + "a1B2" * 8
-    asked = {"events": [{"event_type": "a"}], "outcome": "failure", "related_memory_ids": [token]}
-    sent = [api.post("/api/v1/reflections/generate", json=asked, **once("h")) for _ in range(2)]
+    asked = {
+        "events": [{"event_type": "a"}],
+        "outcome": "failure",
+        "related_memory_ids": [token],
+    }
+    sent = [
+        api.post("/api/v1/reflections/generate", json=asked, **once("h"))
+        for _ in range(2)
+    ]
     assert sent[0].content == sent[1].content
     assert sent[0].json()["related_memory_ids"] == ["[redacted: model_key]"]
     assert token not in str(rows(api.setup.store.url, "select * from answer"))
@@ -104,19 +122,29 @@ def test_no_secret_is_kept_for_the_next_time(api):
 @pytest.mark.sqlite
 def test_every_call_that_may_come_again_is_answered_the_same(api):
     done = []
-    api.post("/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write"))
+    api.post(
+        "/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write")
+    )
     api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
-    failed = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
+    failed = {
+        "output": "1",
+        "evaluation": {"findings": [{"check": "a", "message": "b"}]},
+    }
     assert api.put("/v1/loops/1/attempts/1", json=failed).json()["decision"] == "done"
-    for name, example in EXAMPLES.items():
-        method, path = name.replace("{id}", "1").replace("{loop_id}", "loop_001").split()
+    for name, example in API_EXAMPLES.items():
+        method, path = (
+            name.replace("{id}", "1").replace("{loop_id}", "loop_001").split()
+        )
         if method != "POST":
             continue
         path = path.replace("{ruling}", "reject")
-        first, again = (api.post(path, json=example["request"], **once(path)) for _ in "12")
+        first, again = (
+            api.post(path, json=example["request"], **once(path)) for _ in "12"
+        )
         assert first.status_code < 500, (path, first.text)
         if first.is_success:
-            assert (again.status_code, again.content) == (first.status_code, first.content)
+            assert again.status_code == first.status_code
+            assert again.content == first.content
             assert again.headers["Idempotent-Replayed"] == "true"
             done.append(path)
     assert len(done) >= 12, done
@@ -147,7 +175,8 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     environment = {**unmeasured(), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(run, env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
-    file, key = tmp_path / "heedful.db", (tmp_path / "key").read_text()
+    file = tmp_path / "heedful.db"
+    key = (tmp_path / "key").read_text()
     assert rows(file, "select n from answer") == [(0,)]
     with served(tmp_path) as api:
         body = {"error_type": "TypeError", "text": "a"}
@@ -161,7 +190,7 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
 
 # What stands beside the effects of a call
 
-CALL = Call("default", "caller", "once", "digest")
+CALL = IdempotentCall(tenant="default", caller="caller", once="once", digest="digest")
 
 
 @pytest.fixture
@@ -199,7 +228,7 @@ async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
 
 
 async def test_the_result_of_an_effect_comes_back_as_it_was(store):
-    value = [Remembered(1, True, 2)], {"a": ["x", 0.5]}, frozenset({"text"}), None
+    value = [Remembered(1, True, seen=2)], {"a": ["x", 0.5]}, frozenset({"text"}), None
 
     def work(
         db: Any, scope: Scope
@@ -215,7 +244,9 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
         also(lambda db: None)
 
 
-async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
+async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(
+    store,
+):
     kept: list[Any] = []
     with recorded(kept):
         also(lambda db: kept.append("audit"))

@@ -10,7 +10,7 @@ from heedful import errors
 from heedful.errors import HeedfulError
 from heedful.service import problems
 from heedful.service.client import refused
-from heedful.service.wire import TABLE
+from heedful.service.wire import ERROR_RESPONSES
 
 KINDS = [
     kind
@@ -18,11 +18,14 @@ KINDS = [
     if isinstance(kind, type) and issubclass(kind, HeedfulError)
 ]
 KNOWN = (
-    (errors.InvalidInput("limit", -1, "an integer of at least 1"), ("field", "allowed")),
+    (
+        errors.InvalidInput("limit", -1, "an integer of at least 1"),
+        ("field", "allowed"),
+    ),
     (errors.NotFound("loop", "a", "heedful.db"), ("kind", "id")),
     (errors.NotQuarantined(3, "candidate"), ("id", "state")),
     (errors.Changed("lesson", "3", "now"), ("edition",)),
-    (errors.QuotaExceeded("page", 11, 10), ("source", "count", "quota")),
+    (errors.QuotaExceeded("page", 11, quota=10), ("source", "count", "quota")),
 )
 
 
@@ -38,17 +41,19 @@ def test_every_error_has_a_status_and_a_code_and_comes_back_to_a_client(kind):
     vars(error).update(kind="loop", id="a", remedy="", package="x", field="f")
     body, _ = told(error)
     assert 400 <= body["status"] < 600
-    nearest = next(one for one in kind.__mro__ if one in TABLE)
+    nearest = next(one for one in kind.__mro__ if one in ERROR_RESPONSES)
     assert type(refused(body["status"], json.dumps(body))) is nearest
 
 
 def test_codes_are_told_apart_and_errors_know_what_they_knew():
-    codes = [code for _, code in TABLE.values()]
+    codes = [code for _, code in ERROR_RESPONSES.values()]
     assert len(codes) == len(set(codes))
     for error, names in KNOWN:
         body, _ = told(error)
         back = refused(body["status"], json.dumps(body))
-        assert [getattr(back, name) for name in names] == [getattr(error, name) for name in names]
+        assert [getattr(back, name) for name in names] == [
+            getattr(error, name) for name in names
+        ]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +62,35 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
         (errors.LeaseLost("at work"), 409, {"retry-after": "1"}, "at work"),
         (errors.StoreUnavailable("gone"), 503, {"retry-after": "1"}, "the store"),
         (errors.ModelUnavailable("gone"), 503, {"retry-after": "1"}, "gone"),
-        (errors.KeyRefused("no"), 401, {"www-authenticate": 'Bearer realm="heedful"'}, "no"),
+        (
+            errors.KeyRefused("no"),
+            401,
+            {"www-authenticate": 'Bearer realm="heedful"'},
+            "no",
+        ),
         (errors.Conflict("other"), 409, {}, "other"),
         (HTTPException(404), 404, {}, "/docs lists all routes"),
-        (HTTPException(405, headers={"Allow": "GET"}), 405, {"allow": "GET"}, "allows GET"),
+        (
+            HTTPException(405, headers={"Allow": "GET"}),
+            405,
+            {"allow": "GET"},
+            "allows GET",
+        ),
         (RecursionError(), 422, {}, "nested too deeply"),
-        (problems.Problem(428, "precondition_required", "send It"), 428, {}, "send It"),
-        (errors.PackageMissing("this", "xllamacpp", "embedded"), 501, {}, "without xllamacpp"),
+        (
+            problems.Problem(
+                status=428, code="precondition_required", detail="send It"
+            ),
+            428,
+            {},
+            "send It",
+        ),
+        (
+            errors.PackageMissing("this", "xllamacpp", "embedded"),
+            501,
+            {},
+            "without xllamacpp",
+        ),
     ],
 )
 def test_an_error_has_its_status_and_what_to_do(error, status, headers, said):
@@ -78,32 +105,48 @@ def test_a_pointer_names_the_field_alone():
     kind = "function-after[check(), constrained-str]"
     complaint = {"loc": ("body", "goals", 0, kind), "msg": "no", "type": "x"}
     body = told(RequestValidationError([complaint]))[0]
-    assert ([one["pointer"] for one in body["errors"]], body["detail"]) == (
-        ["/goals/0"],
-        "body/goals/0: no",
+    assert [one["pointer"] for one in body["errors"]] == ["/goals/0"]
+    assert body["detail"] == "body/goals/0: no"
+    empty = RequestValidationError(
+        [{"loc": ("body",), "msg": "Field required", "type": "missing"}]
     )
-    empty = RequestValidationError([{"loc": ("body",), "msg": "Field required", "type": "missing"}])
     assert told(empty)[0]["detail"] == "body: a JSON object is needed"
-    assert told(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"] == "/why"
+    assert (
+        told(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"]
+        == "/why"
+    )
     assert "errors" not in told(errors.InvalidInput("a goal", "x", "written like y"))[0]
 
 
 def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(caplog):
     secret = "heedful_3f0c9a1b2d4e_" + 64 * "a"
-    wrong = {"loc": ("body", "a", 0), "msg": f"no {secret}", "input": secret, "type": "x"}
-    away = [errors.StoreUnavailable(f"/var/lib/heedful.db: {n}\nagain") for n in (1, 1, 2)]
+    wrong = {
+        "loc": ("body", "a", 0),
+        "msg": f"no {secret}",
+        "input": secret,
+        "type": "x",
+    }
+    away = [
+        errors.StoreUnavailable(f"/var/lib/heedful.db: {n}\nagain") for n in (1, 1, 2)
+    ]
     for error in (
         *away,
         errors.StoreCorrupt("/var/lib/heedful.db is damaged"),
         errors.NotFound("loop", "a", "/var/lib/heedful.db"),
         errors.InvalidInput("project", secret, "a name"),
-        problems.Problem(400, "bad_request", f"no {secret}"),
+        problems.Problem(status=400, code="bad_request", detail=f"no {secret}"),
         RequestValidationError([wrong]),
         ZeroDivisionError(),
     ):
         body = str(told(error, "/v1/loops/private\n2026-01-01 INFO forged")[0])
-        assert not any(private in body for private in ("heedful.db", 64 * "a", "ZeroDivision"))
-    lines = [one.getMessage() for one in caplog.records if "unavailable" in one.getMessage()]
-    assert lines == [f"store_unavailable: /var/lib/heedful.db: {n} again" for n in (1, 2)]
+        assert not any(
+            private in body for private in ("heedful.db", 64 * "a", "ZeroDivision")
+        )
+    lines = [
+        one.getMessage() for one in caplog.records if "unavailable" in one.getMessage()
+    ]
+    assert lines == [
+        f"store_unavailable: /var/lib/heedful.db: {n} again" for n in (1, 2)
+    ]
     assert "ZeroDivisionError" in caplog.text
     assert not any(word in caplog.text for word in ("private", "forged", 64 * "a"))

@@ -1,4 +1,6 @@
-"""The queue in PostgreSQL: each job once, by any worker, and by another if one is killed."""
+"""The queue in PostgreSQL: each job once, by any worker, and by another if one is
+killed.
+"""
 
 import asyncio
 import os
@@ -63,7 +65,10 @@ def stale(url, which):
     """As if the worker of these jobs had been killed an hour ago."""
     url = all_of(url)
     rows(url, "insert into procrastinate_workers default values")
-    rows(url, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
+    rows(
+        url,
+        "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'",
+    )
     newest = "(select max(id) from procrastinate_workers)"
     doing = f"update procrastinate_jobs set status = 'doing', worker_id = {newest}"
     rows(url, f"{doing} where {which} and status = 'todo'")
@@ -86,8 +91,10 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     store = open_store(url)
     await begun(store, SCOPE, "l1")
     (one,) = await put(store, SCOPE, "pot")
-    await put(store, OTHER, "pan")  # kept by a service that was killed before it handed it over
-    tools = Tools(store, loops={"short": short}, keep=9)
+    await put(
+        store, OTHER, "pan"
+    )  # kept by a service that was killed before it handed it over
+    tools = Tools(store=store, loops={"short": short}, keep=9)
     async with PostgresQueue(url, works=True) as queue:
         for task in ("prune", "dream", "dream", "prove"):
             await queue.defer(task, SCOPE)
@@ -95,11 +102,15 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
             await queue.defer("reflect", SCOPE, digest=one)
         await queue.defer("drive", SCOPE, loop="l1", by="short")
         waiting = {"memory": 3, "reflection": 1, "loops": 1}
-        assert await depths(queue) == {(name, "waiting"): n for name, n in waiting.items()}
+        assert await depths(queue) == {
+            (name, "waiting"): n for name, n in waiting.items()
+        }
         with pytest.raises(UnknownName):
             await queue.defer("sleep", SCOPE)
         await queue.work(tools, concurrency=1, once=True, listener=heard)
-        assert [one for one in await queue.depth() if one.queue != queued.UPKEEP] == []
+        assert [
+            one for one in await queue.depth() if one.queue != queued.UPKEEP_QUEUE
+        ] == []
     for scope in (SCOPE, OTHER):
         assert await store.read(scope, episodes.counts) == {"reflected": 1}
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
@@ -121,30 +132,36 @@ async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url
     for table in ("jobs", "events"):
         tell = f"select 1 from procrastinate_{table}"
         assert [len(rows(by, tell)) for by in (url, mine, all_of(url))] == [0, 1, 2]
-    changes = "update procrastinate_jobs set priority = 9", "delete from procrastinate_jobs"
+    changes = (
+        "update procrastinate_jobs set priority = 9",
+        "delete from procrastinate_jobs",
+    )
     for change in changes:
         rows(mine, change)
     assert len(jobs(url)) == 1
 
 
 async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
-    monkeypatch.setattr(queued, "POLL", 0.05)
+    monkeypatch.setattr(doing, "MAX_JOB_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(queued, "POLL_INTERVAL_SECONDS", 0.05)
     store = open_store(url)
     (one,) = await put(store, SCOPE, "pot")
     down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
     async with PostgresQueue(url, works=True) as queue:
         await queue.defer("reflect", SCOPE, digest=one)
-        async with at_work(queue, Tools(store, down), heard):
+        async with at_work(queue, Tools(store=store, model=down), heard):
             await until(lambda: "given up" in str(heard.lines))
         assert (await depths(queue))["reflection", "failed"] == 1
-    # A sweep may have handed the episode over, too: that job waits for its turn like this one.
-    assert heard.of("reflect").count("again") >= doing.TRIES - 1
-    assert ("heedful.reflect", "failed", doing.TRIES) in jobs(url)
+    # A sweep may have handed the episode over, too: that job waits for its turn like
+    # this one.
+    assert heard.of("reflect").count("again") >= doing.MAX_JOB_TRIES - 1
+    assert ("heedful.reflect", "failed", doing.MAX_JOB_TRIES) in jobs(url)
 
 
-async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, heard, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
+async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(
+    url, heard, monkeypatch
+):
+    monkeypatch.setattr(doing, "MAX_JOB_WAIT_SECONDS", 0.0)
     store = open_store(url)
     (one,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url, works=True) as queue:
@@ -157,7 +174,9 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, hear
 
         await queue.defer("reflect", SCOPE, digest=one)
         options: Any = {"concurrency": 1, "once": True, "queues": ["reflection"]}
-        await queue.work(Tools(store, Function(down)), listener=heard, **options)
+        await queue.work(
+            Tools(store=store, model=Function(down)), listener=heard, **options
+        )
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
     assert [one for one in jobs(url) if one[:2] == ("heedful.reflect", "doing")] == []
 
@@ -166,23 +185,30 @@ async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
     async with PostgresQueue(url, works=True) as queue:
         await queue.defer("dream", SCOPE)
         stale(url, "task_name = 'heedful.dream'")
-        await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
+        await queue.defer(
+            "dream", SCOPE
+        )  # of this and the one of the dead worker one is left
         await queue.defer("prove", OTHER)
         await queue.defer("prune", OTHER)
         stale(url, "task_name = 'heedful.prune'")
-        tried = f"update procrastinate_jobs set attempts = {doing.TRIES - 1}"
+        tried = f"update procrastinate_jobs set attempts = {doing.MAX_JOB_TRIES - 1}"
         rows(all_of(url), f"{tried} where task_name = 'heedful.prune'")
-        assert await depths(queue) == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
-        await queue.work(Tools(open_store(url)), once=True, listener=heard)
+        assert await depths(queue) == {
+            ("memory", "stalled"): 2,
+            ("memory", "waiting"): 2,
+        }
+        await queue.work(Tools(store=open_store(url)), once=True, listener=heard)
         assert (await depths(queue))["memory", "failed"] == 1
     assert sorted(heard.ended()) == ["dream", "prove"]
     assert [one for one in jobs(url) if one[1] == "doing"] == []
 
 
-async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(url, heard, monkeypatch):
-    monkeypatch.setattr(queued, "BEAT", 0.05)
-    monkeypatch.setattr(queued, "ANSWER", 0.5)
-    tools = Tools(open_store(url))
+async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
+    url, heard, monkeypatch
+):
+    monkeypatch.setattr(queued, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(queued, "CONNECTION_WAIT_SECONDS", 0.5)
+    tools = Tools(store=open_store(url))
     async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):
         await queue.defer("prove", SCOPE)
         await until(heard.ended)
@@ -203,7 +229,7 @@ async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(url, heard
 
 
 async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard):
-    tools = Tools(open_store(url), keep=9)
+    tools = Tools(store=open_store(url), keep=9)
     for scope in (SCOPE, OTHER):
         await tools.memory(scope).remember("k", "one")
     async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):
@@ -212,8 +238,9 @@ async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard)
 
 
 async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monkeypatch):
-    monkeypatch.setattr(doing, "GRACE", 0.01)
-    store, asked = open_store(url), asyncio.Event()
+    monkeypatch.setattr(doing, "JOB_GRACE_SECONDS", 0.01)
+    store = open_store(url)
+    asked = asyncio.Event()
 
     async def slow(messages):
         asked.set()
@@ -221,10 +248,14 @@ async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monke
 
     (one,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url, works=True) as queue:
-        async with at_work(queue, Tools(store, Function(slow)), heard) as working:
+        async with at_work(
+            queue, Tools(store=store, model=Function(slow)), heard
+        ) as working:
             await asked.wait()
         assert working.cancelled()
-        assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
+        assert (
+            await store.write(SCOPE, episodes.take, before=4e9, digest=one) is not None
+        )
     assert heard.lines[-1] == ("reflect", "given back")
     # If a sweep came in between, an equal job waits instead.
     assert ("heedful.reflect", "todo") in [job[:2] for job in jobs(url)]
@@ -232,14 +263,22 @@ async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monke
 
 def worker(folder, url, *options):
     command = [*IMPATIENT, "worker", "--store", url, *options]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
+    }
     environment |= {"HEEDFUL_EMBEDDER": "none", "HEEDFUL_CACHE": str(folder / "cache")}
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
 
 
-async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tmp_path, url):
+async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(
+    tmp_path, url
+):
     (tmp_path / "slow.py").write_text(MODEL, encoding="utf-8")
-    calls, store = tmp_path / "calls", open_store(url)
+    calls = tmp_path / "calls"
+    store = open_store(url)
     (one,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url) as queue:
         await queue.defer("reflect", SCOPE, digest=one)
@@ -258,24 +297,31 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     assert "reflect" in said
     assert "SIGTERM: no new job begins" in said
     assert calls.read_text(encoding="utf-8") == "x"
-    assert {lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, 9)} == {1}
+    assert {
+        lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, limit=9)
+    } == {1}
 
 
 def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
     queue = PostgresQueue(url)
-    api = Api(Setup(open_store(url), work=queue))
+    api = Api(Setup(store=open_store(url), work=queue))
     api.run(queue.__aenter__())
-    run = {"events": [{"type": "tool_call", "tool": "price", "error": "no pot"}], "task": "Price?"}
+    run = {
+        "events": [{"type": "tool_call", "tool": "price", "error": "no pot"}],
+        "task": "Price?",
+    }
     told.begin()
     for _ in range(2):
         answer = api.post("/v1/episodes", json=run)
-        assert (answer.status_code, answer.json()["state"]) == (202, "waiting"), answer.text
+        assert (answer.status_code, answer.json()["state"]) == (202, "waiting"), (
+            answer.text
+        )
     waiting = 'heedful_jobs{queue="reflection",state="waiting"}'
     assert f"{waiting} 1.0" in api.get("/metrics", key="").text
 
     async def worked():
         async with PostgresQueue(url, works=True) as worker:
-            await worker.work(Tools(open_store(url)), once=True)
+            await worker.work(Tools(store=open_store(url)), once=True)
 
     api.run(worked())
     assert waiting not in api.get("/metrics", key="").text

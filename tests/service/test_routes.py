@@ -1,6 +1,8 @@
-"""Every route: what it needs, how it is described, and that the pages name it and no other.
+"""Every route: what it needs, how it is described, and that the pages name it and no
+other.
 
-The routes are those of the application, so that a new one that needs nothing fails here.
+The routes are those of the application, so that a new one that needs nothing fails
+here.
 """
 
 import json
@@ -13,13 +15,13 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from heedful.service.app import EXAMPLES, application, operations
-from heedful.service.auth import Needs
-from heedful.service.problems import OWN
+from heedful.service.app import API_EXAMPLES, application, operations
+from heedful.service.auth import CallerDependency
+from heedful.service.problems import COMPATIBLE_ERROR_FIELDS
 from heedful.service.routes import ROUTERS
 from heedful.service.setup import Setup
-from heedful.service.wire import TABLE
-from heedful.store.keys import MAY
+from heedful.service.wire import ERROR_RESPONSES
+from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
 from tests.engines import IN_SOAK
 from tests.service.support import Api, problem
@@ -39,13 +41,13 @@ PAGE = (DOCS / "http.md").read_text(encoding="utf-8")
 # What each route needs, as the page says it.
 ROW = r"^\| `((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`[^|]*\| (read|write|approve|admin) \|"
 EXPECTED = {row[1]: row[2] for row in re.finditer(ROW, PAGE, re.MULTILINE)}
-APP = application(Setup(in_file(":memory:")))
+APP = application(Setup(store=in_file(":memory:")))
 SPEC = APP.openapi()
 OPERATIONS = {f"{method.upper()} {path}": one for path, method, one in operations(SPEC)}
 
 
 def needed(one: Dependant) -> list[str]:
-    own = [one.call.may[0]] if isinstance(one.call, Needs) else []
+    own = [one.call.may[0]] if isinstance(one.call, CallerDependency) else []
     return [*own, *(may for each in one.dependencies for may in needed(each))]
 
 
@@ -57,9 +59,11 @@ def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
 
 
 def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:
-    """The example of a route, with a body that has these changes, where there is one."""
+    """The example of a route, with a body that has these changes, where there is
+    one.
+    """
     method, path = name.split()
-    body = EXAMPLES.get(name, {}).get("request")
+    body = API_EXAMPLES.get(name, {}).get("request")
     real = re.sub(r"{(n|id|loop_id)}", "1", path).replace("{ruling}", "reject")
     more = {} if body is None else {"json": {**body, **changes}}
     return api.request(method, real + query, key=key, **more)
@@ -74,11 +78,17 @@ def refused(answer: Any, name: str, code: str) -> None:
 
 def of_body(name: str) -> set[str]:
     field = ROUTES[name].body_field
-    return set(getattr(field.field_info.annotation if field else None, "model_fields", {}))
+    return set(
+        getattr(field.field_info.annotation if field else None, "model_fields", {})
+    )
 
 
 def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api):
-    key, but = api.key(*MAY), {may: api.key(*(set(MAY) - {may, "recall"})) for may in MAY}
+    key = api.key(*KEY_PERMISSIONS)
+    but = {
+        may: api.key(*(set(KEY_PERMISSIONS) - {may, "recall"}))
+        for may in KEY_PERMISSIONS
+    }
     for name, may in EXPECTED.items():
         fields = of_body(name)
         refused(asked(api, name, but[may]), name, "forbidden")
@@ -95,14 +105,17 @@ def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_route_says_what_it_does_with_an_example_that_fits(name):
-    operation, path = OPERATIONS[name], name.split()[1]
+    operation = OPERATIONS[name]
+    path = name.split()[1]
     assert operation["description"].endswith(".")
-    own = path.startswith(tuple(OWN))
+    own = path.startswith(tuple(COMPATIBLE_ERROR_FIELDS))
     kind = "application/json" if own else "application/problem+json"
     assert list(operation["responses"]["default"]["content"]) == [kind]
     assert name in PUBLIC or operation["security"] == [{"key": []}]
     bodies = {"request": operation.get("requestBody", {})}
-    bodies |= {status: one for status, one in operation["responses"].items() if status < "3"}
+    bodies |= {
+        status: one for status, one in operation["responses"].items() if status < "3"
+    }
     for body in bodies.values():
         content = body.get("content", {}).get("application/json")
         if content:
@@ -127,6 +140,6 @@ def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(api):
 def test_the_page_on_http_names_every_route_and_the_codes():
     told = re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)
     assert sorted(told) == sorted([*ROUTES, "GET /openapi.json"])
-    for status, code in TABLE.values():
+    for status, code in ERROR_RESPONSES.values():
         for row in re.findall(rf"^\| ([\d, ]+) \|.*`{code}`", PAGE, re.MULTILINE):
             assert str(status) in row.split(", ")

@@ -1,29 +1,44 @@
-"""Episodes and traces over HTTP: taken once, reflected on, and what cannot be kept is told."""
+"""Episodes and traces over HTTP: taken once, reflected on, and what cannot be kept is
+told.
+"""
 
 import gzip
 import json
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceResponse,
+)
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import Patience
 from heedful.service.jobs import TASKS, Tools, sweep
-from heedful.service.setup import MIB
+from heedful.service.setup import LIMITS_MIB_BYTES
 from heedful.store import episodes
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
 from tests.traces.runs import TRACE, document, genai, protobuf
 
-PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json"}
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+JSON = {"Content-Type": "application/json"}
 RUN = {
     "task": "Where is order A-17?",
     "outcome": "failure",
     "events": [
         {"type": "user_message", "content": "Where is order A-17?"},
-        {"type": "tool_call", "tool": "find_order", "arguments": {"id": "A17"}, "call": "c1"},
-        {"type": "tool_response", "tool": "find_order", "call": "c1", "error": "no order A17"},
+        {
+            "type": "tool_call",
+            "tool": "find_order",
+            "arguments": {"id": "A17"},
+            "call": "c1",
+        },
+        {
+            "type": "tool_response",
+            "tool": "find_order",
+            "call": "c1",
+            "error": "no order A17",
+        },
         {"type": "llm_response", "content": "There is no such order."},
     ],
 }
@@ -43,14 +58,18 @@ class Runs(Project):
 
     def gathered(self) -> list[Any]:
         setup = self.api.setup
-        tools = Tools(setup.store, patience=Patience(settled=0.0))
+        tools = Tools(store=setup.store, patience=Patience(settled=0.0))
         self.api.run(sweep(setup.work, tools))
         return self.listed()
 
     @property
     def handed(self) -> list[tuple[str, dict[str, Any]]]:
         work: Any = self.api.setup.work
-        return [(task, more) for task, scope, more in work.jobs if scope.project == self.name]
+        return [
+            (task, more)
+            for task, scope, more in work.jobs
+            if scope.project == self.name
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +89,9 @@ def test_an_episode_is_taken_once_and_handed_over(project):
     assert project.put_in() == taken
     assert project.handed == 2 * [("reflect", {"digest": taken["digest"]})]
     [one] = project.listed()
-    assert (one["digest"], one["outcome"], one["tries"]) == (taken["digest"], "failure", 0)
+    assert one["digest"] == taken["digest"]
+    assert one["outcome"] == "failure"
+    assert one["tries"] == 0
     assert project.listed("?state=waiting") == [one]
     assert project.listed("?state=failed") == []
 
@@ -79,13 +100,18 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
     project.put_in({**RUN, "events": events}, "?trust=operator")
     digest = project.listed()[0]["digest"]
-    tools, scope = Tools(project.api.setup.store), Scope("acme", project.name)
+    tools = Tools(store=project.api.setup.store)
+    scope = Scope("acme", project.name)
     project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
     found = project.get("reflections?kind=reflection")["items"]
-    assert [one["trust"] for one in found] == ["tool"]  # its error is a tool's all the same
+    assert [one["trust"] for one in found] == [
+        "tool"
+    ]  # its error is a tool's all the same
     project.post("traces?trust=operator", document(genai()))
     project.gathered()
-    kept = project.api.run(project.api.setup.store.read(scope, episodes.page, 1, whole=True))
+    kept = project.api.run(
+        project.api.setup.store.read(scope, episodes.page, 1, whole=True)
+    )
     assert kept[0].record["trust"] == "operator"
 
 
@@ -99,21 +125,31 @@ def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
         headers = dict(JSON if kind == "json" else PROTOBUF)
         headers |= {"Content-Encoding": "gzip"} if packed else {}
         sent = project.ask(
-            "POST", "traces", content=gzip.compress(body) if packed else body, headers=headers
+            "POST",
+            "traces",
+            content=gzip.compress(body) if packed else body,
+            headers=headers,
         )
-        assert (sent.status_code, sent.content) == (200, b"{}" if kind == "json" else b"")
+        assert sent.status_code == 200
+        assert sent.content == (b"{}" if kind == "json" else b"")
         assert sent.headers["content-type"] == headers["Content-Type"]
     [episode] = project.gathered()
-    assert (episode["name"], episode["session"]) == (TRACE, "conversation-1")
+    assert episode["name"] == TRACE
+    assert episode["session"] == "conversation-1"
     assert project.handed == [("reflect", {"digest": episode["digest"]})]
 
 
-def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_counted(project):
+def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_counted(
+    project,
+):
     [first, *rest] = genai()
     told = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
-    assert (told["rejectedSpans"], "W3C" in told["errorMessage"]) == ("1", True)
+    assert told["rejectedSpans"] == "1"
+    assert ("W3C" in told["errorMessage"]) is True
     project.gathered()
-    late = project.ask("POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF)
+    late = project.ask(
+        "POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF
+    )
     answer = ExportTraceServiceResponse.FromString(late.content)
     assert answer.partial_success.rejected_spans == len(rest)
     assert "ended" in answer.partial_success.error_message
@@ -121,17 +157,33 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     assert counted in project.api.get("/metrics", key="").text
 
 
-@pytest.mark.parametrize(("path", "body", "headers", "status", "code"), [
-    *(("traces", body, headers, 400, "invalid_traces") for body,
-     headers in ((b"\xff\xff\xff", PROTOBUF), (b'{"resourceSpans": 1}', JSON))),
-    ("traces", b"\x00" * (16 * MIB + 1), PROTOBUF, 413, "body_too_large"),
-    ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "code"),
+    [
+        *(
+            ("traces", body, headers, 400, "invalid_traces")
+            for body, headers in (
+                (b"\xff\xff\xff", PROTOBUF),
+                (b'{"resourceSpans": 1}', JSON),
+            )
+        ),
+        (
+            "traces",
+            b"\x00" * (16 * LIMITS_MIB_BYTES + 1),
+            PROTOBUF,
+            413,
+            "body_too_large",
+        ),
+        ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
+    ],
+)
 def test_what_is_no_trace_is_refused(project, path, body, headers, status, code):
     project.refused(status, code, "POST", path, content=body, headers=headers)
 
 
-@pytest.mark.parametrize("change", [{"events": []}, {"events": [{"type": "a", "at": "yesterday"}]}])
+@pytest.mark.parametrize(
+    "change", [{"events": []}, {"events": [{"type": "a", "at": "yesterday"}]}]
+)
 def test_what_is_no_episode_is_refused(project, change):
     assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422
     assert project.listed() == []

@@ -1,4 +1,6 @@
-"""Programs that `test_kills` kills: each says "ready", works, and says "done" if it ends."""
+"""Programs that `test_kills` kills: each says "ready", works, and says "done" if it
+ends.
+"""
 
 import asyncio
 import json
@@ -13,7 +15,7 @@ from typing import Any
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import Budget, MaxAttempts
@@ -36,9 +38,9 @@ def name_of(lesson: str) -> str:
     return f"check/{signature('house', lesson).digest}"
 
 
-def lessons() -> list[Reflection]:
+def lessons() -> list[Lesson]:
     return [
-        Reflection(
+        Lesson(
             *("check", signature("house", name), "house", name, name),
             example=Example(TASK.format(n=name), f"{name} answer"),
             state="verified",
@@ -48,7 +50,9 @@ def lessons() -> list[Reflection]:
 
 
 async def answer(task: str, hint: str) -> str:
-    """Right at once with a chance that the lessons shown raise or lower; then always right."""
+    """Right at once with a chance that the lessons shown raise or lower; then always
+    right.
+    """
     at = heedful.context()
     if at.attempt > 1:
         return RIGHT
@@ -77,7 +81,14 @@ def note(path: str | Path, *what: Any) -> None:
 
 async def commit(path: str) -> None:
     """Commit attempts with one lesson, and say each that is acknowledged."""
-    lesson = Reflection("check", signature("E", "x"), "E", "x", "x", state="verified")
+    lesson = Lesson(
+        "check",
+        signature("E", "x"),
+        error_type="E",
+        text="x",
+        sighting="x",
+        state="verified",
+    )
     with opened(path) as store:
 
         async def loop(id: str) -> None:
@@ -97,7 +108,9 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
         await asyncio.sleep(chance.random() * 0.004)
         at = heedful.context()
         note(log, "generate", at.loop_id, at.attempt)
-        return Answer(f"{task} {at.attempt}", Usage(1, 5, 5, 0.25))
+        return Answer(
+            f"{task} {at.attempt}", Usage(1, 5, completion_tokens=5, cost=0.25)
+        )
 
     async def check(candidate: str, at: Context) -> list[Finding]:
         if kind != "pure":
@@ -111,18 +124,24 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
     policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
     options: dict[str, Any] = {"policy": policy, "store": path, "memory": path}
     options |= {"generate": generate, "checks": [check]}
-    await asyncio.gather(*(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3)))
+    await asyncio.gather(
+        *(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3))
+    )
 
 
 async def pipeline(folder: str, seed: str) -> None:
     """Run a pipeline, or resume it; `pure` fails as often as `FAILS` says."""
     root = Path(folder)
-    logging.getLogger("heedful").addHandler(logging.NullHandler())  # some stages fail on purpose
+    logging.getLogger("heedful").addHandler(
+        logging.NullHandler()
+    )  # some stages fail on purpose
 
     def pure(output: Any, at: Context) -> Sequence[Finding]:
         if at.attempt > FAILS[at.loop_id.partition("/")[2]]:
             return []
-        return [Finding("pure", f"attempt {at.attempt} made {output}"[:90], "go on")]
+        return [
+            Finding("pure", f"attempt {at.attempt} made {output}"[:90], fix="go on")
+        ]
 
     def slow(output: Any, at: Context) -> Sequence[Finding]:
         time.sleep(SECONDS)
@@ -131,7 +150,9 @@ async def pipeline(folder: str, seed: str) -> None:
     def stage(name: str) -> Any:
         def run(state: dict[str, Any], feedback: str | None = None) -> Any:
             time.sleep(SECONDS)
-            at = 1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
+            at = (
+                1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
+            )
             state["log"].append([name, at])
             note(root / "ended.log", name, at)
             return {"at": at, "saw": len(state["log"])}
@@ -144,7 +165,11 @@ async def pipeline(folder: str, seed: str) -> None:
     for name in FAILS:
         stages.stage(name=name, checks=[pure, slow])(stage(name))
     result = await stages.run({"log": []}, id="r")
-    state = {name: value for name, value in result.state.items() if name != "guardrail_reports"}
+    state = {
+        name: value
+        for name, value in result.state.items()
+        if name != "guardrail_reports"
+    }
     (root / "state.json").write_text(json.dumps(state))
 
 
@@ -169,17 +194,25 @@ async def prove(path: str, other: str, count: str, seed: str) -> None:
 
     with opened(path) as store, opened(other) as apart:
         memory = Memory(store if other == path else apart, holdout=0.5)
-        options: dict[str, Any] = {"generate": slow, "checks": [is_house_format], "store": store}
+        options: dict[str, Any] = {
+            "generate": slow,
+            "checks": [is_house_format],
+            "store": store,
+        }
         for n in range(0, int(count), 4):
             four = [(TASK.format(n=k), f"k/{k}") for k in range(n, n + 4)]
-            runs = (heedful.run(task, memory=memory, id=id, **options) for task, id in four)
+            runs = (
+                heedful.run(task, memory=memory, id=id, **options) for task, id in four
+            )
             await asyncio.gather(*runs)
 
 
 async def remember(path: str, times: str) -> None:
     memory = Memory(path)
     for n in range(int(times)):
-        stored = await memory.remember("ValueError", f"line {n}: could not convert {n}.5 to int")
+        stored = await memory.remember(
+            "ValueError", f"line {n}: could not convert {n}.5 to int"
+        )
         say(f"{stored.id} {stored.created} {stored.seen}")
 
 

@@ -1,7 +1,9 @@
-"""One of the processes of `test_limits`: threads that step, override and cancel at random.
+"""One of the processes of `test_limits`: threads that step, override and cancel at
+random.
 
-What a loop may spend, its scope and its checks are functions of its id. Every call of user code is
-written to a log of this process, and `test_limits` holds the store against the logs.
+What a loop may spend, its scope and its checks are functions of its id. Every call of
+user code is written to a log of this process, and `test_limits` holds the store against
+the logs.
 """
 
 from __future__ import annotations
@@ -43,12 +45,13 @@ from heedful.loop.stop import (
 )
 from heedful.models.contract import Answer
 from heedful.store import loops
-from heedful.store.sqlite import BUSY_SECONDS, File
+from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File
 from heedful.store.store import Store
 
-SHIPPED = loops.LEASE_SECONDS
-# How long a process holds a loop, and how long it believes that it does: as shipped; too short, so
-# that loops are taken away from drivers at work; or short, and renewed in time.
+SHIPPED = loops.LOOP_LEASE_SECONDS
+# How long a process holds a loop, and how long it believes that it does: as shipped;
+# too short, so that loops are taken away from drivers at work; or short, and renewed in
+# time.
 LEASES = ((SHIPPED, SHIPPED), (0.02, SHIPPED), (0.06, 0.06), (0.02, SHIPPED))
 THREADS = 8
 STEPS_A_LOOP = 16  # on average; the window of loops moves on with the steps made
@@ -77,11 +80,21 @@ RULES: tuple[Callable[[int], tuple[heedful.StopRule, ...]], ...] = (
     lambda n: (Repeat(2), Budget(tokens=30 + 10 * (n % 5))),
     lambda n: (MaxAttempts(5), All(MaxAttempts(2), Repeat())),
     lambda n: (MaxAttempts(4), Budget(calls=12), Echo(), Repeat(), Fatigue()),
-    lambda n: (MaxAttempts(9), Budget(calls=16), Echo(4), Repeat(2), Fatigue(0.6), Plateau(3)),
+    lambda n: (
+        MaxAttempts(9),
+        Budget(calls=16),
+        Echo(4),
+        Repeat(2),
+        Fatigue(0.6),
+        Plateau(3),
+    ),
 )
 LIFTABLE = ("attempts", "repeat", "fatigue", "plateau", "echo")
 ECHOING = 4  # the rules that count over the scope
-SENTENCE = "the quick brown fox jumps over the lazy dog and then it runs into a very dark {} wood"
+SENTENCE = (
+    "the quick brown fox jumps over the lazy dog and then it runs into a very dark {} "
+    "wood"
+)
 
 # The step of a thread; a call that it gave up may go on in a thread of its own.
 _step: ContextVar[str] = ContextVar("step")
@@ -94,15 +107,24 @@ def policy(id: str) -> Policy:
 
 def scope(id: str) -> Scope:
     round, rules = divmod(int(id.split()[1]), len(RULES))
-    return Scope("soak", f"echo {round // SCOPE_LOOPS}" if rules == ECHOING else "limits")
+    return Scope(
+        "soak", f"echo {round // SCOPE_LOOPS}" if rules == ECHOING else "limits"
+    )
 
 
 class Life:
-    """One process: how likely it kills itself, its log, and the steps of all processes."""
+    """One process: how likely it kills itself, its log, and the steps of all
+    processes.
+    """
 
-    def __init__(self, folder: Path, number: int, seed: int, steps: int, deaths: float) -> None:
-        self.database, self.number = str(folder / "limits.db"), number
-        self.seed, self.most, self.deaths = f"{seed} {number}", steps, deaths
+    def __init__(
+        self, folder: Path, number: int, seed: int, steps: int, deaths: float
+    ) -> None:
+        self.database = str(folder / "limits.db")
+        self.number = number
+        self.seed = f"{seed} {number}"
+        self.most = steps
+        self.deaths = deaths
         flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
         self._log = os.open(folder / f"{number}.log", flags)
         self._steps = os.open(folder / "steps", flags)
@@ -123,11 +145,14 @@ class Life:
 
 
 class Mortal(Store):
-    """A store whose process may be killed right before and right after a transaction."""
+    """A store whose process may be killed right before and right after a
+    transaction.
+    """
 
     def __init__(self, life: Life) -> None:
-        super().__init__(life.database, File(life.database, BUSY_SECONDS))
-        self._life, self._chance = life, random.Random(f"{life.seed} store")
+        super().__init__(life.database, File(life.database, BUSY_TIMEOUT_SECONDS))
+        self._life = life
+        self._chance = random.Random(f"{life.seed} store")
 
     async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
         if work is loops.commit:
@@ -139,14 +164,19 @@ class Mortal(Store):
 
 
 class Session:
-    """A Run of one loop; chance leads its generator and its check, and both log their calls.
+    """A Run of one loop; chance leads its generator and its check, and both log their
+    calls.
 
-    `id` is the step it was made for; `fresh` says that its state will be read from the store.
+    `id` is the step it was made for; `fresh` says that its state will be read from the
+    store.
     """
 
     def __init__(self, thread: Thread, loop: str, step: str) -> None:
-        self._thread, self._life, self._chance = thread, thread.life, thread.chance
-        self.id, self.fresh = step, True
+        self._thread = thread
+        self._life = thread.life
+        self._chance = thread.chance
+        self.id = step
+        self.fresh = True
         number = int(loop.split()[1])
         generate: Any = self.blocking if number % 4 == 3 else self.generate
         pure: Any = partial(self.check)
@@ -168,15 +198,25 @@ class Session:
         return answer
 
     def blocking(self, task: str, hint: str) -> Answer:
-        chance, call = self._chance, next(self._thread.calls)
+        chance = self._chance
+        call = next(self._thread.calls)
         fails = chance.random() < 0.04
-        self._life.write("generate", _step.get(), task, heedful.context().attempt, call, fails)
+        self._life.write(
+            "generate", _step.get(), task, heedful.context().attempt, call, fails
+        )
         self._life.die(chance)
         if fails:
-            raise (RuntimeError("no answer"), errors.ModelError("no answer"))[chance.random() < 0.5]
+            raise (RuntimeError("no answer"), errors.ModelError("no answer"))[
+                chance.random() < 0.5
+            ]
         words = ("oak", "birch", "pine", f"tree{call}", f"tree{call}")
         text = (f"answer {chance.randrange(8)}", SENTENCE.format(chance.choice(words)))
-        usage = Usage(chance.choice((1, 1, 2)), 3, chance.randrange(9), cost=float(call))
+        usage = Usage(
+            chance.choice((1, 1, 2)),
+            3,
+            completion_tokens=chance.randrange(9),
+            cost=float(call),
+        )
         return Answer(chance.choice(text), usage)
 
     def check(self, candidate: str, at: Context) -> list[Finding]:
@@ -200,7 +240,8 @@ class Thread:
     """One thread: random actions on random loops, each logged before and after."""
 
     def __init__(self, life: Life, number: int, store: Store) -> None:
-        self.life, self.store = life, store
+        self.life = life
+        self.store = store
         self.chance = random.Random(f"{life.seed} {number}")
         # Numbers that no other call has, small enough to be exact as a float.
         self.calls = count((life.number * 1000 + number) * 1_000_000 + 1)
@@ -212,9 +253,14 @@ class Thread:
             await self.act()
 
     async def act(self) -> None:
-        do, step = self.chance.choices(ACTIONS, WEIGHTS)[0], next(self._ids)
+        do = self.chance.choices(ACTIONS, WEIGHTS)[0]
+        step = next(self._ids)
         first = self.life.steps // STEPS_A_LOOP
-        window = range(first + 1) if self.chance.random() < 0.05 else range(first, first + WINDOW)
+        window = (
+            range(first + 1)
+            if self.chance.random() < 0.05
+            else range(first, first + WINDOW)
+        )
         session = self._session(f"loop {self.chance.choice(window)}", step)
         _step.set(step)
         run = session.run
@@ -243,8 +289,13 @@ class Thread:
 
     async def override(self, session: Session) -> str:
         """Override as the driver, or as an outsider."""
-        chance, run = self.chance, session.run
-        rules = [name for one in flat(run.policy.rules) if (name := rule_name(one)) in LIFTABLE]
+        chance = self.chance
+        run = session.run
+        rules = [
+            name
+            for one in flat(run.policy.rules)
+            if (name := rule_name(one)) in LIFTABLE
+        ]
         given: dict[str, Any] = {
             "rule": chance.choice(LIFTABLE if chance.random() < 0.1 else rules),
             "by": chance.choice(("ada", "grace")),
@@ -258,7 +309,8 @@ class Thread:
         return rule_of(await heedful.override(run.id, **given))
 
     async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
-        session.fresh, said = True, rule_of(await verdict)
+        session.fresh = True
+        said = rule_of(await verdict)
         session.fresh = False
         return said
 
@@ -274,15 +326,26 @@ def rule_of(verdict: Verdict) -> str:
 
 
 def main() -> None:
-    """Act in several threads, each with an event loop of its own, until the steps are made."""
+    """Act in several threads, each with an event loop of its own, until the steps are
+    made.
+    """
     folder, number, seed, steps, deaths = sys.argv[1:]
-    life = Life(Path(folder), int(number), int(seed), int(steps), float(deaths))
+    life = Life(
+        folder=Path(folder),
+        number=int(number),
+        seed=int(seed),
+        steps=int(steps),
+        deaths=float(deaths),
+    )
     store = Mortal(life)
     held, believed = LEASES[life.number % len(LEASES)]
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = held, believed  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    loops.LOOP_LEASE_SECONDS = held
+    journal.LOOP_LEASE_SECONDS = believed
     with ThreadPoolExecutor(THREADS) as threads:
         acting = [
-            threads.submit(asyncio.run, Thread(life, n, store).live()) for n in range(THREADS)
+            threads.submit(asyncio.run, Thread(life, n, store).live())
+            for n in range(THREADS)
         ]
     for one in acting:
         one.result()

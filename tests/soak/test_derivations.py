@@ -1,7 +1,8 @@
 """Random derivations: no text is trusted more than a simple model of trust allows.
 
-Only a release on record or a measured outcome raises trust, recall returns no quarantined text,
-and revoking a source removes everything that rests on it and nothing else.
+Only a release on record or a measured outcome raises trust, recall returns no
+quarantined text, and revoking a source removes everything that rests on it and nothing
+else.
 """
 
 import json
@@ -14,12 +15,16 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import ORDER, Example, Scope, Trust
+from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
-from heedful.lessons.trust import HELD, RAISING, lowest_trust
+from heedful.lessons.trust import (
+    QUARANTINE_TRUST,
+    TRUST_RAISING_VERIFICATION,
+    lowest_trust,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
-from heedful.store.lessons import LESSON, words_digest
+from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import whole
@@ -32,7 +37,11 @@ EACH = 50  # derivations of one world
 TASKS = [f"convert the weight of parcel {n} to kilograms" for n in range(4)]
 ANSWERS = ["1 kg", "2 kg", "3 kg"]
 ERRORS = ["unit", "form", "range"]
-LESSONS = ["", "Write kilograms after the number.", "Write the weight as a number of kilograms."]
+LESSONS = [
+    "",
+    "Write kilograms after the number.",
+    "Write the weight as a number of kilograms.",
+]
 ROWS = """
 select e.id, e.reflection, e.digest, e.state, e.trust, e.lesson, l.kind, l.signature,
        l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text
@@ -43,20 +52,26 @@ Rows = dict[int, dict[str, Any]]
 
 def name_of(row: dict[str, Any]) -> tuple[str, str]:
     """What an example is called, in this scope or another."""
-    said = words_digest(row["lesson"]) if row["digest"].startswith(LESSON) else row["digest"]
+    said = (
+        words_digest(row["lesson"])
+        if row["digest"].startswith(LESSON_DIGEST_PREFIX)
+        else row["digest"]
+    )
     return f"{row['kind']}/{row['signature']}", said
 
 
 @dataclass(frozen=True)
 class Saying:
-    """What somebody said: how far it is trusted, by whom it is, and what it derives from."""
+    """What somebody said: how far it is trusted, by whom it is, and what it derives
+    from.
+    """
 
     trust: Trust
     source: str
     parents: frozenset[int] = frozenset()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Text:
     """What the model knows of an example, also of one that is forgotten by now."""
 
@@ -71,9 +86,11 @@ def said_by(row: dict[str, Any]) -> set[str]:
     return {row["lesson"], row["text"], row["digest"]} - {""}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class World:
-    """A store with two scopes, what is done to it at random, and a model of what that allows."""
+    """A store with two scopes, what is done to it at random, and a model of what that
+    allows.
+    """
 
     store: Store
     chance: random.Random
@@ -85,7 +102,9 @@ class World:
     loops: int = 0
 
     def __post_init__(self) -> None:
-        self.memories = [Memory(self.store, Scope("t", name), holdout=0) for name in "ab"]
+        self.memories = [
+            Memory(self.store, Scope("t", name), holdout=0) for name in "ab"
+        ]
 
     async def step(self) -> None:
         acts = (
@@ -106,44 +125,62 @@ class World:
         """Remember a sighting, or a text made of up to three stored examples."""
         before = await self.rows()
         own = self.of(before, memory)
-        parents = self.chance.sample(own, min(len(own), self.chance.choice((0, 0, 1, 2, 3))))
-        trust = self.chance.choice(ORDER)
-        source = f"{trust} {self.chance.randrange(3)}" if self.chance.random() < 0.9 else ""
+        parents = self.chance.sample(
+            own, min(len(own), self.chance.choice((0, 0, 1, 2, 3)))
+        )
+        trust = self.chance.choice(TRUST_ORDER)
+        source = (
+            f"{trust} {self.chance.randrange(3)}" if self.chance.random() < 0.9 else ""
+        )
         if strangers := sorted(before.keys() - set(own)):
             with pytest.raises(InvalidInput, match="derived_from"):
                 await memory.remember("e", "x", derived_from=[*parents, strangers[0]])
         example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
-        said: dict[str, Any] = {"example": example if self.chance.random() < 0.7 else None}
+        said: dict[str, Any] = {
+            "example": example if self.chance.random() < 0.7 else None
+        }
         said |= {"lesson": self.chance.choice(LESSONS), "derived_from": parents}
         said |= {"trust": trust, "source": source}
         answer = await memory.remember(self.chance.choice(ERRORS), "wrong", **said)
         self.derivations += bool(parents)
         low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
-        source = source or (low if low in HELD else "")
-        await self.wrote(memory, before, {answer.id: Saying(low, source, frozenset(parents))})
+        source = source or (low if low in QUARANTINE_TRUST else "")
+        await self.wrote(
+            memory, before, {answer.id: Saying(low, source, frozenset(parents))}
+        )
 
     async def brief(self, memory: Memory) -> None:
         """Begin a loop with the lessons that it is shown."""
         self.loops += 1
-        task, id = self.chance.choice(TASKS), f"{self.loops}"
+        task = self.chance.choice(TASKS)
+        id = f"{self.loops}"
         self.begun.append((memory, id, task, await memory.brief(task, id)))
 
     async def learn(self, memory: Memory) -> None:
         """End a loop that began earlier, and learn from it."""
         if not self.begun:
             return
-        memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
+        memory, id, task, briefing = self.begun.pop(
+            self.chance.randrange(len(self.begun))
+        )
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons, shown = taught(loop(id, *answers), task, briefing), briefing.exposures
-        stored = await self.store.write(memory.scope, exposures.remember, lessons, exposures=shown)
-        assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
+        lessons = taught(loop(id, *answers), task, briefing)
+        shown = briefing.exposures
+        stored = await self.store.write(
+            memory.scope, exposures.remember, lessons, exposures=shown
+        )
+        assert len(stored) == len(lessons) * all(
+            one in self.texts for one in briefing.shown
+        )
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
         await self.wrote(memory, before, {one.id: saying for one in stored})
 
     async def copy(self, memory: Memory) -> None:
-        """Import the other scope: held, or with its trust if somebody vouches for it on record."""
+        """Import the other scope: held, or with its trust if somebody vouches for it on
+        record.
+        """
         before = await self.rows()
         (other,) = [one for one in self.memories if one is not memory]
         was = defaultdict(list)
@@ -171,9 +208,19 @@ class World:
 
     async def came(self, project: str, id: int, trust: Trust) -> None:
         """Take from an import what a text comes from."""
-        parents = {n for (n,) in await self.read("select parent from lineage where child = ?", id)}
+        parents = {
+            n
+            for (n,) in await self.read(
+                "select parent from lineage where child = ?", id
+            )
+        }
         origins = await self.read("select source from origin where example = ?", id)
-        self.texts[id] = Text(project, trust, {source for (source,) in origins}, parents)
+        self.texts[id] = Text(
+            project=project,
+            trust=trust,
+            sources={source for (source,) in origins},
+            parents=parents,
+        )
         for parent in parents - self.texts.keys():  # new as well, or forgotten there
             await self.came(project, parent, "external")
 
@@ -182,18 +229,23 @@ class World:
         found = defaultdict(list)
         for reflection, trust, source, parents in await self.read(
             "select o.reflection, o.trust, o.source, o.parents from occurrence o"
-            " join reflection l on l.id = o.reflection where l.project = ? order by o.id",
+            " join reflection l on l.id = o.reflection where l.project = ? order by "
+            "o.id",
             project,
         ):
-            found[reflection].append(Saying(trust, source, frozenset(json.loads(parents))))
+            found[reflection].append(
+                Saying(trust, source, frozenset(json.loads(parents)))
+            )
             for id in found[reflection][-1].parents - self.texts.keys():
                 await self.came(project, id, "external")
         self.said |= found
 
-    async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
+    async def wrote(
+        self, memory: Memory, before: Rows, sayings: dict[int, Saying]
+    ) -> None:
         """Compare the rows with what was said: nothing else is written or raised."""
         after = await self.rows()
-        rulings = await self.store.read(memory.scope, exposures.rulings, 1)
+        rulings = await self.store.read(memory.scope, exposures.rulings, limit=1)
         for reflection, saying in sayings.items():
             self.said[reflection].append(saying)
         assert before.keys() <= after.keys()
@@ -201,14 +253,23 @@ class World:
             if id in before and row["trust"] == before[id]["trust"]:
                 continue
             saying = sayings[row["reflection"]]
-            text = Text(memory.scope.project, saying.trust, {saying.source}, set(saying.parents))
+            text = Text(
+                project=memory.scope.project,
+                trust=saying.trust,
+                sources={saying.source},
+                parents=set(saying.parents),
+            )
             if row["trust"] == "external" and self.refused[text.project] & said_by(row):
-                text.trust = "external"  # somebody rejected these words, whoever says them now
+                text.trust = (
+                    "external"  # somebody rejected these words, whoever says them now
+                )
             if id in before:
-                assert saying.trust in RAISING
-                assert before[id]["trust"] not in RAISING
+                assert saying.trust in TRUST_RAISING_VERIFICATION
+                assert before[id]["trust"] not in TRUST_RAISING_VERIFICATION
                 assert saying.trust == "measured" or rulings[0]["action"] == "release"
-                if any(id == one or id in self.ancestors(one) for one in saying.parents):
+                if any(
+                    id == one or id in self.ancestors(one) for one in saying.parents
+                ):
                     text.sources |= self.texts[id].sources
                     text.parents |= self.texts[id].parents
                 text.parents -= {id}
@@ -222,7 +283,9 @@ class World:
     # -- what is ruled
 
     async def rule(self, memory: Memory) -> None:
-        """Release or reject examples, some of which may not wait; all of them or none."""
+        """Release or reject examples, some of which may not wait; all of them or
+        none.
+        """
         before = await self.rows()
         own = self.of(before, memory)
         waiting = [id for id in own if before[id]["state"] == "quarantined"]
@@ -251,11 +314,17 @@ class World:
     async def revoke(self, memory: Memory) -> None:
         """Revoke a source: everything that rests on it goes, and nothing else."""
         before = await self.rows()
-        names = {name for id in self.of(before, memory) for name in self.texts[id].sources} - {""}
+        names = {
+            name for id in self.of(before, memory) for name in self.texts[id].sources
+        } - {""}
         if not names:
             return
         source = self.chance.choice(sorted(names))
-        here = {id for id, text in self.texts.items() if text.project == memory.scope.project}
+        here = {
+            id
+            for id, text in self.texts.items()
+            if text.project == memory.scope.project
+        }
         rests = {id for id in here if source in self.sources(id)}
         counted = await memory.quarantine.revoke(source, dry_run=True)
         assert await self.rows() == before
@@ -265,18 +334,26 @@ class World:
         assert counted.examples == len(rests & before.keys())
         for id in self.of(before, memory):
             said = self.said[before[id]["reflection"]]
-            said[:] = [one for one in said if one.source != source and not one.parents & rests]
+            said[:] = [
+                one for one in said if one.source != source and not one.parents & rests
+            ]
         for id in after.keys() - before.keys():  # what others saw speaks for itself
             said = self.said[after[id]["reflection"]]
-            best = min(said, key=lambda one: ORDER.index(one.trust))
+            best = min(said, key=lambda one: TRUST_ORDER.index(one.trust))
             parents = set(best.parents)
-            self.texts[id] = Text(memory.scope.project, best.trust, {best.source}, parents)
+            self.texts[id] = Text(
+                project=memory.scope.project,
+                trust=best.trust,
+                sources={best.source},
+                parents=parents,
+            )
         for id in rests:
             del self.texts[id]
         left = (
             "select o.source from occurrence o join reflection l on l.id = o.reflection"
             " where l.project = ?1 and o.source = ?2"
-            " union all select source from reflection where project = ?1 and source = ?2"
+            " union all select source from reflection where project = ?1 and source = "
+            "?2"
         )
         assert await self.read(left, memory.scope.project, source) == []
         self.check(after)
@@ -287,7 +364,9 @@ class World:
         await memory.prune(by="ann", keep=3)
         after = await self.rows()
         assert after.keys() <= before.keys()
-        for reflection in self.said.keys() - {row["reflection"] for row in after.values()}:
+        for reflection in self.said.keys() - {
+            row["reflection"] for row in after.values()
+        }:
             del self.said[reflection]
         self.check(after)
 
@@ -297,12 +376,19 @@ class World:
         for id, row in after.items():
             assert row["trust"] == self.texts[id].trust
             for trust, state in (("trust", "state"), ("lesson_trust", "lesson_state")):
-                assert row[trust] not in HELD or row[state] not in ("candidate", "verified")
+                assert row[trust] not in QUARANTINE_TRUST or row[state] not in (
+                    "candidate",
+                    "verified",
+                )
             author = after[row["author"]]
             assert author["reflection"] == row["reflection"]
-            # One that was rejected stays so, when somebody vouches for all of an import.
+            # One that was rejected stays so, when somebody vouches for all of an
+            # import.
             if author["state"] != "retired":
-                assert lowest_trust([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
+                assert (
+                    lowest_trust([row["lesson_trust"], author["trust"]])
+                    == row["lesson_trust"]
+                )
 
     async def recalls(self) -> None:
         """Whatever is asked, only texts that may be recalled come back."""
@@ -311,21 +397,27 @@ class World:
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
-                found += await self.store.read(memory.scope, search.search, asked, "", None, 99)
+                found += await self.store.read(
+                    memory.scope, search.search, asked, "", None, 99
+                )
                 for one in found:
                     row = rows[one.id]
                     assert row["project"] == memory.scope.project
-                    assert row["trust"] not in HELD
+                    assert row["trust"] not in QUARANTINE_TRUST
                     assert row["state"] in ("candidate", "verified")
                     assert one.lesson in (row["lesson"], row["text"])
-                    assert row["lesson_trust"] not in HELD or one.lesson == row["lesson"]
+                    assert (
+                        row["lesson_trust"] not in QUARANTINE_TRUST
+                        or one.lesson == row["lesson"]
+                    )
                 shown = (await memory.brief(asked, "")).shown
                 assert set(shown) <= {one.id for one in found}
 
     # -- the model
 
     def ancestors(self, id: int) -> set[int]:
-        found, waiting = set[int](), [id]
+        found = set[int]()
+        waiting = [id]
         while waiting:
             text = self.texts.get(waiting.pop())
             new = (text.parents if text else set()) - found
@@ -335,11 +427,15 @@ class World:
 
     def sources(self, id: int) -> set[str]:
         """All sources of a text; none is reached through a text that was revoked."""
-        reached = [self.texts[one] for one in {id} | self.ancestors(id) if one in self.texts]
+        reached = [
+            self.texts[one] for one in {id} | self.ancestors(id) if one in self.texts
+        ]
         return {name for text in reached for name in text.sources} - {""}
 
     def of(self, rows: Rows, memory: Memory) -> list[int]:
-        return sorted(id for id, row in rows.items() if row["project"] == memory.scope.project)
+        return sorted(
+            id for id, row in rows.items() if row["project"] == memory.scope.project
+        )
 
     async def rows(self) -> Rows:
         read = lambda db, _: [dict(row) for row in db.execute(ROWS)]  # noqa: E731
@@ -353,7 +449,8 @@ class World:
 @pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
 async def test_no_text_is_trusted_more_than_it_may_be(seed):
     with opened(":memory:") as store:
-        world, steps = World(store, random.Random(seed)), 0
+        world = World(store=store, chance=random.Random(seed))
+        steps = 0
         while world.derivations < EACH:
             await world.step()
             steps += 1

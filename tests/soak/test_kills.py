@@ -1,4 +1,6 @@
-"""kill -9 at random moments: nothing acknowledged is lost, half written, doubled or repeated."""
+"""kill -9 at random moments: nothing acknowledged is lost, half written, doubled or
+repeated.
+"""
 
 import asyncio
 import json
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
+from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
 from heedful.loop.decide import Done
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
@@ -55,9 +57,11 @@ def killed(process: subprocess.Popen[str]) -> str:
 
 
 def killed_until_done(*arguments: object, chance: random.Random, seconds: float) -> int:
-    """Kill a program within `seconds` and start it again until it ends; return the kills.
+    """Kill a program within `seconds` and start it again until it ends; return the
+    kills.
 
-    Each run may last a fifth longer than the run before, so that it ends on a busy machine too.
+    Each run may last a fifth longer than the run before, so that it ends on a busy
+    machine too.
     """
     for kills in range(10_000):
         process = started(*arguments, chance.randrange(10**6))
@@ -70,14 +74,18 @@ def killed_until_done(*arguments: object, chance: random.Random, seconds: float)
 
 def lines(path: Path) -> list[tuple[Any, ...]]:
     """The lines of a log; the last may be torn."""
-    return [tuple(json.loads(line)) for line in path.read_text().rpartition("\n")[0].splitlines()]
+    return [
+        tuple(json.loads(line))
+        for line in path.read_text().rpartition("\n")[0].splitlines()
+    ]
 
 
 # -- commits
 
 
 def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
-    path, chance = tmp_path / "a.db", random.Random(SOAK)
+    path = tmp_path / "a.db"
+    chance = random.Random(SOAK)
     acknowledged: set[tuple[str, int]] = set()
     for _ in range(3 * SOAK):
         process = started("commit", path)
@@ -86,7 +94,9 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
         time.sleep(chance.random() * 0.1)
         whole = (first + killed(process)).rpartition("\n")[0].splitlines()
         acknowledged |= {(id, int(number)) for id, number in map(str.split, whole)}
-    stored = rows(path, "select l.id, a.number from attempt a join loop l on l.n = a.loop")
+    stored = rows(
+        path, "select l.id, a.number from attempt a join loop l on l.n = a.loop"
+    )
     assert acknowledged
     assert acknowledged <= set(stored)
     assert rows(path, "pragma integrity_check") == HEALTHY
@@ -98,11 +108,19 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
 
 
 def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path):
-    path, times = tmp_path / "a.db", 13 * SOAK
-    processes = [python(PROGRAM, "remember", path, times) for _ in range(8)]  # all at once
-    answers = [line.split() for process in processes for line in ended(process).splitlines()[1:-1]]
+    path = tmp_path / "a.db"
+    times = 13 * SOAK
+    processes = [
+        python(PROGRAM, "remember", path, times) for _ in range(8)
+    ]  # all at once
+    answers = [
+        line.split()
+        for process in processes
+        for line in ended(process).splitlines()[1:-1]
+    ]
     ((id, seen),) = rows(path, "select id, seen from reflection")
-    assert (seen, rows(path, "select count(*) from occurrence")) == (8 * times, [(8 * times,)])
+    assert seen == 8 * times
+    assert rows(path, "select count(*) from occurrence") == [(8 * times,)]
     acknowledged = sorted((int(seen), created) for _, created, seen in answers)
     assert acknowledged == [(n, str(n == 1)) for n in range(1, 8 * times + 1)]
     assert {int(known) for known, *_ in answers} == {id}
@@ -115,20 +133,28 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path
 def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
     chance = random.Random(SOAK)
     for round in range(SOAK):
-        path, log = tmp_path / f"{round}.db", tmp_path / f"{round}.log"
+        path = tmp_path / f"{round}.db"
+        log = tmp_path / f"{round}.log"
         kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.1)
         calls = Counter(lines(log))
         with opened(path) as store:
-            loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
+            loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, limit=9))
         assert len(loops) == 3
         for stored in loops:
-            loop, last = stored.loop, stored.verdicts[-1]
+            loop = stored.loop
+            last = stored.verdicts[-1]
             passes = loop.id != "loop 0"
             attempts = 5 if passes else 6  # the budget is 6 calls
             assert isinstance(last, Done)
             assert last.passed is passes
-            assert len(loop.attempts) == loop.usage.calls == len(stored.verdicts) == attempts
-            assert (loop.usage.tokens, loop.usage.cost) == (10 * attempts, 0.25 * attempts)
+            assert (
+                len(loop.attempts)
+                == loop.usage.calls
+                == len(stored.verdicts)
+                == attempts
+            )
+            assert loop.usage.tokens == 10 * attempts
+            assert loop.usage.cost == 0.25 * attempts
             assert stored.journal == {}
             made = [calls["generate", loop.id, a.number] for a in loop.attempts]
             assert min(made) >= 1
@@ -139,7 +165,8 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
 
 
 def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
-    path, log = tmp_path / "a.db", tmp_path / "a.log"
+    path = tmp_path / "a.db"
+    log = tmp_path / "a.log"
     for _ in range(2):
         process = started("drive", path, log, "stuck", 1)
         while not log.exists() or '"check"' not in log.read_text():
@@ -159,7 +186,9 @@ def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
 def left(folder: Path) -> list[Any]:
     """The state, the reports and the stored report of a run, without times."""
     store = open_store(str(folder / "a.db"))
-    reports = sorted((folder / "reports").glob("[!.]*"))  # a file half written is hidden
+    reports = sorted(
+        (folder / "reports").glob("[!.]*")
+    )  # a file half written is hidden
     documents = [path for path in reports if path.suffix == ".json"]
     return [
         json.loads((folder / "state.json").read_text()),
@@ -172,16 +201,23 @@ def left(folder: Path) -> list[Any]:
 def test_a_killed_pipeline_repeats_and_loses_nothing(tmp_path_factory):
     quiet = tmp_path_factory.mktemp("quiet")
     ended(started("pipeline", quiet, 0))
-    once = Counter((name, n) for name, fails in FAILS.items() for n in range(1, min(fails, 2) + 2))
+    once = Counter(
+        (name, n) for name, fails in FAILS.items() for n in range(1, min(fails, 2) + 2)
+    )
     assert Counter(lines(quiet / "ended.log")) == once
-    chance, kills = random.Random(7), 0
+    chance = random.Random(7)
+    kills = 0
     while kills < min(30, 3 * SOAK):
         folder = tmp_path_factory.mktemp("run")
-        here = killed_until_done("pipeline", folder, chance=chance, seconds=0.4 + SECONDS * 40)
+        here = killed_until_done(
+            "pipeline", folder, chance=chance, seconds=0.4 + SECONDS * 40
+        )
         kills += here
         counts = Counter(lines(folder / "ended.log"))
         assert counts.keys() == once.keys()
-        assert counts.total() <= once.total() + here  # only stages in flight were repeated
+        assert (
+            counts.total() <= once.total() + here
+        )  # only stages in flight were repeated
         assert left(folder) == left(quiet)
 
 
@@ -219,8 +255,11 @@ async def is_done(path: Path, before: dict[str, Any]) -> bool:
 
 
 def test_a_dream_that_is_killed_is_never_half_done(tmp_path):
-    path, chance, between = tmp_path / "a.db", random.Random(7), 0
-    before, kills = asyncio.run(learn(path)), min(30, 2 * SOAK)
+    path = tmp_path / "a.db"
+    chance = random.Random(7)
+    between = 0
+    before = asyncio.run(learn(path))
+    kills = min(30, 2 * SOAK)
     for _ in range(kills):
         process = started("dream", path)
         if soon := chance.random() < 0.5:
@@ -240,30 +279,51 @@ async def begin(path: Path) -> None:
     """End the first loops, after which a coin decides what is shown."""
     with opened(path) as store:
         await store.write(SCOPE, exposures.remember, lessons())
-        for n in range(FIRST):
-            shown = [Exposure("check/none", f"first {n}", True, "none", 0.0)]
-            outcome = Outcome(f"first {n}", True, 1)
-            await store.write(SCOPE, exposures.remember, (), exposures=shown, outcome=outcome)
+        for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
+            shown = [
+                Exposure(
+                    "check/none", f"first {n}", shown=True, signature="none", share=0.0
+                )
+            ]
+            outcome = Outcome(f"first {n}", True, calls=1)
+            await store.write(
+                SCOPE, exposures.remember, (), exposures=shown, outcome=outcome
+            )
 
 
 @pytest.mark.parametrize("kind", ["same store", "another store"])
-def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_path, kind):
-    chance, count, seed = random.Random(SOAK), 8 + 4 * SOAK, "default\0default"
+def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
+    tmp_path, kind
+):
+    chance = random.Random(SOAK)
+    count = 8 + 4 * SOAK
+    seed = "default\0default"
     path = tmp_path / "a.db"
     other = path if kind == "same store" else tmp_path / "memory.db"
     asyncio.run(begin(other))
-    assert killed_until_done("prove", path, other, count, chance=chance, seconds=0.1) > 0
-    ends = rows(other, "select loop, n, right_at_once, signatures from outcome order by n")
-    assert [n for _, n, *_ in ends] == list(range(1, FIRST + count + 1))
+    assert (
+        killed_until_done("prove", path, other, count, chance=chance, seconds=0.1) > 0
+    )
+    ends = rows(
+        other, "select loop, n, right_at_once, signatures from outcome order by n"
+    )
+    assert [n for _, n, *_ in ends] == list(
+        range(1, FIRST_LOOPS_WITHOUT_HOLDOUT + count + 1)
+    )
     exposed = rows(
         other,
         "select loop, kind || '/' || signature, shown, share, together from exposure"
         " where share > 0",
     )
     every = {f"k/{n}" for n in range(count)}
-    assert {loop for loop, *_ in ends[FIRST:]} == {loop for loop, *_ in exposed} == every
+    assert (
+        {loop for loop, *_ in ends[FIRST_LOOPS_WITHOUT_HOLDOUT:]}
+        == {loop for loop, *_ in exposed}
+        == every
+    )
     result = {loop: (right, wrong) for loop, _, right, wrong in ends}
-    helped, hurt = Counter[str](), Counter[str]()
+    helped = Counter[str]()
+    hurt = Counter[str]()
     for loop, lesson, shown, share, together in exposed:
         assert shown == (not is_withheld(seed, loop, lesson, share))
         assert together == is_pooled(seed, loop)

@@ -1,7 +1,8 @@
-"""Random steps of many threads in several processes that are killed: no limit is ever exceeded.
+"""Random steps of many threads in several processes that are killed: no limit is ever
+exceeded.
 
-The store is judged from its rows and the logs of the processes alone: limits that can be counted
-are counted by hand, and each decision is made again from what was there.
+The store is judged from its rows and the logs of the processes alone: limits that can
+be counted are counted by hand, and each decision is made again from what was there.
 """
 
 import json
@@ -36,9 +37,11 @@ ERRORS = {error.__name__ for error in (*EXPECTED, *FAILED)} | {""}
 CUT = {"", "TimeoutError", "LeaseLost", "StoreUnavailable"}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Step:
-    """One action of a thread on a loop, when its session read the loop, and its result."""
+    """One action of a thread on a loop, when its session read the loop, and its
+    result.
+    """
 
     id: str
     do: str
@@ -47,7 +50,7 @@ class Step:
     said: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """A call of a generator."""
 
@@ -60,7 +63,9 @@ class Call:
 
 
 class Log:
-    """All that the processes wrote. The last line of a process that was killed may be torn."""
+    """All that the processes wrote. The last line of a process that was killed may be
+    torn.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.steps: dict[str, Step] = {}
@@ -76,11 +81,22 @@ class Log:
             case "begin", (do, loop, session, fresh):
                 if fresh or session not in self._opened:
                     self._opened[session] = at
-                self.steps[id] = Step(id, do, loop, self._opened[session])
+                self.steps[id] = Step(
+                    id=id, do=do, loop=loop, opened=self._opened[session]
+                )
             case "end", (said,):
                 self.steps[id].said = said
             case "generate", (loop, attempt, number, fails):
-                self.calls.append(Call(at, self.steps[id], loop, attempt, number, fails))
+                self.calls.append(
+                    Call(
+                        time=at,
+                        step=self.steps[id],
+                        loop=loop,
+                        attempt=attempt,
+                        number=number,
+                        fails=fails,
+                    )
+                )
             case "check", (loop, attempt):
                 self.checks.append((self.steps[id], loop, attempt))
             case _:
@@ -95,19 +111,25 @@ class Case:
             query = f"select * from {table} where loop = ? order by {order}"
             return [dict(one) for one in db.execute(query, (row["n"],))]
 
-        self.row, self.id = row, str(row["id"])
+        self.row = row
+        self.id = str(row["id"])
         self.policy = policy_from(json.loads(row["policy"]))
         self.rules: list[dict[str, Any]] = json.loads(row["policy"])["rules"]
         self.extra = Usage(**json.loads(row["extra"]))
-        self.attempts, self.overrides = read("attempt", "number"), read("override", "seq")
-        self.records = tuple(from_document(Attempt, json.loads(a["record"])) for a in self.attempts)
-        self.pending, found = read("step", "key"), read("decision", "seq")
+        self.attempts = read("attempt", "number")
+        self.overrides = read("override", "seq")
+        self.records = tuple(
+            from_document(Attempt, json.loads(a["record"])) for a in self.attempts
+        )
+        self.pending = read("step", "key")
+        found = read("decision", "seq")
         self.seqs = [one["seq"] for one in found]
         self.decisions = [
             decision_from(json.loads(one["record"]), one["attempt"], one["created"])
             for one in found
         ]
-        # The call that an answer came from, which is its price -> the number of its attempt.
+        # The call that an answer came from, which is its price -> the number of its
+        # attempt.
         prices = [json.loads(step["record"])[1][3] for step in self.pending]
         self.answers = {int(price): len(self.attempts) + 1 for price in prices}
         self.answers |= {int(a.usage.cost): a.number for a in self.records}
@@ -115,7 +137,11 @@ class Case:
 
 def stops(decision: Decision) -> set[str]:
     verdict = decision.verdict
-    return {stop.rule for stop in verdict.stopped_by} if isinstance(verdict, Done) else set()
+    return (
+        {stop.rule for stop in verdict.stopped_by}
+        if isinstance(verdict, Done)
+        else set()
+    )
 
 
 def lifts(decision: Decision) -> set[tuple[int, str]]:
@@ -129,7 +155,9 @@ def lifts(decision: Decision) -> set[tuple[int, str]]:
 
 
 def numbered(case: Case) -> None:
-    """Nothing is missing or doubled, and each attempt has one decision of its own time."""
+    """Nothing is missing or doubled, and each attempt has one decision of its own
+    time.
+    """
     numbers = [
         [a["number"] for a in case.attempts],
         [a.number for a in case.records],
@@ -166,7 +194,9 @@ def continued(case: Case) -> None:
 
 
 def answered(case: Case) -> None:
-    """Every override could be given, and was consumed by just the decisions that it lifted."""
+    """Every override could be given, and was consumed by just the decisions that it
+    lifted.
+    """
     flat = [part for rule in case.rules for part in rule.get("rules", (rule,))]
     names = {rule["rule"] for rule in flat} - {"budget"}
     lifted = Counter(n for d in case.decisions for n in {n for n, _ in lifts(d)})
@@ -174,7 +204,9 @@ def answered(case: Case) -> None:
         assert one["rule"] in names
         assert one["by"].strip()
         assert one["decisions"] >= 1
-        assert lifted[index] == one["used"] <= one["decisions"], "an override was used too often"
+        assert lifted[index] == one["used"] <= one["decisions"], (
+            "an override was used too often"
+        )
     assert lifted.keys() <= set(range(len(case.overrides)))
 
 
@@ -188,7 +220,8 @@ def counted(case: Case) -> None:
                 assert "attempts" in lifted, "an attempt beyond the limit"
         for what in ("calls", "tokens") if rule["rule"] == "budget" else ():
             made = [getattr(a.usage, what) for a in case.records]
-            vain, limit = getattr(case.extra, what), rule[what] or float("inf")
+            vain = getattr(case.extra, what)
+            limit = rule[what] or float("inf")
             assert sum(made) + vain < limit + max((*made, 1)), "the budget was exceeded"
             assert sum(made[:-1]) < limit, "the budget was exceeded"
 
@@ -210,18 +243,32 @@ def judged(case: Case) -> None:
         used.update({index for index, _ in lifts(decision)})
 
 
-def prefixes(case: Case, decision: Decision, used: Counter[int], failed: int) -> Iterator[Loop]:
+def prefixes(
+    case: Case, decision: Decision, used: Counter[int], failed: int
+) -> Iterator[Loop]:
     """The loop at a decision, for each number of calls that may have failed by then."""
     overrides = tuple(
-        Override(o["rule"], o["by"], o["why"], o["decisions"], used[index], o["until"])
+        Override(
+            o["rule"],
+            o["by"],
+            why=o["why"],
+            decisions=o["decisions"],
+            used=used[index],
+            until=o["until"],
+        )
         for index, o in enumerate(case.overrides)
         if o["created"] <= decision.at
     )
-    loop = Loop(case.id, (), case.records[: decision.attempt], overrides)
+    loop = Loop(
+        case.id, (), attempts=case.records[: decision.attempt], overrides=overrides
+    )
     echo = next((rule for rule in case.policy.rules if isinstance(rule, Echo)), Echo())
     if echo.across == "scope":
-        own, heard = echo.counts(loop), decision.standing.echoes
-        loop = replace(loop, echoes={key: heard[key] - own.get(key, 0) for key in heard})
+        own = echo.counts(loop)
+        heard = decision.standing.echoes
+        loop = replace(
+            loop, echoes={key: heard[key] - own.get(key, 0) for key in heard}
+        )
     cancelled = case.row["cancelled"] if "cancelled" in stops(decision) else ""
     for calls in range(failed, case.extra.calls + 1):
         yield replace(loop, extra=Usage(calls), cancelled=cancelled, at=decision.at)
@@ -231,16 +278,25 @@ def prefixes(case: Case, decision: Decision, used: Counter[int], failed: int) ->
 
 
 def called(cases: Sequence[Case], log: Log) -> None:
-    """Of all calls for an attempt one is kept; the others failed, or their step was cut."""
-    kept = {call: (case.id, number) for case in cases for call, number in case.answers.items()}
+    """Of all calls for an attempt one is kept; the others failed, or their step was
+    cut.
+    """
+    kept = {
+        call: (case.id, number)
+        for case in cases
+        for call, number in case.answers.items()
+    }
     assert len(kept) == sum(len(case.attempts) + len(case.pending) for case in cases)
-    assert kept.keys() <= {call.number for call in log.calls}, "nobody made the call of an answer"
+    assert kept.keys() <= {call.number for call in log.calls}, (
+        "nobody made the call of an answer"
+    )
     winners = {(c.loop, c.attempt): c for c in log.calls if c.number in kept}
     for call in log.calls:
         winner = winners.get((call.loop, call.attempt))
         assert winner is None or call.step.opened <= winner.time, f"made again: {call}"
         if call.number in kept:
-            assert (kept[call.number], call.fails) == ((call.loop, call.attempt), False)
+            assert kept[call.number] == (call.loop, call.attempt)
+            assert call.fails is False
         else:
             assert call.fails or call.step.said in CUT, f"its answer is lost: {call}"
 
@@ -252,10 +308,14 @@ def acknowledged(cases: Sequence[Case], log: Log) -> None:
     attempts = {(case.id, one["number"]) for case in cases for one in case.attempts}
     for step in log.steps.values():
         if step.do == "override":
-            assert (step.said not in ERRORS) <= given[step.id] <= 1, f"not stored once: {step}"
+            assert (step.said not in ERRORS) <= given[step.id] <= 1, (
+                f"not stored once: {step}"
+            )
         assert step.said != "cancelled" or step.loop in cancelled
     for step, loop, number in log.checks:
-        assert step.said in ERRORS or (loop, number) in attempts, f"an attempt is lost: {step}"
+        assert step.said in ERRORS or (loop, number) in attempts, (
+            f"an attempt is lost: {step}"
+        )
 
 
 def cases_of(folder: Path) -> list[Case]:
@@ -265,12 +325,19 @@ def cases_of(folder: Path) -> list[Case]:
 
 
 def problems(folder: Path) -> list[str]:
-    """The first problem that each of the judges finds in each loop, and in all of them."""
-    cases, log = cases_of(folder), Log(folder)
+    """The first problem that each of the judges finds in each loop, and in all of
+    them.
+    """
+    cases = cases_of(folder)
+    log = Log(folder)
     judges: tuple[Any, ...] = (numbered, continued, answered, counted, judged)
     asked = [partial(one, case) for case in cases for one in judges]
     found = []
-    for judge in (*asked, partial(called, cases, log), partial(acknowledged, cases, log)):
+    for judge in (
+        *asked,
+        partial(called, cases, log),
+        partial(acknowledged, cases, log),
+    ):
         try:
             judge()
         except AssertionError as error:
@@ -287,11 +354,18 @@ DEATHS = 0.001  # how likely a process kills itself at each of the places where 
 
 
 def crowd(folder: Path) -> int:
-    """Run processes, killed at random and replaced, until the steps are made; return the kills."""
-    chance, lives, steps = random.Random(SOAK), count(), folder / "steps"
+    """Run processes, killed at random and replaced, until the steps are made; return
+    the kills.
+    """
+    chance = random.Random(SOAK)
+    lives = count()
+    steps = folder / "steps"
     steps.touch()
     alive: list[subprocess.Popen[str]] = []
-    kills, kill_at, before, moved = 0, 100, -1, time.monotonic()
+    kills = 0
+    kill_at = 100
+    before = -1
+    moved = time.monotonic()
     try:
         while True:
             made = steps.stat().st_size
@@ -309,8 +383,11 @@ def crowd(folder: Path) -> int:
                 assert not err, err
                 kills += process.returncode != 0
             if made > before:
-                before, moved = made, time.monotonic()
-            assert time.monotonic() - moved < WAITING, f"nothing moves after {made} steps"
+                before = made
+                moved = time.monotonic()
+            assert time.monotonic() - moved < WAITING, (
+                f"nothing moves after {made} steps"
+            )
             time.sleep(chance.random() * 0.01)
     finally:
         for process in alive:
@@ -330,7 +407,9 @@ def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> Non
     reopened = 0
     for case in cases:
         given = {one["created"] for one in case.overrides}
-        reopened += any(d.at in given and isinstance(d.verdict, Again) for d in case.decisions)
+        reopened += any(
+            d.at in given and isinstance(d.verdict, Again) for d in case.decisions
+        )
     assert min(kills, consumed, stopped) >= 3 * SOAK, (kills, consumed, stopped)
     assert reopened >= 3 * (SOAK - 1)  # 2 to 8 in a hundredth
 
@@ -365,11 +444,15 @@ TAMPERED = {
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
         "an attempt follows one that passed",
     ),
-    "used beyond its decisions": (f"update override set used = decisions + 1 where {LIFTED}",
-     "an override was used too often"),
+    "used beyond its decisions": (
+        f"update override set used = decisions + 1 where {LIFTED}",
+        "an override was used too often",
+    ),
     "an override lost": ("delete from override where used = 0", "not stored once"),
-    "an attempt lost": (f"delete from attempt where {ENDED.format('stopped')}",
-     "an attempt is lost"),
+    "an attempt lost": (
+        f"delete from attempt where {ENDED.format('stopped')}",
+        "an attempt is lost",
+    ),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
@@ -384,7 +467,7 @@ TAMPERED = {
         where {ENDED.format("stopped")}""",
         "nobody made the call",
     ),
-}  # fmt: skip
+}
 
 
 def test_an_honest_store_is_found_without_fault(honest: Path) -> None:
@@ -392,7 +475,9 @@ def test_an_honest_store_is_found_without_fault(honest: Path) -> None:
 
 
 @pytest.mark.parametrize(("sql", "told"), TAMPERED.values(), ids=list(TAMPERED))
-def test_a_store_that_was_tampered_with_is_found_out(honest, tmp_path, sql, told) -> None:
+def test_a_store_that_was_tampered_with_is_found_out(
+    honest, tmp_path, sql, told
+) -> None:
     folder = shutil.copytree(honest, tmp_path / "tampered")
     with closing(sqlite3.connect(folder / "limits.db")) as db:
         db.execute("pragma ignore_check_constraints = on")

@@ -11,7 +11,7 @@ import pytest
 
 import heedful
 from examples.demo.figures import paired_interval
-from heedful.lessons.proof import BETS, PRIOR, interval, payoffs, stakes
+from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, interval, payoffs, stakes
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.conftest import SOAK
@@ -25,15 +25,19 @@ HORIZON = 2_000
 LEVEL = 0.025
 EXPLANATION = Path(__file__).parents[2] / "docs" / "explanation.md"
 
-# Of every opportunity of one run: whether it was shown, the outcome, and the true gain there.
+# Of every opportunity of one run: whether it was shown, the outcome, and the true gain
+# there.
 Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Success without a lesson, and what the lesson adds, at times from 0 to 1.
 Rates = Callable[[np.ndarray], tuple[Any, Any]]
 
 
 def at_most(runs: int, chance: float) -> int:
-    """Hits among the runs that are exceeded once in a million if each has this chance."""
-    left, hits = 1.0, -1
+    """Hits among the runs that are exceeded once in a million if each has this
+    chance.
+    """
+    left = 1.0
+    hits = -1
     while left > 1e-6:
         hits += 1
         left -= comb(runs, hits) * chance**hits * (1 - chance) ** (runs - hits)
@@ -47,26 +51,33 @@ def near(hits: int, share: float, runs: int = RUNS) -> bool:
 
 def documented(pattern: str) -> list[float]:
     """The numbers in a sentence of the explanation."""
-    found = re.search(pattern, " ".join(EXPLANATION.read_text(encoding="utf-8").split()))
+    found = re.search(
+        pattern, " ".join(EXPLANATION.read_text(encoding="utf-8").split())
+    )
     assert found is not None, pattern
     return [float(number.replace(",", "")) for number in found.groups()]
 
 
 def simulated(seed: int, n: int, rates: Rates, share: float) -> Run:
-    chance, zeros = np.random.default_rng(seed), np.zeros(n)
+    chance = np.random.default_rng(seed)
+    zeros = np.zeros(n)
     without, gain = (zeros + one for one in rates(np.arange(n) / HORIZON))
     shown = chance.random(n) >= share
     right = chance.random(n) < without + gain * shown
     return shown, right, gain
 
 
-def wealth(shown: np.ndarray, values: np.ndarray, gain: Any, share: float) -> np.ndarray:
+def wealth(
+    shown: np.ndarray, values: np.ndarray, gain: Any, share: float
+) -> np.ndarray:
     """The log wealth of a bet that the gain is larger, after each opportunity."""
     met, where = np.unique(values.astype(float), return_inverse=True)
-    table = np.array([[payoffs(share, kind, value) for value in met] for kind in (False, True)])
+    table = np.array(
+        [[payoffs(share, kind, value) for value in met] for kind in (False, True)]
+    )
     made = np.cumsum(table[shown.astype(int), where], axis=0)
     n = np.arange(1, len(shown) + 1)[:, None]
-    made += np.array(PRIOR) - n * np.log1p(
+    made += np.array(BET_LOG_WEIGHTS) - n * np.log1p(
         np.array(stakes(share)) * (gain * np.ones(n.size))[:, None]
     )
     return np.asarray(np.logaddexp.reduce(made, axis=1))
@@ -101,7 +112,10 @@ CASES: dict[str, Rates] = {
     "harm, from common": constant(0.9, -0.2),
     "nothing, easier": lambda t: (np.clip(t, 0.02, 0.98), 0.0),
     "nothing, jumping": lambda t: (np.where(t * HORIZON // 50 % 2, 1.0, 0.0), 0.0),
-    "help, then harm": lambda t: (0.5 - 0.2 * np.cos(np.pi * t), 0.4 * np.cos(np.pi * t)),
+    "help, then harm": lambda t: (
+        0.5 - 0.2 * np.cos(np.pi * t),
+        0.4 * np.cos(np.pi * t),
+    ),
     "harm, growing": lambda t: (0.9 - 0.4 * t, -0.3 * t),
 }
 
@@ -109,7 +123,9 @@ CASES: dict[str, Rates] = {
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("case", CASES)
 def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> None:
-    """The true mean gain so far is refuted at any of 2,000 looks in at most 5 % of the runs."""
+    """The true mean gain so far is refuted at any of 2,000 looks in at most 5 % of the
+    runs.
+    """
     low = high = 0
     for seed in range(RUNS):
         run = simulated(seed, HORIZON, CASES[case], share)
@@ -118,7 +134,9 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
         high += ever(large)
     assert max(low, high) <= at_most(RUNS, LEVEL)
     (said,) = documented(r"the interval was wrong in at most ([\d.]+) % of the runs")
-    assert low + high <= (RUNS * said / 100 if RUNS >= 2_000 else at_most(RUNS, said / 100))
+    assert low + high <= (
+        RUNS * said / 100 if RUNS >= 2_000 else at_most(RUNS, said / 100)
+    )
 
 
 def test_the_interval_of_calls_covers_too() -> None:
@@ -128,22 +146,28 @@ def test_the_interval_of_calls_covers_too() -> None:
         kind: sum(min(n, 10) * rate * (1 - rate) ** (n - 1) for n in range(1, 200))
         for kind, rate in spread.items()
     }
-    saved, misses = (mean[False] - mean[True]) / 10, 0
+    saved = (mean[False] - mean[True]) / 10
+    misses = 0
     for seed in range(RUNS):
         chance = np.random.default_rng(seed)
         shown = chance.random(HORIZON) >= 0.1
         calls = chance.geometric(np.where(shown, spread[True], spread[False]))
         run = shown, 1 - np.minimum(calls, 10) / 10, np.zeros(0)
-        misses += ever(np.maximum(*both(run, saved, 0.1)))
+        misses += ever(np.maximum(*both(run, saved, share=0.1)))
     assert misses <= at_most(RUNS, 2 * LEVEL)
 
 
 def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gains of pairs and their expectations; pairs that gained make later gains more likely."""
+    """Gains of pairs and their expectations; pairs that gained make later gains more
+    likely.
+    """
     chance = np.random.default_rng(seed)
-    gains, expected = np.zeros(n), np.zeros(n)
+    gains = np.zeros(n)
+    expected = np.zeros(n)
     for t in range(n):
-        up = min(0.9, 0.05 + 0.3 * gains[:t].clip(0).sum() / 10) * (1 if seed % 3 else 0.2)
+        up = min(0.9, 0.05 + 0.3 * gains[:t].clip(0).sum() / 10) * (
+            1 if seed % 3 else 0.2
+        )
         down = 0.5 - up / 2 if seed % 2 else 0.05
         gains[t] = chance.choice([1, -1, 0], p=[up, down, 1 - up - down])
         expected[t] = up - down
@@ -151,9 +175,11 @@ def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paired_wealth(gains: np.ndarray, mean: Any) -> np.ndarray:
-    bets = np.array([part for _, part in BETS])
+    bets = np.array([part for _, part in BET_GRID])
     n = np.arange(1, len(gains) + 1)[:, None]
-    made = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(PRIOR)
+    made = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(
+        BET_LOG_WEIGHTS
+    )
     made -= n * np.log1p(bets * (mean * np.ones(n.size))[:, None])
     return np.asarray(np.logaddexp.reduce(made, axis=1))
 
@@ -163,7 +189,9 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
     for seed in range(RUNS):
         gains, expected = pairs(seed, 300)
         mean = mean_so_far(expected)
-        misses += ever(np.maximum(paired_wealth(gains, mean), paired_wealth(-gains, -mean)))
+        misses += ever(
+            np.maximum(paired_wealth(gains, mean), paired_wealth(-gains, -mean))
+        )
         for look in (1, 9, 120, 300) if seed < 3 else ():
             up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
             low, high = paired_interval(up, same, down, LEVEL)
@@ -172,42 +200,51 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
                 kept = all(side[look - 1] < -log(LEVEL) for side in sides)
                 assert (low <= gain <= high) == kept
     assert misses <= at_most(RUNS, 2 * LEVEL)
-    (said,) = documented(r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was")
+    (said,) = documented(
+        r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was"
+    )
     assert near(misses, said / 100)
 
 
 def test_the_simulation_is_of_the_product() -> None:
     """At any look, the interval ends where the simulated wealth says so."""
     for seed in range(max(3, SOAK // 5)):
-        run = simulated(seed, 600, CASES[list(CASES)[seed % len(CASES)]], 0.1)
+        run = simulated(seed, 600, CASES[list(CASES)[seed % len(CASES)]], share=0.1)
         for look in (1, 7, 60, 599):
             met = list(zip(run[0][:look].tolist(), run[1][:look].tolist(), strict=True))
             cells = {(0.1, *pair): met.count(pair) for pair in set(met)}
             low, high = interval(cells, LEVEL, LEVEL)
             for gain in np.linspace(-0.95, 0.95, 20):
-                small, large = both(run, gain, 0.1)
+                small, large = both(run, gain, share=0.1)
                 assert (gain < low) == (small[look - 1] >= -log(LEVEL))
                 assert (gain > high) == (large[look - 1] >= -log(LEVEL))
 
 
 def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     runs = max(RUNS, 100)
-    simulations = (simulated(seed, HORIZON, constant(0.5), 0.1) for seed in range(runs))
-    misses = sum(ever(np.maximum(*both(run, 0.0, 0.1))) for run in simulations)
+    simulations = (
+        simulated(seed, HORIZON, constant(0.5), share=0.1) for seed in range(runs)
+    )
+    misses = sum(ever(np.maximum(*both(run, 0.0, share=0.1))) for run in simulations)
     (said,) = documented(r"The interval of heedful does so in (\d+) %")
     assert near(misses, said / 100, runs)
 
 
-# Many lessons: retired at any look by the rule of proof, while all are looked at again and again.
+# Many lessons: retired at any look by the rule of proof, while all are looked at again
+# and again.
 
 
-def retired(pairs: list[tuple[float, float]], n: int, seed: int, apart: int = 0) -> np.ndarray:
+def retired(
+    pairs: list[tuple[float, float]], n: int, seed: int, apart: int = 0
+) -> np.ndarray:
     """Which lessons are retired at any of `n` looks; they begin so many looks apart."""
     made = np.full((len(pairs), n), -np.inf)
     for lesson, (rate, gain) in enumerate(pairs):
         left = n - lesson * apart
-        shown, right, _ = simulated(seed * 1_000 + lesson, left, constant(rate, gain), 0.1)
-        made[lesson, n - left :] = wealth(~shown, right, 0.0, 0.9)
+        shown, right, _ = simulated(
+            seed * 1_000 + lesson, left, constant(rate, gain), share=0.1
+        )
+        made[lesson, n - left :] = wealth(~shown, right, gain=0.0, share=0.9)
     of = np.isfinite(made).sum(axis=0)
     ranks = np.arange(1, len(pairs) + 1)[:, None]
     met = -np.sort(-made, axis=0) >= np.log(of / (LEVEL * ranks))
@@ -218,14 +255,20 @@ def retired(pairs: list[tuple[float, float]], n: int, seed: int, apart: int = 0)
 
 @pytest.mark.parametrize(("looks", "apart"), [(500, 0), (1_000, 25)])
 def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None:
-    """In 2.5 % of the runs, any of 20 lessons, begun together or in turn, is ever retired."""
+    """In 2.5 % of the runs, any of 20 lessons, begun together or in turn, is ever
+    retired.
+    """
     idle = [((n + 0.5) / 20, 0.0) for n in range(20)]
-    families = sum(bool(retired(idle, looks, seed, apart).any()) for seed in range(RUNS))
+    families = sum(
+        bool(retired(idle, looks, seed, apart).any()) for seed in range(RUNS)
+    )
     assert families <= at_most(RUNS, LEVEL)
 
 
 def test_of_the_retired_few_did_no_harm() -> None:
-    """5 of 20 lessons do harm: of those retired at any look, at most 2.5 % do not, on average."""
+    """5 of 20 lessons do harm: of those retired at any look, at most 2.5 % do not, on
+    average.
+    """
     lessons = [(0.7, -0.5)] * 5 + [(0.6, 0.0)] * 15
     outs = [retired(lessons, 500, seed) for seed in range(RUNS)]
     false = [float(out[5:].sum() / max(1, out.sum())) for out in outs]
@@ -242,11 +285,18 @@ ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|
 def test_the_time_to_retire_is_the_documented_one(points: int) -> None:
     said = iter(documented(ROW.format(points=points)))
     for share, horizon in ((0.1, 9_000), (0.5, 3_000)):
-        runs = [simulated(n, horizon, constant(0.7, -points / 100), share) for n in range(RUNS)]
-        made = [wealth(~shown, right, 0.0, 1 - share) for shown, right, _ in runs]
+        runs = [
+            simulated(n, horizon, constant(0.7, -points / 100), share)
+            for n in range(RUNS)
+        ]
+        made = [
+            wealth(~shown, right, gain=0.0, share=1 - share) for shown, right, _ in runs
+        ]
         for many in (1, 100):
             median = next(said)
-            over = [bool((one >= log(many / LEVEL))[: int(median)].any()) for one in made]
+            over = [
+                bool((one >= log(many / LEVEL))[: int(median)].any()) for one in made
+            ]
             assert near(sum(over), 0.5)
 
 
@@ -255,7 +305,9 @@ def test_the_width_is_the_documented_one() -> None:
     said = documented(r"\| ± points" + 5 * r" \| (\d+)" + r" \|")
     for n, points in zip(sizes, said, strict=True):
         counts = {True: n * 9 // 20, False: n // 20}
-        cells = {(0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)}
+        cells = {
+            (0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)
+        }
         assert round(100 * interval(cells, LEVEL, LEVEL)[1]) == points
 
 
@@ -267,7 +319,11 @@ async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, 
     with opened(path := tmp_path / "a.db") as store:
         await store.write(SCOPE, exposures.remember, lessons())
         memory = Memory(store, holdout=0.5)
-        options: dict[str, Any] = {"generate": answer, "checks": [is_house_format], "store": store}
+        options: dict[str, Any] = {
+            "generate": answer,
+            "checks": [is_house_format],
+            "store": store,
+        }
         options["memory_key"] = ""  # a rule by cause would be the lesson "bad"
         for n in range(500):
             task = TASK.format(n=f"number {n}")
@@ -276,7 +332,8 @@ async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, 
         stored = {one["text"]: one for one in await memory.top()}
         proof = await memory.prove()
     said = {one.lesson: one.conclusion for one in proof.lessons}
-    assert (said[name_of("bad")], said[name_of("good")]) == ("hurts", "helps")
+    assert said[name_of("bad")] == "hurts"
+    assert said[name_of("good")] == "helps"
     states = {name: one["state"] for name, one in stored.items()}
     assert states == {"good": "verified", "bad": "retired", "idle": "verified"}
     assert ranked[0].lesson == "good"
@@ -285,6 +342,8 @@ async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, 
     ruled = rows(path, "select action, subject, by from ruling")
     assert ruled == [("retire", name_of("bad"), "proof")]
     # Once retired it is in no prompt, so in none of the last 100 loops.
-    counts = dict(rows(path, "select signature, count(*) from exposure group by signature"))
+    counts = dict(
+        rows(path, "select signature, count(*) from exposure group by signature")
+    )
     assert counts[name_of("bad")[6:]] < 400 < counts[name_of("good")[6:]]
     assert proof.pending == 0

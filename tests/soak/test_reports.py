@@ -1,4 +1,5 @@
-"""Many report and override loops over HTTP at once: limits hold, nothing is lost or doubled.
+"""Many report and override loops over HTTP at once: limits hold, nothing is lost or
+doubled.
 
 The services and the workers share one database, and are killed at random.
 """
@@ -28,7 +29,7 @@ from heedful.service.client import verdict
 from heedful.store import episodes as episode_store
 from heedful.store import keys
 from heedful.store import loops as loop_store
-from heedful.store.keys import MAY
+from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
@@ -43,7 +44,9 @@ POLICY = policy_to(Policy((MaxAttempts(MOST),)))
 
 
 class Acknowledged:
-    """What callers were told: the output and verdict of each attempt, and the overrides."""
+    """What callers were told: the output and verdict of each attempt, and the
+    overrides.
+    """
 
     def __init__(self) -> None:
         self.attempts: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
@@ -51,21 +54,30 @@ class Acknowledged:
 
     def check(self, stored: StoredLoop) -> None:
         """Judge a loop from its rows, by hand."""
-        attempts, overrides = stored.loop.attempts, stored.loop.overrides
+        attempts = stored.loop.attempts
+        overrides = stored.loop.overrides
         first: dict[int, Any] = {}
         lifted: Counter[int] = Counter()
-        number, at_work = 0, True
+        number = 0
+        at_work = True
         for one in stored.decisions:
-            assert one.attempt == number or (one.attempt == number + 1 and at_work), stored
-            number, at_work = one.attempt, isinstance(one.verdict, Again)
+            assert one.attempt == number or (one.attempt == number + 1 and at_work), (
+                stored
+            )
+            number = one.attempt
+            at_work = isinstance(one.verdict, Again)
             first.setdefault(number, verdict_to(one.verdict))
             if isinstance(one.verdict, Again):
                 assert number < MOST or one.verdict.lifted, stored
                 lifted.update(lift.override for lift in one.verdict.lifted)
         values = zip(attempts, stored.values, strict=True)
-        kept = {attempt.number: (value, first[attempt.number]) for attempt, value in values}
+        kept = {
+            attempt.number: (value, first[attempt.number]) for attempt, value in values
+        }
         assert kept == self.attempts[stored.id], stored
-        assert [one.used for one in overrides] == [lifted[n] for n in range(len(overrides))], stored
+        assert [one.used for one in overrides] == [
+            lifted[n] for n in range(len(overrides))
+        ], stored
         assert all(one.used <= one.decisions for one in overrides), stored
         assert len(attempts) <= MOST + lifted.total(), stored
         assert len(overrides) == self.overrides[stored.id], stored
@@ -74,10 +86,13 @@ class Acknowledged:
 WAITING = 120.0  # seconds until what should have happened is given up
 ANSWER = 20.0  # seconds after which a client asks again
 SERVED = 60 if SOAK == 1 else 100 * SOAK  # loops
-CLIENTS, SERVICES = 64, 2
+CLIENTS = 64
+SERVICES = 2
 WORKERS = 3 if SOAK > 1 else 1  # each takes a second of a processor to begin
 KILLS = 2 if SOAK == 1 else SERVED // 200
-KILL_AFTER = {n * SERVED // (KILLS + 1) for n in range(1, KILLS + 1)}  # loops that ended
+KILL_AFTER = {
+    n * SERVED // (KILLS + 1) for n in range(1, KILLS + 1)
+}  # loops that ended
 EPISODES = SERVED // 20
 FOUND = [{"check": "unit", "message": "no unit", "fix": "name the unit"}]
 
@@ -86,7 +101,8 @@ class Fleet:
     """Processes of `heedful serve` at fixed ports, and of `heedful worker`."""
 
     def __init__(self, folder: Path, url: str, workers: int) -> None:
-        self.folder, self.workers = folder, workers
+        self.folder = folder
+        self.workers = workers
         listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(SERVICES)]
         self.ports = [one.getsockname()[1] for one in listeners]
         for one in listeners:
@@ -99,24 +115,33 @@ class Fleet:
 
     def _start(self, n: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "heedful.cli", *self._commands[n]]
-        quiet = {"HEEDFUL_EMBEDDER": "none", "HEEDFUL_CACHE": str(self.folder / "cache")}
+        quiet = {
+            "HEEDFUL_EMBEDDER": "none",
+            "HEEDFUL_CACHE": str(self.folder / "cache"),
+        }
         streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": self.folder}
         with (self.folder / f"log {n}").open("ab") as log:
-            return subprocess.Popen(command, env={**os.environ, **quiet}, stderr=log, **streams)
+            return subprocess.Popen(
+                command, env={**os.environ, **quiet}, stderr=log, **streams
+            )
 
     def _log(self, n: int) -> str:
         return (self.folder / f"log {n}").read_text()
 
     def kill(self, chance: random.Random) -> None:
         """Kill one of those that were killed least often, and start it again."""
-        n = chance.choice([n for n, kills in enumerate(self.kills) if kills == min(self.kills)])
+        n = chance.choice(
+            [n for n, kills in enumerate(self.kills) if kills == min(self.kills)]
+        )
         self._processes[n].kill()
         self._processes[n].wait(WAITING)
         self.kills[n] += 1
         self._processes[n] = self._start(n)
 
     def end(self) -> None:
-        """See that none has ended by itself; ask all of them to end, which they do well."""
+        """See that none has ended by itself; ask all of them to end, which they do
+        well.
+        """
         for n, process in enumerate(self._processes):
             assert process.poll() is None, self._log(n)
             process.terminate()
@@ -130,28 +155,41 @@ class Fleet:
 
 
 class Client:
-    """Asks one of several services, and another one where that does not answer, until one does.
+    """Asks one of several services, and another one where that does not answer, until
+    one does.
 
     `waits` are the seconds of answers at the first asking.
     """
 
     def __init__(self, ports: list[int], key: str, chance: random.Random) -> None:
-        self._ports, self._chance = ports, chance
+        self._ports = ports
+        self._chance = chance
         headers = {"Authorization": f"Bearer {key}"}
         self.http = httpx.AsyncClient(headers=headers, timeout=ANSWER)
         self.waits: list[float] = []
 
-    async def ask(self, method: str, path: str, body: Any, once: str = "") -> tuple[int, Any]:
-        """The status and the answer, once it is one that another asking would not change."""
-        deadline, tries = time.monotonic() + WAITING, 0
+    async def ask(
+        self, method: str, path: str, body: Any, once: str = ""
+    ) -> tuple[int, Any]:
+        """The status and the answer, once it is one that another asking would not
+        change.
+        """
+        deadline = time.monotonic() + WAITING
+        tries = 0
         headers = {"Idempotency-Key": once} if once else {}
         while True:
             url = f"http://127.0.0.1:{self._chance.choice(self._ports)}{path}"
             began = time.perf_counter()
             with suppress(httpx.TransportError):
-                answer = await self.http.request(method, url, json=body, headers=headers)
-                plain, code = answer.json(), answer.status_code
-                if code < 500 and plain.get("code") not in ("at_work", "too_many_requests"):
+                answer = await self.http.request(
+                    method, url, json=body, headers=headers
+                )
+                plain = answer.json()
+                code = answer.status_code
+                if code < 500 and plain.get("code") not in (
+                    "at_work",
+                    "too_many_requests",
+                ):
                     if not tries:
                         self.waits.append(time.perf_counter() - began)
                     return code, plain
@@ -164,9 +202,11 @@ class Crowd:
     """Clients with loops of their own, and what each was answered."""
 
     def __init__(self, fleet: Fleet, key: str) -> None:
-        self.fleet, self.chance = fleet, random.Random(SOAK)
+        self.fleet = fleet
+        self.chance = random.Random(SOAK)
         self.clients = [Client(fleet.ports, key, self.chance) for _ in range(CLIENTS)]
-        self.waiting, self.ended = iter(range(SERVED)), 0
+        self.waiting = iter(range(SERVED))
+        self.ended = 0
         self.episodes = EPISODES if fleet.workers else 0
         self.acknowledged = Acknowledged()
         self.requests: list[tuple[str, Any, Any]] = []
@@ -188,22 +228,28 @@ class Crowd:
         body = {"task": f"Weigh {id}.", "policy": POLICY}
         status, _ = await client.ask("PUT", path, body)
         assert status in (200, 201)
-        number, decided = 0, {"decision": "again"}
+        number = 0
+        decided = {"decision": "again"}
         lifts = self.chance.random() < 0.3  # when it has stopped, once
         while decided["decision"] == "again":
             number += 1
             if self.chance.random() < 0.05:
-                early = await client.ask("PUT", f"{path}/attempts/{number + 1}", self.report())
-                assert (early[0], early[1]["code"]) == (409, "attempt_out_of_order")
+                early = await client.ask(
+                    "PUT", f"{path}/attempts/{number + 1}", self.report()
+                )
+                assert early[0] == 409
+                assert early[1]["code"] == "attempt_out_of_order"
             decided = await self.attempt(client, path, id, number)
             if lifts and decided["decision"] == "done" and not decided["passed"]:
-                lifts, lift = False, {"rule": "attempts", "why": "one more"}
+                lifts = False
+                lift = {"rule": "attempts", "why": "one more"}
                 to = f"{path}/overrides"
                 status, decided = await client.ask("POST", to, lift, f"lift {id}")
                 assert status == 201, decided
                 self.acknowledged.overrides[id] += 1
         late = await client.ask("PUT", f"{path}/attempts/{number + 1}", self.report())
-        assert (late[0], late[1]["code"]) == (409, "loop_ended")
+        assert late[0] == 409
+        assert late[1]["code"] == "loop_ended"
 
     def report(self) -> Any:
         found = [] if self.chance.random() < 0.2 else FOUND
@@ -211,38 +257,59 @@ class Crowd:
 
     async def attempt(self, client: Client, path: str, id: str, number: int) -> Any:
         """Report an attempt, at times twice, and with rivals of which one wins."""
-        path, bodies = f"{path}/attempts/{number}", [self.report()]
+        path = f"{path}/attempts/{number}"
+        bodies = [self.report()]
         if self.chance.random() < 0.2:
             bodies += [bodies[0], self.report(), self.report()]
-        answers = await asyncio.gather(*(client.ask("PUT", path, body) for body in bodies))
+        answers = await asyncio.gather(
+            *(client.ask("PUT", path, body) for body in bodies)
+        )
         assert {status for status, _ in answers} <= {200, 409}, answers
-        won = [(body, one[1]) for body, one in zip(bodies, answers, strict=True) if one[0] == 200]
+        won = [
+            (body, one[1])
+            for body, one in zip(bodies, answers, strict=True)
+            if one[0] == 200
+        ]
         body, plain = won[0]
         assert all(one == won[0] for one in won), won
         self.requests.append((path, body, plain))
-        self.acknowledged.attempts[id][number] = (body["output"], verdict_to(verdict(plain)))
+        self.acknowledged.attempts[id][number] = (
+            body["output"],
+            verdict_to(verdict(plain)),
+        )
         return plain
 
     async def reflect(self, client: Client, n: int) -> None:
         events = [{"type": "tool_call", "tool": "price", "error": f"no pot {n} there"}]
-        body = {"task": f"Find the price of pot {n}.", "outcome": "failure", "events": events}
+        body = {
+            "task": f"Find the price of pot {n}.",
+            "outcome": "failure",
+            "events": events,
+        }
         status, plain = await client.ask("POST", "/v1/episodes", body, f"episode {n}")
         assert status in (200, 202), plain
 
     async def finish(self, store: Store, seconds: float) -> None:
-        """Repeat reports, which get the same answers; wait until every episode is reflected on."""
+        """Repeat reports, which get the same answers; wait until every episode is
+        reflected on.
+        """
         client = self.clients[0]
-        for path, body, plain in self.chance.sample(self.requests, min(len(self.requests), 2_000)):
+        for path, body, plain in self.chance.sample(
+            self.requests, min(len(self.requests), 2_000)
+        ):
             assert await client.ask("PUT", path, body) == (200, plain)
         deadline = time.monotonic() + WAITING
         reflected = {"reflected": self.episodes} if self.episodes else {}
         while (counts := await store.read(SCOPE, episode_store.counts)) != reflected:
             assert time.monotonic() < deadline, counts
             await asyncio.sleep(0.1)
-        cuts = quantiles([wait for client in self.clients for wait in client.waits], n=100)
+        cuts = quantiles(
+            [wait for client in self.clients for wait in client.waits], n=100
+        )
         print(
             f"{SERVED} loops, {len(self.requests)} reports in {seconds:.1f} s; "
-            f"p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms; {self.fleet.kills} kills"
+            f"p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms; "
+            f"{self.fleet.kills} kills"
         )
         for client in self.clients:
             await client.http.aclose()
@@ -250,7 +317,9 @@ class Crowd:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database; in a long run on a server of its own, whose commits are on the disk."""
+    """A database; in a long run on a server of its own, whose commits are on the
+    disk.
+    """
     if request.param == "sqlite":
         yield str(tmp_path / "a.db")
     elif SOAK == 1:
@@ -263,13 +332,18 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield own.urls("heedful_soak").service
 
 
-async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp_path, url):
+async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
+    tmp_path, url
+):
     shared = url.startswith("postgres")
     store = in_database(url) if shared else in_file(url)
-    _, key = await keys.create(store, "acme", "soak", projects=["main"], may=MAY)
+    _, key = await keys.create(
+        store, "acme", "soak", projects=["main"], may=KEY_PERMISSIONS
+    )
     fleet = Fleet(tmp_path, url, WORKERS if shared else 0)
     try:
-        crowd, began = Crowd(fleet, key), time.perf_counter()
+        crowd = Crowd(fleet, key)
+        began = time.perf_counter()
         await crowd.run()
         await crowd.finish(store, time.perf_counter() - began)
         fleet.end()
@@ -281,4 +355,6 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp
         crowd.acknowledged.check(await store.read(SCOPE, loop_store.read, one.id))
     await store.close()
     assert len(loops) == SERVED
-    assert all(isinstance(one.verdicts[-1], Done) for one in loops), "a loop is not decided"
+    assert all(isinstance(one.verdicts[-1], Done) for one in loops), (
+        "a loop is not decided"
+    )

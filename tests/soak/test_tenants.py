@@ -1,8 +1,10 @@
-"""Twenty tenants ask a store, and a service on it, for more than is theirs; nothing is told.
+"""Twenty tenants ask a store, and a service on it, for more than is theirs; nothing is
+told.
 
-Every text of a scope has the scope's mark in it, and every row its id: an answer that has another
-mark, or an id of another's row, is a leak. Names of projects, loops, sources, episodes and traces
-are the same everywhere, so only the scope tells them apart.
+Every text of a scope has the scope's mark in it, and every row its id: an answer that
+has another mark, or an id of another's row, is a leak. Names of projects, loops,
+sources, episodes and traces are the same everywhere, so only the scope tells them
+apart.
 """
 
 from __future__ import annotations
@@ -41,11 +43,16 @@ from tests.traces.runs import document, genai
 
 pytestmark = [pytest.mark.soak, pytest.mark.both]
 OPERATIONS = 500 * SOAK  # on each engine
-TENANTS, PROJECTS, WORKERS = 20, ("main", "side"), 4
+TENANTS = 20
+PROJECTS = ("main", "side")
+WORKERS = 4
 LETTERS = "bcdfghjklmnpqrtvwxz"  # so that no stem of a word is another mark
 MARK = re.compile(r"mark[a-z]{2}x")
 ENDED = Patience(settled=0.0, ending=0.0)
-OF_TENANT = ("/v1/keys", "/v1/audit")  # a tenant sees what it did in any of its projects
+OF_TENANT = (
+    "/v1/keys",
+    "/v1/audit",
+)  # a tenant sees what it did in any of its projects
 NUMBERS = count()
 
 
@@ -54,7 +61,7 @@ def word(n: int) -> str:
     return "w" + "".join(ascii_lowercase[int(digit)] for digit in str(n))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Lesson:
     id: int
     text: str
@@ -62,7 +69,7 @@ class Lesson:
     held: bool
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Place:
     """A scope, its mark, and what is in it; it asks the store and the service."""
 
@@ -80,7 +87,11 @@ class Place:
         """Hold an answer against what the place may see."""
         own = [self.mark]
         if what.startswith(OF_TENANT):
-            own = [one.mark for one in self.crowd.places if one.scope.tenant == self.scope.tenant]
+            own = [
+                one.mark
+                for one in self.crowd.places
+                if one.scope.tenant == self.scope.tenant
+            ]
         others = set(MARK.findall(repr(answer))) - {*own}
         assert not others, f"{what} told {self.scope} of {others}: {answer!r}"
         return answer
@@ -94,13 +105,21 @@ class Place:
         return self.look(work.__name__, answer)
 
     async def ask(
-        self, method: str, path: str, expected: int, json: Any = None, key: str = "", **headers: str
+        self,
+        method: str,
+        path: str,
+        expected: int,
+        json: Any = None,
+        key: str = "",
+        **headers: str,
     ) -> Any:
         """What the service answers."""
         path = f"/v1/{path}"
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         headers["Authorization"] = f"Bearer {key or self.key}"
-        answer = await self.crowd.client.request(method, path, headers=headers, json=json)
+        answer = await self.crowd.client.request(
+            method, path, headers=headers, json=json
+        )
         assert answer.status_code == expected, f"{method} {path}: {answer.text}"
         self.crowd.refused += expected >= 400
         return self.look(path, answer.json())
@@ -117,7 +136,8 @@ class Place:
 
     async def create_key(self, *may: str) -> tuple[str, str]:
         """Return its id and the key."""
-        tenant, by = self.scope.tenant, self.mark
+        tenant = self.scope.tenant
+        by = self.mark
         given: dict[str, Any] = {"projects": [self.scope.project], "may": may, "by": by}
         made, token = await key_store.create(self.crowd.store, tenant, by, **given)
         self.crowd.keys[made.id] = tenant
@@ -129,11 +149,15 @@ class Place:
 
     def learnt(self, id: int, text: str, source: str, held: bool) -> None:
         for other in self.crowd.places:
-            assert id not in other.lessons, f"{self.scope} was given lesson {id} of {other.scope}"
-        self.lessons[id] = Lesson(id, text, source, held)
+            assert id not in other.lessons, (
+                f"{self.scope} was given lesson {id} of {other.scope}"
+            )
+        self.lessons[id] = Lesson(id=id, text=text, source=source, held=held)
 
     def owns(self, items: list[dict[str, Any]], name: str = "id") -> None:
-        assert {one[name] for one in items} <= self.lessons.keys(), f"{self.scope} saw {items}"
+        assert {one[name] for one in items} <= self.lessons.keys(), (
+            f"{self.scope} saw {items}"
+        )
 
 
 Act = Callable[[Place, Place, random.Random], Awaitable[None]]
@@ -143,28 +167,45 @@ class Crowd:
     """Tenants that ask at the same time; each worker asks for tenants of its own."""
 
     def __init__(self, store: Store, seed: int) -> None:
-        self.store, self.seed, self.embedder = store, seed, FixedEmbedder()
+        self.store = store
+        self.seed = seed
+        self.embedder = FixedEmbedder()
         marks = (f"mark{a}{b}x" for a in LETTERS for b in LETTERS)
-        scopes = [Scope(f"tenant-{t}", project) for t in range(TENANTS) for project in PROJECTS]
-        self.places = [Place(self, scope, next(marks)) for scope in scopes]
+        scopes = [
+            Scope(f"tenant-{t}", project)
+            for t in range(TENANTS)
+            for project in PROJECTS
+        ]
+        self.places = [
+            Place(crowd=self, scope=scope, mark=next(marks)) for scope in scopes
+        ]
         self.keys: dict[str, str] = {}  # the tenants of their ids
         self.done: Counter[str] = Counter()
         self.refused = 0
-        setup = Setup(store, embedder=self.embedder, holdout=0.0)
+        setup = Setup(store=store, embedder=self.embedder, holdout=0.0)
         transport = httpx.ASGITransport(app=application(setup))
-        self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self.client = httpx.AsyncClient(
+            transport=transport, base_url="http://localhost"
+        )
 
     async def run(self, operations: int) -> None:
         for place in self.places:
-            _, place.key = await place.create_key(*key_store.MAY)
-        await asyncio.gather(*(self.work(n, operations // WORKERS) for n in range(WORKERS)))
+            _, place.key = await place.create_key(*key_store.KEY_PERMISSIONS)
+        await asyncio.gather(
+            *(self.work(n, operations // WORKERS) for n in range(WORKERS))
+        )
         await self.client.aclose()
 
     async def work(self, number: int, operations: int) -> None:
         chance = random.Random(f"{self.seed} {number}")
-        own = [p for n, p in enumerate(self.places) if n // len(PROJECTS) % WORKERS == number]
+        own = [
+            p
+            for n, p in enumerate(self.places)
+            if n // len(PROJECTS) % WORKERS == number
+        ]
         for _ in range(operations):
-            place, act = chance.choice(own), chance.choice(ACTS)
+            place = chance.choice(own)
+            act = chance.choice(ACTS)
             # Somebody else's place, or another project of the same tenant.
             other = chance.choice([one for one in self.places if one is not place])
             await act(place, other, chance)
@@ -183,12 +224,17 @@ def example_of(place: Place, chance: random.Random) -> list[int]:
 
 
 async def remember(place: Place, other: Place, chance: random.Random) -> None:
-    text, source = place.text(), chance.choice(("page one", "page two"))
+    text = place.text()
+    source = chance.choice(("page one", "page two"))
     held = chance.random() < 0.3
-    options: dict[str, Any] = {"trust": "tool" if held else "operator", "source": source}
+    options: dict[str, Any] = {
+        "trust": "tool" if held else "operator",
+        "source": source,
+    }
     options |= {"lesson": f"repair {text}", "tags": [place.mark]}
     answer = await place.memory.remember("trouble", text, **options)
-    assert (answer.created, answer.seen) == (True, 1)
+    assert answer.created is True
+    assert answer.seen == 1
     place.learnt(answer.id, text, source, held)
     if parents := example_of(other, chance):
         with pytest.raises(InvalidInput):
@@ -198,7 +244,8 @@ async def remember(place: Place, other: Place, chance: random.Random) -> None:
 async def edit_a_strangers(place: Place, other: Place, chance: random.Random) -> None:
     if (one := lesson_of(other, chance)) is None:
         return
-    digests, by = [signature("trouble", one.text).digest], place.mark
+    digests = [signature("trouble", one.text).digest]
+    by = place.mark
     edits: list[tuple[Any, ...]] = [
         (lesson_store.pin, one.id, True, by, ""),
         (exposures.restore, one.id, by, ""),
@@ -215,11 +262,14 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
 
 
 async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
-    loop, digest = f"loop-{chance.randrange(1_000)}", signature("trouble", place.mark).digest
+    loop = f"loop-{chance.randrange(1_000)}"
+    digest = signature("trouble", place.mark).digest
     shown = (await place.read(exposures.past, loop)).exposures
     assert bool(shown) == (loop in place.shown)
-    exposed = [Exposure(f"error/{digest}", loop, True, digest, 0.0)]
-    outcome = Outcome(loop, True, 1, frozenset())
+    exposed = [
+        Exposure(f"error/{digest}", loop, shown=True, signature=digest, share=0.0)
+    ]
+    outcome = Outcome(loop, True, calls=1, signatures=frozenset())
     await place.write(exposures.remember, (), exposures=exposed, outcome=outcome)
     place.shown.add(loop)
     assert (await place.read(exposures.past, loop)).ended == len(place.shown)
@@ -229,7 +279,8 @@ async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
 
 async def traces(place: Place, other: Place, chance: random.Random) -> None:
     spans = json.loads(json.dumps(genai()).replace("order A", f"{place.mark} order A"))
-    trace, cut = f"{chance.randrange(1, 4):032x}", chance.randrange(len(spans))
+    trace = f"{chance.randrange(1, 4):032x}"
+    cut = chance.randrange(len(spans))
     for one in spans:
         one["traceId"] = trace
     await receive(place.crowd.store, place.scope, document(spans[cut:]))
@@ -251,8 +302,14 @@ async def export(place: Place, other: Place, chance: random.Random) -> None:
 
 
 async def http_remember(place: Place, other: Place, chance: random.Random) -> None:
-    text, held = place.text(), chance.random() < 0.5
-    body = {"error_type": "trouble", "text": text, "lesson": f"repair {text}", "source": "page one"}
+    text = place.text()
+    held = chance.random() < 0.5
+    body = {
+        "error_type": "trouble",
+        "text": text,
+        "lesson": f"repair {text}",
+        "source": "page one",
+    }
     _, key = await place.create_key("read", "write") if held else ("", place.key)
     once = {"key": key, "Idempotency_Key": f"once {next(NUMBERS)}"}
     made = await place.post("reflections", 201, body, **once)
@@ -260,7 +317,9 @@ async def http_remember(place: Place, other: Place, chance: random.Random) -> No
     assert await place.post("reflections", 201, body, **once) == made
 
 
-async def cursor_of_a_stranger(place: Place, other: Place, chance: random.Random) -> None:
+async def cursor_of_a_stranger(
+    place: Place, other: Place, chance: random.Random
+) -> None:
     for path in ("reflections", "episodes", "keys", "audit"):
         if cursor := (await other.get(f"{path}?limit=1"))["next"]:
             page = await place.get(f"{path}?limit=50&cursor={cursor}")
@@ -272,10 +331,14 @@ async def forged_ids(place: Place, other: Place, chance: random.Random) -> None:
     if (one := lesson_of(other, chance)) is not None:
         await place.get(f"reflections/{one.id}", 404)
         path = f"reflections/{one.id}"
-        await place.ask("PATCH", path, 404, {"pinned": True}, If_Match='"0"')
+        await place.ask(
+            "PATCH", path, expected=404, json={"pinned": True}, If_Match='"0"'
+        )
     for id in example_of(other, chance):
         await place.get(f"quarantine/{id}", 404)
-        await place.post(f"quarantine/{id}/{chance.choice(('release', 'reject'))}", 404, {})
+        await place.post(
+            f"quarantine/{id}/{chance.choice(('release', 'reject'))}", 404, {}
+        )
     keys = reversed(place.crowd.keys.items())
     theirs = next(key for key, tenant in keys if tenant != place.scope.tenant)
     with pytest.raises(NotFound):
@@ -294,7 +357,8 @@ BODIES: dict[str, dict[str, Any]] = {
 
 async def confused(place: Place, other: Place, chance: random.Random) -> None:
     """A key names a tenant or a project that is not its own."""
-    tenant, project = other.scope.tenant, other.scope.project
+    tenant = other.scope.tenant
+    project = other.scope.project
     if tenant != place.scope.tenant:
         await place.get(f"reflections?tenant={tenant}", 403)
         for path, body in BODIES.items():
@@ -305,19 +369,26 @@ async def confused(place: Place, other: Place, chance: random.Random) -> None:
 
 
 async def loops(place: Place, other: Place, chance: random.Random) -> None:
-    """Loops are called the same everywhere; a stranger's loop of a name is not there."""
+    """Loops are called the same everywhere; a stranger's loop of a name is not
+    there.
+    """
     id = f"told-{chance.randrange(20)}"
-    path, mark = f"loops/{id}", place.mark
-    report = {"output": mark, "evaluation": {"findings": [{"check": "wrong", "message": mark}]}}
+    path = f"loops/{id}"
+    mark = place.mark
+    report = {
+        "output": mark,
+        "evaluation": {"findings": [{"check": "wrong", "message": mark}]},
+    }
     if id not in place.loops:
         await place.get(path, 404)
         await place.get(f"{path}/explain", 404)
-        await place.ask("PUT", f"{path}/attempts/1", 404, report)
-        await place.ask("PUT", path, 201, {"task": mark})
+        await place.ask("PUT", f"{path}/attempts/1", expected=404, json=report)
+        await place.ask("PUT", path, expected=201, json={"task": mark})
         place.loops.add(id)
-        await place.ask("PUT", f"{path}/attempts/1", 200, report)
+        await place.ask("PUT", f"{path}/attempts/1", expected=200, json=report)
     stored = await place.get(path)
-    assert (stored["task"], [one["output"] for one in stored["made"]]) == (mark, [mark])
+    assert stored["task"] == mark
+    assert [one["output"] for one in stored["made"]] == [mark]
     page = await place.get("loops?limit=200")
     assert {one["id"] for one in page["items"]} == place.loops
     await place.post("replay", 200, {"policies": ["default"]})
@@ -344,7 +415,9 @@ async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
         one = chance.choice(waiting)
         await place.get(f"quarantine/{one['id']}")
         await place.post(f"quarantine/{one['id']}/release", 200, {})
-        released = next(each for each in place.lessons.values() if each.text == one["pattern"])
+        released = next(
+            each for each in place.lessons.values() if each.text == one["pattern"]
+        )
         released.held = False
     if chance.random() < 0.3:  # so that something grows
         source = chance.choice(("page one", "page two"))
@@ -355,7 +428,9 @@ async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
 
 
 async def episode(place: Place, other: Place, chance: random.Random) -> None:
-    events = [{"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}]
+    events = [
+        {"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}
+    ]
     body = {"events": events, "outcome": "failure", "id": "the same for all"}
     taken = (await place.post("episodes", 202, body))["digest"]
     place.episodes.add(taken)
@@ -381,12 +456,25 @@ async def keys(place: Place, other: Place, chance: random.Random) -> None:
 
 
 ACTS: tuple[Act, ...] = (
-    *(remember, remember, remember, http_remember, http_remember, recall, recall, loops, traces),
+    *(
+        remember,
+        remember,
+        remember,
+        http_remember,
+        http_remember,
+        recall,
+        recall,
+        loops,
+        traces,
+    ),
     *(edit_a_strangers, outcomes, export, cursor_of_a_stranger, forged_ids, confused),
     *(quarantine, quarantine, episode, keys),
 )
 
-TABLES = "loop reflection example exposure outcome taught ruling episode link dream key audit "
+TABLES = (
+    "loop reflection example exposure outcome taught ruling episode link dream key "
+    "audit "
+)
 TABLES += "answer trace span"
 
 
@@ -399,8 +487,13 @@ def test_nobody_is_told_of_another_tenant_or_project(tmp_path):
             owner = "r.tenant"
             if table == "example":
                 owner = "(select tenant from reflection l where l.id = r.reflection)"
-            for tenant, *row in rows(tmp_path / "e.db", f"select {owner}, r.* from {table} r"):
-                assert {of[mark] for mark in MARK.findall(repr(row))} <= {tenant}, (table, row)
+            for tenant, *row in rows(
+                tmp_path / "e.db", f"select {owner}, r.* from {table} r"
+            ):
+                assert {of[mark] for mark in MARK.findall(repr(row))} <= {tenant}, (
+                    table,
+                    row,
+                )
     assert crowd.done.total() == OPERATIONS
     assert crowd.done.keys() == {act.__name__ for act in ACTS}
     assert crowd.refused > 0
@@ -416,7 +509,9 @@ PLANTED = {
 
 @pytest.mark.sqlite  # PostgreSQL has a second lock
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_statement_that_forgets_whose_the_rows_are_is_found(tmp_path, monkeypatch, name):
+def test_a_statement_that_forgets_whose_the_rows_are_is_found(
+    tmp_path, monkeypatch, name
+):
     sql = statements("sqlite")[name]
     assert PLANTED[name][0] in sql
     monkeypatch.setitem(statements("sqlite"), name, sql.replace(*PLANTED[name]))

@@ -12,7 +12,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.store.records import Head, JournalEntry
-from heedful.store.store import THREADS
+from heedful.store.store import STORE_THREAD_NAME
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414
@@ -23,30 +23,52 @@ WAITING = 60.0  # seconds until a process that should have ended is given up
 
 def attempt(number: int, text: str = "text", *errors: str) -> Attempt:
     found = tuple(Finding("check", key, key=key) for key in errors)
-    return Attempt(number, Candidate.of(text), Evaluation(found), Usage(calls=1))
+    return Attempt(
+        number, Candidate.of(text), evaluation=Evaluation(found), usage=Usage(calls=1)
+    )
 
 
 def report(
-    id: str, number: int, text: str = "text", verdict: Verdict | None = None, **fields: Any
+    id: str,
+    number: int,
+    text: str = "text",
+    verdict: Verdict | None = None,
+    **fields: Any,
 ) -> JournalEntry:
-    fields = {"epoch": 1, "head": Head("task"), **fields}
+    fields = {"epoch": 1, "head": Head(task="task"), **fields}
     return JournalEntry(
-        id, attempt=attempt(number, text, "x"), value=text, verdict=verdict or Again(), **fields
+        id=id,
+        attempt=attempt(number, text, "x"),
+        value=text,
+        verdict=verdict or Again(),
+        **fields,
     )
 
 
 def threads() -> list[threading.Thread]:
     """The threads of stores that are alive in this process."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith(STORE_THREAD_NAME)
+    ]
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment without what makes a process measure its coverage, which slows it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    """The environment without what makes a process measure its coverage, which slows
+    it.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COVERAGE")
+    }
 
 
 def python(program: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Another process that runs `program`; its coverage is not measured, which takes 0.15 s."""
+    """Another process that runs `program`; its coverage is not measured, which takes
+    0.15 s.
+    """
     root = Path(heedful.__file__).parent.parent
     tests = Path(__file__).parents[2]
     return subprocess.Popen(

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.action import Step, action
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, lessons, patterns
@@ -20,16 +20,27 @@ pytestmark = pytest.mark.both
 FAR = 4e9  # seconds since 1970, after any test
 
 
-def lesson(text: str, **fields: Any) -> Reflection:
-    return Reflection("check", signature("E", text), "E", text, text, **fields)
+def lesson(text: str, **fields: Any) -> Lesson:
+    return Lesson(
+        "check",
+        signature("E", text),
+        error_type="E",
+        text=text,
+        sighting=text,
+        **fields,
+    )
 
 
 async def test_episodes_and_spans(store):
     read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
-    one = StoredEpisode("d1", "run", "", "failure", {"a": 1})
+    one = StoredEpisode(
+        digest="d1", name="run", session="", outcome="failure", record={"a": 1}
+    )
     assert await write(episodes.admit, one) is None
     assert await write(episodes.admit, one, claim=False) == "waiting"
-    assert await write(episodes.admit, replace(one, digest="d2"), claim=False) == "waiting"
+    assert (
+        await write(episodes.admit, replace(one, digest="d2"), claim=False) == "waiting"
+    )
     assert await write(episodes.admit, replace(one, digest="d3")) is None
     assert await read(episodes.left, 9) == ["d2"]
     assert (await write(episodes.take, FAR)).digest == "d2"
@@ -39,10 +50,14 @@ async def test_episodes_and_spans(store):
     (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
     failed = action("Bash", "ls x")
     await write(
-        episodes.record_steps, "run", [Step(failed, "no 'x'", made.id), Step(action("", "ls"))]
+        episodes.record_steps,
+        "run",
+        [Step(failed, "no 'x'", lesson=made.id), Step(action("", "ls"))],
     )
     assert len((await read(episodes.failures_of, failed)).failures) == 1
-    assert (await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])).count == 0
+    assert (
+        await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])
+    ).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
     session: Any = "d9", head, [], [lesson("it came back")]
     assert len(await write(episodes.record_session, *session)) == 1
@@ -50,7 +65,10 @@ async def test_episodes_and_spans(store):
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
     assert len(await read(episodes.page, 9)) == 4
     assert await read(episodes.known_examples, ["x"]) == set()
-    spans = [Piece(trace, "1", "", True, "{}") for trace in ("t", "u")]
+    spans = [
+        Piece(trace=trace, id="1", parent="", root=True, record="{}")
+        for trace in ("t", "u")
+    ]
     for _ in range(2):
         assert not await write(episodes.put_spans, spans, "external", episodes.Bounds())
     assert await read(episodes.spans, "t") == spans[:1]
@@ -62,23 +80,45 @@ async def test_episodes_and_spans(store):
 async def test_a_run_that_is_recorded_again_keeps_its_times(store):
     asked = action("Bash", "ls x")
     (made,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
-    course = ("a", 5, 1), ("b", 7, 0), ("a", 5, 0), ("b", 8, 1), ("a", 6, 1), ("a", 9, 0)
+    course = (
+        ("a", 5, 1),
+        ("b", 7, 0),
+        ("a", 5, 0),
+        ("b", 8, 1),
+        ("a", 6, 1),
+        ("a", 9, 0),
+    )
     for run, at, known in course:  # it failed at 5 and 8, and worked at 6, 7 and 9
-        step = Step(asked, "no 'x'" if at in (5, 8) else "", made.id, at=at)
+        step = Step(asked, "no 'x'" if at in (5, 8) else "", lesson=made.id, at=at)
         await store.write(SCOPE, episodes.record_steps, run, [step])
-        assert len((await store.read(SCOPE, episodes.failures_of, asked)).failures) == known
+        assert (
+            len((await store.read(SCOPE, episodes.failures_of, asked)).failures)
+            == known
+        )
 
 
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):
     read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
-    monkeypatch.setattr(episodes, "MOST_EVENTS", 10)
+    monkeypatch.setattr(episodes, "MAX_SESSION_EVENTS", 10)
     asked = action("Bash", "ls x")
-    made = {"type": "tool_call", "tool": "Bash", "call": "", "action": asked.whole, "failed": False}
+    made = {
+        "type": "tool_call",
+        "tool": "Bash",
+        "call": "",
+        "action": asked.whole,
+        "failed": False,
+    }
     made |= {"record": "{}"}
     end = {**made, "type": "tool_response", "action": "", "failed": True}
-    for session, events in (("old", [made] * 4), ("kept", [made, end, made]), ("new", [made] * 4)):
+    for session, events in (
+        ("old", [made] * 4),
+        ("kept", [made, end, made]),
+        ("new", [made] * 4),
+    ):
         await write(episodes.append_events, session, events)
-    held = [len(await read(episodes.session_events, one)) for one in ("old", "kept", "new")]
+    held = [
+        len(await read(episodes.session_events, one)) for one in ("old", "kept", "new")
+    ]
     assert held == [0, 3, 4]
     assert await read(episodes.course_of, "kept", "Bash", "", asked) == (True, True)
     assert await read(episodes.course_of, "kept", "Bash", "c", asked) == (False, True)
@@ -91,7 +131,9 @@ async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypat
 
 
 async def test_the_trust_of_a_source_is_kept(store):
-    await store.write(SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0)
+    await store.write(
+        SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0
+    )
     stated = "tool", "model", "ada", ""
     assert await store.write(SCOPE, lessons.state_trust, *stated, {}) == []
     assert await store.read(SCOPE, lessons.statements) == {"tool": "model"}
@@ -99,21 +141,32 @@ async def test_the_trust_of_a_source_is_kept(store):
 
 async def test_new_words_are_a_version_of_their_own(store):
     memory = Memory(store, SCOPE)
-    new, learnt = "New words on parcels", ["E", "it is late"]
+    new = "New words on parcels"
+    learnt = ["E", "it is late"]
     old: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
     id = (await memory.remember(*learnt, **old)).id
     counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
     now = await store.read(SCOPE, patterns.one, id)
-    assert (now["text"], now["trust"], now["state"]) == (new, "operator", "candidate")
-    assert (now["helped"], now["useful"], now["seen"]) == (0, 1, 1)
+    assert now["text"] == new
+    assert now["trust"] == "operator"
+    assert now["state"] == "candidate"
+    assert now["helped"] == 0
+    assert now["useful"] == 1
+    assert now["seen"] == 1
     assert now["judged_from"] >= now["last_seen"]
     for query in ("Old words on parcels", new):
         assert [one.lesson for one in await memory.recall(query)] == [new]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
-    assert (ruling["action"], ruling["record"]["source"]) == ("edit", "page")
-    for wrong, by in ((" ", "ann"), ("x" * 4_001, "ann"), (new, "ann"), ("No actor.", " ")):
+    assert ruling["action"] == "edit"
+    assert ruling["record"]["source"] == "page"
+    for wrong, by in (
+        (" ", "ann"),
+        ("x" * 4_001, "ann"),
+        (new, "ann"),
+        ("No actor.", " "),
+    ):
         with pytest.raises(InvalidInput):
             await memory.edit(id, wrong, by=by)
     await memory.remember(*learnt, **old)  # the old words do not come back
@@ -133,7 +186,8 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
         assert waiting == (["Run the installer"] if end == "reject" else [])
     await memory.quarantine.revoke("page", by="ann")
     (one,) = await memory.recall("Wait two seconds")
-    assert (one.lesson, one.trust) == ("Wait two seconds, release", "operator")
+    assert one.lesson == "Wait two seconds, release"
+    assert one.trust == "operator"
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):
@@ -142,7 +196,8 @@ async def test_an_edit_is_whole_or_not_at_all(store):
     edition = (await store.read(SCOPE, patterns.one, id))["edition"]
     await memory.remember("E", "what went wrong")  # seen again: a counter is no edit
     read = await store.read(SCOPE, patterns.one, id)
-    assert (read["seen"], read["edition"]) == (2, edition)
+    assert read["seen"] == 2
+    assert read["edition"] == edition
     edit = edition, "ada", ""
     with pytest.raises(NotFound):  # no proof retired it
         await store.write(SCOPE, patterns.amend, id, *edit, pinned=True, restored=True)

@@ -1,4 +1,6 @@
-"""One connection on one thread: group commit, failures, cancelling, closing, forking."""
+"""One connection on one thread: group commit, failures, cancelling, closing,
+forking.
+"""
 
 import asyncio
 import os
@@ -11,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
+from heedful.errors import (
+    Conflict,
+    InvalidInput,
+    StoreError,
+    StoreUnavailable,
+    UnknownName,
+)
 from heedful.store import loops, open_store
 from heedful.store.sqlite import Connection, Thread, in_file
 from tests.engines import named
@@ -22,7 +30,10 @@ class Counting:
     """Opens connections that keep every statement they ran."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.statements, self.opened = path, [], 0  # type: ignore[var-annotated]
+        # type: ignore[var-annotated]
+        self.path = path
+        self.statements = []
+        self.opened = 0
 
     def __call__(self) -> Connection:
         options = {"isolation_level": None, "timeout": 0.1, "check_same_thread": False}
@@ -69,7 +80,8 @@ def stored(counting: Counting) -> list[int]:
 
 
 async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
-    begun, gate = threading.Event(), threading.Event()
+    begun = threading.Event()
+    gate = threading.Event()
     first = asyncio.create_task(writer.run(partial(held, begun, gate)))
     await asyncio.to_thread(begun.wait, 30)
     waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
@@ -88,7 +100,9 @@ async def test_writes_that_wait_are_committed_together_256_at_most(
 ):
     answers = await together(writer, *(partial(insert, n) for n in range(waiting)))
     assert answers == stored(counting) == list(range(waiting))
-    assert counting.commits == 1 + groups  # the first one is that which held the others up
+    assert (
+        counting.commits == 1 + groups
+    )  # the first one is that which held the others up
 
 
 class Odd(Exception):
@@ -108,14 +122,22 @@ ERRORS = [
     sqlite3.OperationalError("no such thing"),
 ]
 REFUSED = ["text", 2**70, object(), 1]  # what SQLite does not take, or has already
-FAILURES = [*(partial(failing, one) for one in ERRORS), *(partial(insert, one) for one in REFUSED)]
+FAILURES = [
+    *(partial(failing, one) for one in ERRORS),
+    *(partial(insert, one) for one in REFUSED),
+]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: repr(one.args[0]).split()[0])
+@pytest.mark.parametrize(
+    "failure", FAILURES, ids=lambda one: repr(one.args[0]).split()[0]
+)
 async def test_one_failing_job_leaves_the_others_whole(writer, counting, failure):
     jobs = [partial(insert, 1), failure, partial(insert, 2)]
     first, failed, second = await together(writer, *jobs)
-    assert (first, second, stored(counting), counting.commits) == (1, 2, [1, 2], 2)
+    assert first == 1
+    assert second == 2
+    assert stored(counting) == [1, 2]
+    assert counting.commits == 2
     assert isinstance(failed, Exception)
     with pytest.raises(type(failed)):  # alone in its group, too
         await writer.run(failure)
@@ -139,7 +161,9 @@ async def test_a_locked_database_does_not_hold_the_event_loop(tmp_path):
             await store.write(SCOPE, loops.commit, report(f"{n}", 1), "me")
         with closing(sqlite3.connect(store.url, isolation_level=None)) as other:
             other.execute("begin immediate")
-            waits = asyncio.create_task(store.write(SCOPE, loops.commit, report("a", 1), "me"))
+            waits = asyncio.create_task(
+                store.write(SCOPE, loops.commit, report("a", 1), "me")
+            )
             await asyncio.sleep(0.05)
             other.execute("rollback")
         await waits
@@ -147,7 +171,9 @@ async def test_a_locked_database_does_not_hold_the_event_loop(tmp_path):
 
 
 async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
-    answers = await together(writer, *(partial(insert, n) for n in range(3)), cancelled=1)
+    answers = await together(
+        writer, *(partial(insert, n) for n in range(3)), cancelled=1
+    )
     assert answers[0::2] == stored(counting) == [0, 2]
     assert isinstance(answers[1], asyncio.CancelledError)
 
@@ -162,7 +188,9 @@ async def test_a_failing_read_is_answered(counting, error):
     reader.close()
 
 
-async def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp_path):
+async def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(
+    tmp_path,
+):
     missing = tmp_path / "missing"
 
     with opened(missing / "a.db") as store:
@@ -178,7 +206,9 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
     others = set(threads())
     store = in_file(str(tmp_path / "a.db"))
     writes = [
-        asyncio.create_task(store.write(SCOPE, loops.commit, report(f"loop {n}", 1), "me"))
+        asyncio.create_task(
+            store.write(SCOPE, loops.commit, report(f"loop {n}", 1), "me")
+        )
         for n in range(9)
     ]
     await asyncio.sleep(0)
@@ -187,14 +217,15 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
     await store.close()
     assert set(threads()) <= others
     await asyncio.gather(*writes)
-    assert len((await store.read(SCOPE, loops.newest, 99))[0]) == 9
+    assert len((await store.read(SCOPE, loops.newest, limit=99))[0]) == 9
     await store.write(SCOPE, loops.commit, report("more", 1), "me")
     await store.close()
     assert set(threads()) <= others
 
 
 async def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
-    store, done = in_file(str(tmp_path / "a.db")), list[int]()
+    store = in_file(str(tmp_path / "a.db"))
+    done = list[int]()
 
     async def write(worker: int) -> None:
         for number in range(40):
@@ -208,10 +239,13 @@ async def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path)
     while any(worker.is_alive() for worker in workers):
         await store.close()
     await store.close()
-    assert (len(done), rows(tmp_path / "a.db", "select count(*) from loop")) == (120, [(120,)])
+    assert len(done) == 120
+    assert rows(tmp_path / "a.db", "select count(*) from loop") == [(120,)]
 
 
-async def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeypatch):
+async def test_a_relative_path_is_one_file_wherever_the_process_goes(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     store = in_file("a.db")
     (tmp_path / "elsewhere").mkdir()

@@ -1,4 +1,6 @@
-"""A store copied from one kind of database to the other: all of it, the same, or nothing."""
+"""A store copied from one kind of database to the other: all of it, the same, or
+nothing.
+"""
 
 import asyncio
 import shutil
@@ -31,7 +33,8 @@ from tests.postgres import rows
 from tests.store.support import rows as file_rows
 
 SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
-# What no method of a memory writes: of each table a row that may be anything. And what is gone.
+# What no method of a memory writes: of each table a row that may be anything. And what
+# is gone.
 OTHERS = """
 pragma foreign_keys = on;
 delete from example where id in (select max(id) from example group by scope);
@@ -60,8 +63,14 @@ def source(tmp_path_factory) -> Path:
         store = open_store(str(path))
         for number, scope in enumerate(SCOPES):
             await everything(Memory(store, scope, FixedEmbedder()))
-            run: dict[str, Any] = {"scope": scope, "store": store, "id": f"loop {number}"}
-            await heedful.run(f"žluť {number}", generate=lambda task, hint: "text", **run)
+            run: dict[str, Any] = {
+                "scope": scope,
+                "store": store,
+                "id": f"loop {number}",
+            }
+            await heedful.run(
+                f"žluť {number}", generate=lambda task, hint: "text", **run
+            )
         await store.close()
 
     asyncio.run(scenario())
@@ -72,7 +81,9 @@ def source(tmp_path_factory) -> Path:
 
 def cells(found: list[Any]) -> list[Any]:
     """Rows in one order, with the booleans of PostgreSQL as numbers."""
-    plain = ([int(cell) if isinstance(cell, bool) else cell for cell in row] for row in found)
+    plain = (
+        [int(cell) if isinstance(cell, bool) else cell for cell in row] for row in found
+    )
     return sorted(plain, key=repr)
 
 
@@ -84,8 +95,8 @@ def recalled(url: str, scope: Scope) -> Any:
         answers = (
             [(one.id, one.lesson) for one in found],
             await store.read(scope, loops.read, f"loop {SCOPES.index(scope)}"),
-            await store.read(scope, lessons.top, 100),
-            await store.read(scope, exposures.rulings, 100),
+            await store.read(scope, lessons.top, limit=100),
+            await store.read(scope, exposures.rulings, limit=100),
             await store.read(scope, exposures.evidence),
         )
         await store.close()
@@ -95,8 +106,11 @@ def recalled(url: str, scope: Scope) -> Any:
 
 
 def test_all_of_it_is_copied(source, postgres, tmp_path):
-    counts, back = copy(str(source), postgres.owner), tmp_path / "b.db"
-    assert [table for table, number in counts.items() if not number] == []  # else this shows little
+    counts = copy(str(source), postgres.owner)
+    back = tmp_path / "b.db"
+    assert [
+        table for table, number in counts.items() if not number
+    ] == []  # else this shows little
     assert copy(str(source), str(back)) == counts
     for table in tables():
         sql = f"select {', '.join(table.columns[:-1])} from {table.name}"
@@ -112,7 +126,9 @@ def test_all_of_it_is_copied(source, postgres, tmp_path):
 def test_all_of_it_works_on_the_oldest_server(source):
     with servers.alone(*servers.QUICK, version=servers.OLDEST) as server:
         urls = server.urls("heedful_template")
-        [[version]] = rows(urls.owner, "select current_setting('server_version_num')::int / 10000")
+        [[version]] = rows(
+            urls.owner, "select current_setting('server_version_num')::int / 10000"
+        )
         assert version == servers.OLDEST
         copy(str(source), urls.owner)
         for scope in SCOPES:
@@ -142,7 +158,9 @@ def test_numbers_go_on_where_the_source_was(source, postgres):
         store = open_store(postgres.service)
         memory = Memory(store, SCOPES[2])
         await memory.remember("N", "new", lesson="a lesson that nobody had")
-        await heedful.run("new", generate=lambda task, hint: "x", store=store, scope=SCOPES[2])
+        await heedful.run(
+            "new", generate=lambda task, hint: "x", store=store, scope=SCOPES[2]
+        )
         await store.close()
 
     asyncio.run(learn())
@@ -166,7 +184,10 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     rows(postgres.owner, "alter table span add check (root is null)")
     with pytest.raises(StoreError, match="violates check constraint"):
         copy(str(source), postgres.owner)
-    counts = [rows(postgres.owner, f"select count(*)::int from {one.name}") for one in tables()]
+    counts = [
+        rows(postgres.owner, f"select count(*)::int from {one.name}")
+        for one in tables()
+    ]
     assert set(map(tuple, counts)) == {((0,),)}
     triggers = "select count(*)::int from pg_trigger where tgenabled <> 'O'"
     assert rows(postgres.owner, triggers) == [(0,)]
@@ -181,7 +202,12 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
             (source, postgres.service, RoleRefused, "connect as the role that owns"),
             (tmp_path / "none.db", postgres.owner, NotFound, "no database"),
             (postgres.owner, source, InvalidInput, "pg_dump"),
-            (source, "postgresql://e:x@127.0.0.1:1/db", StoreUnavailable, "that the server runs"),
+            (
+                source,
+                "postgresql://e:x@127.0.0.1:1/db",
+                StoreUnavailable,
+                "that the server runs",
+            ),
             (source, blank.owner, StoreOlder, "run heedful migrate"),
             (damaged, postgres.owner, StoreError, "damaged or no database"),
         ]:
@@ -192,14 +218,18 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
 
 
 def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
-    used, backup, restored = (tmp_path / name for name in ("used.db", "backup.db", "restored.db"))
+    used, backup, restored = (
+        tmp_path / name for name in ("used.db", "backup.db", "restored.db")
+    )
     copy(str(source), str(used))
     before = [recalled(str(used), scope) for scope in SCOPES]
 
     async def learn(store: Any, *words: str) -> None:
         for word in words:
             for scope in SCOPES:
-                await Memory(store, scope, FixedEmbedder()).remember("N", word, lesson="say it")
+                await Memory(store, scope, FixedEmbedder()).remember(
+                    "N", word, lesson="say it"
+                )
 
     async def scenario() -> None:
         store = open_store(str(used))

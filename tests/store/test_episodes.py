@@ -1,4 +1,6 @@
-"""Episodes in a store: each once, one worker at a time, tried again, never half written."""
+"""Episodes in a store: each once, one worker at a time, tried again, never half
+written.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, lessons
 from heedful.store.records import StoredEpisode
@@ -16,12 +18,26 @@ from tests.store.support import SCOPE, rows
 
 pytestmark = IN_SOAK
 
-ONE = StoredEpisode("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
+ONE = StoredEpisode(
+    digest="d1",
+    name="run 1",
+    session="s1",
+    outcome="failure",
+    record={"episode": {"events": []}},
+)
 LATER = 4e9  # seconds since 1970, after any test
 
 
-def lesson(kind: str, text: str = "it failed", **fields) -> Reflection:
-    return Reflection(kind, signature(kind, text), kind, text, text, trust="operator", **fields)
+def lesson(kind: str, text: str = "it failed", **fields) -> Lesson:
+    return Lesson(
+        kind,
+        signature(kind, text),
+        error_type=kind,
+        text=text,
+        sighting=text,
+        trust="operator",
+        **fields,
+    )
 
 
 async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
@@ -45,7 +61,8 @@ async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
     assert failed.error == "ModelTimeout: late"
     assert await take(store, before=1.0) is None
     taken = await take(store)
-    assert (taken.state, taken.tries) == ("waiting", 2)
+    assert taken.state == "waiting"
+    assert taken.tries == 2
     assert await take(store) is None  # somebody is at work on it
 
 
@@ -104,7 +121,9 @@ async def test_lessons_links_and_state_are_one_transaction(store):
 
 async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     for n in (1, 2, 3, 4):
-        await store.write(SCOPE, episodes.admit, replace(ONE, digest=f"d{n}"), claim=False)
+        await store.write(
+            SCOPE, episodes.admit, replace(ONE, digest=f"d{n}"), claim=False
+        )
     await store.write(Scope("other"), episodes.admit, ONE, claim=False)
     await take(store, LATER, "d2")
     await take(store, LATER, "d3")
@@ -116,6 +135,6 @@ async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     await rows_of(store, "update episode set at = -at where tenant = 'default'")
     await fail(store, "d2", "")
     assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d2", "d4"]
-    assert sorted(await store.read(Scope(), lessons.scopes, waiting=True), key=str) == sorted(
-        [SCOPE, Scope("other")], key=str
-    )
+    assert sorted(
+        await store.read(Scope(), lessons.scopes, waiting=True), key=str
+    ) == sorted([SCOPE, Scope("other")], key=str)

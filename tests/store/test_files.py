@@ -1,4 +1,6 @@
-"""Files that are not as they should be, and disks that are full: typed errors, nothing lost."""
+"""Files that are not as they should be, and disks that are full: typed errors, nothing
+lost.
+"""
 
 import asyncio
 import os
@@ -10,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreOlder, StoreUnavailable
+from heedful.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
+)
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import lessons, loops, sqlite
@@ -37,15 +45,18 @@ def path(tmp_path):
     return file
 
 
-async def test_a_new_file_is_its_owners_an_empty_one_is_damaged_and_memory_is_its_stores_own(path):
-    assert (path.stat().st_mode & 0o777, os.listdir(path.parent)) == (0o600, ["a.db"])
+async def test_a_new_file_is_its_owners_an_empty_one_is_damaged_and_memory_is_its_stores_own(
+    path,
+):
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["a.db"]
     path.write_bytes(b"")
     for attempt in (commit, read):
         with pytest.raises(StoreCorrupt, match="is empty"):
             await attempt(path)
     with opened(":memory:") as store, opened(":memory:") as other:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        assert await other.read(SCOPE, loops.newest, 9) == ([], False)
+        assert await other.read(SCOPE, loops.newest, limit=9) == ([], False)
 
 
 def database(path: Path, *statements: str) -> bytes:
@@ -58,22 +69,28 @@ def database(path: Path, *statements: str) -> bytes:
 async def test_a_newer_schema_is_left_alone(path):
     before = database(path, "pragma user_version = 99")
     for attempt in (commit, read):
-        with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
+        with pytest.raises(
+            StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"
+        ):
             await attempt(path)
     assert path.read_bytes() == before
 
 
 async def test_no_secret_in_a_memory_key_is_stored(path):
-    one, secret = report("k", 1), "sk-proj-" + "a1B2" * 12
+    one = report("k", 1)
+    secret = "sk-proj-" + "a1B2" * 12
     assert one.head is not None
     one = replace(one, head=replace(one.head, memory_key=f"of {secret}"))
     with opened(path) as store:
         await store.write(SCOPE, loops.commit, one, "me")
     *_, (key,) = rows(path, "select memory_key from loop order by id")
-    assert (key[:3], secret in key) == ("of ", False)
+    assert key[:3] == "of "
+    assert (secret in key) is False
 
 
-@pytest.mark.parametrize("change", ["drop table refused", "alter table refused rename words to w"])
+@pytest.mark.parametrize(
+    "change", ["drop table refused", "alter table refused rename words to w"]
+)
 async def test_a_schema_that_does_not_fit_says_what_to_do(path, change):
     database(path, change)
     said = r"an unreleased heedful .*export"
@@ -83,13 +100,17 @@ async def test_a_schema_that_does_not_fit_says_what_to_do(path, change):
 
 async def test_another_database_is_left_alone(tmp_path):
     before = database(tmp_path / "theirs.db", "create table theirs (x)")
-    with pytest.raises(StoreCorrupt, match="another program's database; name another file"):
+    with pytest.raises(
+        StoreCorrupt, match="another program's database; name another file"
+    ):
         await commit(tmp_path / "theirs.db")
     assert (tmp_path / "theirs.db").read_bytes() == before
     assert os.listdir(tmp_path) == ["theirs.db"]
 
 
-@pytest.mark.parametrize("content", [b"not a database " * 99, b"\0" * 5000, bytes(range(256)) * 16])
+@pytest.mark.parametrize(
+    "content", [b"not a database " * 99, b"\0" * 5000, bytes(range(256)) * 16]
+)
 async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
@@ -101,7 +122,9 @@ async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
 async def test_a_damaged_file_is_said_to_be_damaged(path):
     with opened(path) as store:
         for number in range(2, 40):
-            await store.write(SCOPE, loops.commit, report("a", number, "x" * 2_000), "me")
+            await store.write(
+                SCOPE, loops.commit, report("a", number, "x" * 2_000), "me"
+            )
     content = bytearray(path.read_bytes())
     content[4096:] = b"\x5a" * (len(content) - 4096)
     path.write_bytes(content)
@@ -179,7 +202,8 @@ def test_a_file_that_changes_underneath_takes_no_writes(path, change, error):
 
 
 async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_path):
-    # As nobody: root may write everything. A path that nobody may enter is opened here first.
+    # As nobody: root may write everything. A path that nobody may enter is opened here
+    # first.
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     path.chmod(0o444)
@@ -191,7 +215,9 @@ async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_
 
 @pytest.mark.parametrize("where", ["missing/a.db", "."])
 async def test_a_path_where_no_file_can_be(tmp_path, where):
-    with pytest.raises(StoreUnavailable, match=r"check that the folder exists|cannot be opened"):
+    with pytest.raises(
+        StoreUnavailable, match=r"check that the folder exists|cannot be opened"
+    ):
         await commit(tmp_path / where)
 
 
@@ -243,15 +269,15 @@ end;
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "sql"
-    shutil.copytree(store_module.FOLDER, folder)
-    folder.joinpath(f"sqlite_{sqlite.SCHEMA + 1:04}.sql").write_text(STEP)
+    shutil.copytree(store_module.SQL_FOLDER, folder)
+    folder.joinpath(f"sqlite_{sqlite.SCHEMA_VERSION + 1:04}.sql").write_text(STEP)
     return folder
 
 
 @pytest.fixture
 def later(folder, monkeypatch):
-    monkeypatch.setattr(store_module, "FOLDER", str(folder))
-    monkeypatch.setattr(sqlite, "SCHEMA", sqlite.SCHEMA + 1)
+    monkeypatch.setattr(store_module, "SQL_FOLDER", str(folder))
+    monkeypatch.setattr(sqlite, "SCHEMA_VERSION", sqlite.SCHEMA_VERSION + 1)
     return folder
 
 
@@ -263,18 +289,25 @@ async def count(path: Path) -> int:
         await store.close()
 
 
-async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
+async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(
+    tmp_path: Path,
+):
     for number in range(20 * SOAK):
         path = tmp_path / f"{number}.db"
         assert await asyncio.gather(*(count(path) for _ in range(12))) == [0] * 12
 
 
-async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(path, later):
+async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(
+    path, later
+):
     with opened(path) as store:
         assert (await store.read(SCOPE, loops.read, "a")).values == ("text",)
         await store.write(SCOPE, loops.commit, report("b", 1), "me")
-    assert rows(path, "select id, colour from loop order by id") == [("a", "grey"), ("b", "new")]
-    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA,)]
+    assert rows(path, "select id, colour from loop order by id") == [
+        ("a", "grey"),
+        ("b", "new"),
+    ]
+    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA_VERSION,)]
     assert rows(path, "pragma integrity_check") == [("ok",)]
 
 
@@ -292,18 +325,18 @@ asyncio.run(store.close())
 
 
 def test_processes_that_open_it_at_once_take_the_step_once(path, folder):
-    assert [ended(one) for one in [python(MIGRATING, path, folder) for _ in range(4)]] == [
-        "0\n"
-    ] * 4
+    assert [
+        ended(one) for one in [python(MIGRATING, path, folder) for _ in range(4)]
+    ] == ["0\n"] * 4
     assert rows(path, "select colour from loop") == [("grey",)]
 
 
 async def test_a_step_that_cannot_be_done_changes_nothing(path, later):
-    later.joinpath(f"sqlite_{sqlite.SCHEMA:04}.sql").write_text(
+    later.joinpath(f"sqlite_{sqlite.SCHEMA_VERSION:04}.sql").write_text(
         STEP + "insert into nowhere values (1);"
     )
     before = rows(path, "select sql from sqlite_schema order by name")
     with pytest.raises(StoreError, match="no such table: nowhere"):
         await count(path)
     assert rows(path, "select sql from sqlite_schema order by name") == before
-    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA - 1,)]
+    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA_VERSION - 1,)]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
@@ -21,7 +21,7 @@ from heedful.loop.record import Candidate, Loop, Override, Usage
 from heedful.loop.stop import Stop
 from heedful.store import lessons
 from heedful.store import loops as loop_store
-from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
+from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store, storable
 from tests.engines import IN_SOAK, changed
@@ -30,7 +30,7 @@ from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 pytestmark = IN_SOAK
 
-HEAD = Head("task", [], policy_to(default))
+HEAD = Head(task="task", goals=[], policy=policy_to(default))
 
 
 async def commit(store: Store, entry: JournalEntry, owner: str) -> None:
@@ -56,7 +56,9 @@ def owner():
 async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
     await commit(store, report("a", 1), owner)
     stored = await read(store, "a")
-    assert (stored.head.task, stored.values, stored.epoch) == ("task", ("text",), 1)
+    assert stored.head.task == "task"
+    assert stored.values == ("text",)
+    assert stored.epoch == 1
     assert stored.verdicts == (Again(),)
     with pytest.raises(LeaseLost):
         await commit(store, report("b", 1, head=None), owner)
@@ -67,12 +69,21 @@ async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store,
 # -- the same report and another one
 
 
-def lesson(text: str = "wrong") -> Reflection:
-    return Reflection("check", signature("E", text), "E", text, text, state="verified")
+def lesson(text: str = "wrong") -> Lesson:
+    return Lesson(
+        "check",
+        signature("E", text),
+        error_type="E",
+        text=text,
+        sighting=text,
+        state="verified",
+    )
 
 
 async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
-    lifted = Again(lifted=(LiftedStop("attempts", "1 of 1", "ada", 0),))
+    lifted = Again(
+        lifted=(LiftedStop(rule="attempts", detail="1 of 1", by="ada", override=0),)
+    )
     again = report("a", 1, verdict=lifted, reflections=[lesson()])
 
     def dump() -> list[Any]:
@@ -81,7 +92,7 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
 
     await claim(store, "a", HEAD, owner)
     override = Override("attempts", "ada", decisions=5)
-    await commit(store, JournalEntry("a", 1, override=override), owner)
+    await commit(store, JournalEntry(id="a", epoch=1, override=override), owner)
     await commit(store, again, owner)
     before = dump()
     first = await read(store, "a")
@@ -94,9 +105,15 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
 
 
 @pytest.mark.parametrize("field", ["candidate", "value", "usage", "evaluation"])
-async def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, field):
+async def test_a_different_report_of_the_same_attempt_is_a_conflict(
+    store, owner, field
+):
     first = report("a", 1)
-    others = {"candidate": Candidate.of("another"), "usage": Usage(calls=2), "evaluation": None}
+    others = {
+        "candidate": Candidate.of("another"),
+        "usage": Usage(calls=2),
+        "evaluation": None,
+    }
     second = replace(first, value="another", cancelled="ada")
     if field != "value":
         assert first.attempt is not None
@@ -112,20 +129,29 @@ async def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner
 async def test_the_same_id_for_another_task_is_a_conflict(store, owner):
     await claim(store, "a", HEAD, owner)
     with pytest.raises(Conflict, match="is about another task"):
-        await claim(store, "a", Head("other task"), owner)
-    await store.write(Scope("other"), loop_store.claim, "a", Head("other task"), owner)
+        await claim(store, "a", Head(task="other task"), owner)
+    await store.write(
+        Scope("other"), loop_store.claim, "a", Head(task="other task"), owner
+    )
 
 
-async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
-    lifted = (LiftedStop("attempts", "x", "ada", 0), LiftedStop("attempts", "y", "ada", 0))
+async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
+    store, owner
+):
+    lifted = (
+        LiftedStop(rule="attempts", detail="x", by="ada", override=0),
+        LiftedStop(rule="attempts", detail="y", by="ada", override=0),
+    )
 
     async def used() -> list[int]:
         return [o.used for o in (await read(store, "a")).loop.overrides]
 
     await claim(store, "a", HEAD, owner)
-    given = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=2))
+    given = JournalEntry(
+        id="a", epoch=1, override=Override("attempts", "ada", decisions=2)
+    )
     await commit(store, given, owner)
-    stopped = Done(1, False, (Stop("budget", "z"),), lifted)
+    stopped = Done(1, False, stopped_by=(Stop("budget", "z"),), lifted=lifted)
     await commit(store, report("a", 1, verdict=stopped), owner)
     assert await used() == [0]
     for number in (2, 3):
@@ -139,10 +165,18 @@ async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
 # -- steps
 
 
-async def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, owner):
+async def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(
+    store, owner
+):
     head = HEAD
-    await commit(store, JournalEntry("a", 1, head, step=("1/answer", ["one"])), owner)
-    await commit(store, JournalEntry("a", 1, step=("1/answer", ["two"])), owner)
+    await commit(
+        store,
+        JournalEntry(id="a", epoch=1, head=head, step=("1/answer", ["one"])),
+        owner,
+    )
+    await commit(
+        store, JournalEntry(id="a", epoch=1, step=("1/answer", ["two"])), owner
+    )
     assert (await read(store, "a")).journal == {"1/answer": ["one"]}
     await commit(store, report("a", 1), owner)
     assert (await read(store, "a")).journal == {}
@@ -152,7 +186,8 @@ async def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(s
 
 
 async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store):
-    first, second = new_owner(), new_owner()
+    first = new_owner()
+    second = new_owner()
 
     enter(first)
     await claim(store, "a", HEAD, first)
@@ -164,14 +199,26 @@ async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store
 
 
 async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
-    first, second = new_owner(), new_owner()
+    first = new_owner()
+    second = new_owner()
 
     await claim(store, "a", HEAD, first)
     await claim(store, "a", HEAD, second)
-    more = {"extra": Usage(calls=5), "reflections": [lesson()], "step": ("1/answer", [])}
-    ghost: dict[str, Any] = {**more, "cancelled": "x", "override": Override("attempts", "ghost")}
+    more = {
+        "extra": Usage(calls=5),
+        "reflections": [lesson()],
+        "step": ("1/answer", []),
+    }
+    ghost: dict[str, Any] = {
+        **more,
+        "cancelled": "x",
+        "override": Override("attempts", "ghost"),
+    }
     stale = [
-        *(JournalEntry("a", 1, **{name: value}) for name, value in ghost.items()),
+        *(
+            JournalEntry(id="a", epoch=1, **{name: value})
+            for name, value in ghost.items()
+        ),
         report("a", 1, head=None),
         report("a", 1),  # as if the loop were new
     ]
@@ -183,7 +230,8 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     await store.write(SCOPE, loop_store.beat, "a", 2)
     stored = await read(store, "a")
     assert stored.loop == Loop("a")
-    assert (stored.journal, stored.verdicts) == ({}, ())
+    assert stored.journal == {}
+    assert stored.verdicts == ()
     assert await store.read(SCOPE, lessons.count) == 0
 
 
@@ -203,25 +251,28 @@ def test_a_driver_elsewhere_keeps_its_lease_and_one_here_keeps_working():
 async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store(
     store, owner, monkeypatch
 ):
-    elsewhere, hour = f"elsewhere|{owner.partition('|')[2]}", time.time() + 3_600
+    elsewhere = f"elsewhere|{owner.partition('|')[2]}"
+    hour = time.time() + 3_600
     await commit(store, report("b", 1), owner)
     with monkeypatch.context() as ahead:
         ahead.setattr(loop_store, "time", SimpleNamespace(time=lambda: hour))
-        await claim(store, "a", Head("task"), elsewhere)
+        await claim(store, "a", Head(task="task"), elsewhere)
         await store.write(SCOPE, loop_store.beat, "a", 1)
     (held,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
-    assert 0 < held["held_for"] <= LEASE_SECONDS
-    changed(store.url, "update loop set lease = lease + 3600")  # as if the store had run ahead
-    assert (await claim(store, "a", Head("task"), owner)).epoch == 2
+    assert 0 < held["held_for"] <= LOOP_LEASE_SECONDS
+    changed(
+        store.url, "update loop set lease = lease + 3600"
+    )  # as if the store had run ahead
+    assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2
 
 
 async def test_an_ended_loop_is_free_at_once(store, owner):
     elsewhere = f"elsewhere|{owner.partition('|')[2]}"
     await commit(store, report("a", 1), elsewhere)
     with pytest.raises(LeaseLost):
-        await claim(store, "a", Head("task"), owner)
+        await claim(store, "a", Head(task="task"), owner)
     await commit(store, report("a", 2, verdict=Done(1, True), head=None), elsewhere)
-    assert (await claim(store, "a", Head("task"), owner)).epoch == 2
+    assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2
 
 
 CLAIM = """
@@ -243,7 +294,9 @@ with opened(sys.argv[1]) as store:
 
 
 @pytest.mark.sqlite
-async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
+async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(
+    tmp_path,
+):
     path = tmp_path / "a.db"
     with opened(path) as store:
         await store.read(SCOPE, lessons.count)
@@ -260,7 +313,7 @@ async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_o
     winner.communicate()
     fourth = python(CLAIM, path)
     assert ended(fourth).strip() == "epoch 2"  # well within the lease
-    assert LEASE_SECONDS > 20
+    assert LOOP_LEASE_SECONDS > 20
 
 
 # -- reading back
@@ -269,28 +322,42 @@ async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_o
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(loops.loops(least=1), loops.policies, st.text(max_size=20))
 def test_what_is_read_is_what_was_committed(loop, policy, text):
-    """Loops of all kinds, with lone surrogates and control characters in their texts."""
+    """Loops of all kinds, with lone surrogates and control characters in their
+    texts.
+    """
 
     async def scenario(store: Store) -> None:
         owner = "nobody"
-        head = Head({"task": text}, [to_document(g) for g in loop.goals], policy_to(policy))
+        head = Head(
+            task={"task": text},
+            goals=[to_document(g) for g in loop.goals],
+            policy=policy_to(policy),
+        )
         await claim(store, "a", head, owner)
         grown = Loop("a", loop.goals)
         for told in loop.overrides:
             override = replace(told, by=storable(told.by), why=storable(told.why))
-            await commit(store, JournalEntry("a", 1, override=override), owner)
+            await commit(store, JournalEntry(id="a", epoch=1, override=override), owner)
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
         for attempt in loop.attempts:
             grown = grown.then(attempt)
             verdicts.append(decide(grown, policy))
             grown = consume_overrides(grown, verdicts[-1])
-            entry = JournalEntry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
+            entry = JournalEntry(
+                id="a", epoch=1, attempt=attempt, value=[text], verdict=verdicts[-1]
+            )
             await commit(store, entry, owner)
-        await commit(store, JournalEntry("a", 1, extra=loop.extra, cancelled=loop.cancelled), owner)
+        await commit(
+            store,
+            JournalEntry(id="a", epoch=1, extra=loop.extra, cancelled=loop.cancelled),
+            owner,
+        )
         grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
         stored = await read(store, "a")
-        assert stored.loop == replace(grown, at=stored.decisions[-1].at if loop.overrides else 0.0)
+        assert stored.loop == replace(
+            grown, at=stored.decisions[-1].at if loop.overrides else 0.0
+        )
         assert stored.verdicts == tuple(verdicts)
         assert stored.head == head
         assert stored.values == ([text],) * len(loop.attempts)
@@ -321,8 +388,10 @@ async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
         evaluation = replace(loops.evaluated(), findings=findings)
         return replace(entry, attempt=replace(entry.attempt, evaluation=evaluation))
 
-    x, note = loops.finding("x"), loops.finding("n", level="note")
-    warning, tag = loops.finding("w", level="warning"), loops.finding("tag", persistent=True)
+    x = loops.finding("x")
+    note = loops.finding("n", level="note")
+    warning = loops.finding("w", level="warning")
+    tag = loops.finding("tag", persistent=True)
 
     await commit(store, found("a", 1, x, x, note), owner)
     await commit(store, found("a", 2, x, warning), owner)
@@ -331,8 +400,13 @@ async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
     await store.write(Scope("other"), loop_store.commit, found("c", 1, x), owner)
     await commit(store, found("mended", 1, x, tag), owner)
     await commit(store, found("mended", 2), owner)
-    # The second attempt of a is an improvement; what "mended" had is gone, but for its tag.
-    assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
+    # The second attempt of a is an improvement; what "mended" had is gone, but for its
+    # tag.
+    assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {
+        "x": 2,
+        "w": 1,
+        "tag": 1,
+    }
     newest = await store.read(SCOPE, loop_store.echoes, "mine", 2)
     assert newest == {"x": 1, "tag": 1}
 
@@ -340,7 +414,8 @@ async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
 async def test_lessons_and_verdict_are_one_transaction(store, owner):
     example = Example("a task", "an answer")
     nobody: Any = "nobody"
-    good, bad = replace(lesson(), example=example), replace(lesson("x"), trust=nobody)
+    good = replace(lesson(), example=example)
+    bad = replace(lesson("x"), trust=nobody)
 
     with pytest.raises(StoreError):
         await commit(store, report("a", 1, reflections=[good, bad]), owner)

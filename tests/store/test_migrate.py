@@ -1,4 +1,6 @@
-"""The schema of PostgreSQL: made in one piece, changed in two parts while old and new code run."""
+"""The schema of PostgreSQL: made in one piece, changed in two parts while old and new
+code run.
+"""
 
 import os
 import shutil
@@ -11,7 +13,13 @@ import psycopg
 import pytest
 
 import heedful
-from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
+from heedful.errors import (
+    InvalidInput,
+    RoleRefused,
+    StoreError,
+    StoreNewer,
+    StoreUnavailable,
+)
 from heedful.store.postgres import known, migrate, newest
 from tests.postgres import Urls, blank, drop, rows
 from tests.store.support import unmeasured
@@ -35,7 +43,9 @@ def tables(urls: Urls) -> list[str]:
 
 def test_many_at_once_apply_all_of_it_once(empty):
     with ThreadPoolExecutor(4) as threads:
-        done = list(threads.map(lambda _: migrate(empty.owner, role="heedful"), range(4)))
+        done = list(
+            threads.map(lambda _: migrate(empty.owner, role="heedful"), range(4))
+        )
     assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(known())]
     assert {(one.waiting, one.schema) for one in done} == {((), newest())}
     assert {"loop", "schema_version", "procrastinate_jobs"} <= set(tables(empty))
@@ -46,9 +56,14 @@ def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
     try:
         migrate(empty.owner, role=name)
         flags = "rolcanlogin, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb"
-        found = rows(empty.owner, f"select {flags} from pg_roles where rolname = %s", name)
+        found = rows(
+            empty.owner, f"select {flags} from pg_roles where rolname = %s", name
+        )
         assert found == [(True, False, False, False, False)]
-        rows(empty.owner, "create table heedful.later (id bigint generated always as identity)")
+        rows(
+            empty.owner,
+            "create table heedful.later (id bigint generated always as identity)",
+        )
         migrate(empty.owner)
         rights = "select has_table_privilege(%s, 'heedful.later', 'insert')"
         assert rows(empty.owner, rights, name) == [(True,)]
@@ -67,10 +82,14 @@ def test_a_role_without_a_proper_name_is_refused(empty, role):
 
 
 def test_who_may_not_is_told_who_may(empty):
-    with pytest.raises(RoleRefused, match=r"permission denied .*; run heedful migrate as the role"):
+    with pytest.raises(
+        RoleRefused, match=r"permission denied .*; run heedful migrate as the role"
+    ):
         migrate(empty.service)
     migrate(empty.owner)
-    with pytest.raises(RoleRefused, match=r"permission denied .*; run heedful migrate as the role"):
+    with pytest.raises(
+        RoleRefused, match=r"permission denied .*; run heedful migrate as the role"
+    ):
         migrate(empty.service)
 
 
@@ -79,14 +98,21 @@ def test_a_database_without_pgvector_is_told_what_to_run(empty):
     with pytest.raises(StoreError, match=r"no pgvector; .*create extension"):
         migrate(empty.owner)
     rows(empty.superuser, "create extension vector")
-    rows(empty.superuser, "update pg_extension set extversion = '0.7.4' where extname = 'vector'")
-    with pytest.raises(StoreError, match=r"pgvector 0\.7\.4; .*alter extension vector update"):
+    rows(
+        empty.superuser,
+        "update pg_extension set extversion = '0.7.4' where extname = 'vector'",
+    )
+    with pytest.raises(
+        StoreError, match=r"pgvector 0\.7\.4; .*alter extension vector update"
+    ):
         migrate(empty.owner)
     assert tables(empty) == []
 
 
 def test_the_queue_is_brought_up_to_date_in_the_same_two_parts(empty):
-    """As if the last of its migrations were new: its own `drop … if exists` lets it run again."""
+    """As if the last of its migrations were new: its own `drop … if exists` lets it run
+    again.
+    """
     migrate(empty.owner)
     last = "select max(name) from queue_version"
     [[name]] = rows(empty.owner, last)
@@ -167,11 +193,14 @@ HERE = Path(heedful.__file__).parents[1]
 @pytest.fixture
 def newer(tmp_path):
     package = tmp_path / "heedful"
-    shutil.copytree(HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     _add(tmp_path, PRE, POST)
     file = package / "store" / "lessons.py"
     file.write_text(
-        file.read_text("utf-8").replace('"lessons", "tally"', '"many", "tally"'), "utf-8"
+        file.read_text("utf-8").replace('"lessons", "tally"', '"many", "tally"'),
+        "utf-8",
     )
     return tmp_path
 
@@ -192,12 +221,14 @@ def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProce
 
 def said(code: Path, text: str, *arguments: str) -> str:
     done = program(code, text, *arguments)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr == ""
     return done.stdout
 
 
 def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
-    old, url = HERE, postgres.service
+    old = HERE
+    url = postgres.service
     assert said(old, USE, url, "ash") == "1"
     assert said(newer, USE, url, "birch") == "StoreOlder"
     done = said(newer, MIGRATE, postgres.owner, "post", "pre")
@@ -228,4 +259,5 @@ def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, k
     assert tables(postgres) == there
     assert said(HERE, USE, postgres.service, "ash") == "1"
     again = migrate(postgres.owner)
-    assert (again.applied, again.waiting) == ((), ())
+    assert again.applied == ()
+    assert again.waiting == ()

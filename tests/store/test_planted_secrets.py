@@ -1,4 +1,6 @@
-"""A key planted wherever a text can enter is in no file, log or output, and in no part of one."""
+"""A key planted wherever a text can enter is in no file, log or output, and in no part
+of one.
+"""
 
 import asyncio
 import logging
@@ -11,7 +13,7 @@ import pytest
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
-from heedful.lessons.lesson import LONGEST, Scope
+from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.models.contract import Answer
 from heedful.models.function import Function
@@ -34,12 +36,25 @@ COMMANDS = (
 
 def judge(text: str, at: Context) -> Evaluation:
     """Everything that a check can say; the second candidate is accepted."""
-    found = (Finding(f"check {text}", text, text, key=f"k {text}", evidence=text, persistent=True),)
-    return Evaluation(found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5})
+    found = (
+        Finding(
+            f"check {text}",
+            text,
+            fix=text,
+            key=f"k {text}",
+            evidence=text,
+            persistent=True,
+        ),
+    )
+    return Evaluation(
+        found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5}
+    )
 
 
 async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
-    """Loops of all endings with the text in whatever they are given; what the errors said."""
+    """Loops of all endings with the text in whatever they are given; what the errors
+    said.
+    """
     said: list[str] = []
 
     def generate(task: Any, hint: str) -> Any:
@@ -59,10 +74,14 @@ async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
     given: dict[str, Any] = {"store": store, "memory": memory}
     goals = [heedful.Goal("quality", 0.9)]
     task = {"do": text, "also": [text]}
-    await heedful.run(task, generate=generate, checks=[check], goals=goals, id=id, **given)
+    await heedful.run(
+        task, generate=generate, checks=[check], goals=goals, id=id, **given
+    )
     await heedful.run(f"again {text}", generate=generate, checks=[check], **given)
     stopping = heedful.Policy((rule, heedful.MaxAttempts(1)))
-    held = heedful.Run[Any](task, generate=generate, evaluate=check, policy=stopping, **given)
+    held = heedful.Run[Any](
+        task, generate=generate, evaluate=check, policy=stopping, **given
+    )
     await held.step()
     await held.override("attempts", f"me {text}", f"why {text}")
     await held.cancel(f"enough {text}")
@@ -72,23 +91,42 @@ async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
             await heedful.run(task, **failing, **given)
         said.append(str(failed.value))
     with pytest.raises(ModelError) as refused:
-        await heedful.run(task, generate=model, checks=[heedful.checks.contains("x")], **given)
+        await heedful.run(
+            task, generate=model, checks=[heedful.checks.contains("x")], **given
+        )
     said.append(str(refused.value))
     return said
 
 
 async def remembered(store: heedful.Store, text: str) -> None:
     memory = heedful.Memory(store)
-    example = heedful.Example(text, text, text, text, {text: 0.1}, {text: 0.2}, text, text)
-    fields: dict[str, Any] = {"tags": [text, "tag"], "context": text, "source": text[:200]}
+    example = heedful.Example(
+        text,
+        text,
+        rejected=text,
+        wrong=text,
+        before={text: 0.1},
+        after={text: 0.2},
+        evidence=text,
+        context=text,
+    )
+    fields: dict[str, Any] = {
+        "tags": [text, "tag"],
+        "context": text,
+        "source": text[:200],
+    }
     for trust in ("operator", "tool"):
         more = {**fields, "trust": trust}
-        await memory.remember(f"Type {text}", text, lesson=text, example=example, **more)
+        await memory.remember(
+            f"Type {text}", text, lesson=text, example=example, **more
+        )
         await memory.remember("Leak", f"{trust} in the middle: {text}, and on", **more)
-    await memory.remember("Leak", "y" * (LONGEST - 30) + f" {text}")
+    await memory.remember("Leak", "y" * (MAX_EXAMPLE_TEXT_CHARS - 30) + f" {text}")
     await memory.seen("Leak", text)
     await memory.recall(text, tags=[text])
-    for held in (await memory.quarantine.waiting())[:1]:  # a second token of a kind says the same
+    for held in (await memory.quarantine.waiting())[
+        :1
+    ]:  # a second token of a kind says the same
         await memory.quarantine.release([held.id], by=text, why=text)
     await memory.pin(1, by=text, why=text)
 
@@ -102,7 +140,10 @@ async def planted(path: Path, texts: list[str]) -> list[str]:
         for text in texts:
             await remembered(store, text)
         # Before it is closed, so that what is not in the database yet is in the -wal.
-        said += [file.read_bytes().decode("utf-8", "replace") for file in path.parent.iterdir()]
+        said += [
+            file.read_bytes().decode("utf-8", "replace")
+            for file in path.parent.iterdir()
+        ]
     finally:
         await store.close()
     return said
@@ -114,7 +155,9 @@ def test_no_key_is_left_anywhere(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """One key of each kind, all in one store: test_redact has every key, here is where they go."""
+    """One key of each kind, all in one store: test_redact has every key, here is where
+    they go.
+    """
     caplog.set_level(logging.DEBUG)
     desk = Desk(tmp_path)
     few = [those[0] for those in EVERY.values()]
@@ -123,7 +166,9 @@ def test_no_key_is_left_anywhere(
         done = desk.invoke(monkeypatch, *command.split())
         assert done.code in (0, 1), (command, done)
         said += [done.out, done.err]
-    said += [file.read_bytes().decode("utf-8", "replace") for file in tmp_path.iterdir()]
+    said += [
+        file.read_bytes().decode("utf-8", "replace") for file in tmp_path.iterdir()
+    ]
     said += [caplog.text, *capfd.readouterr()]
     hidden = {part for _, secret in few for part in parts(secret)}
     assert {len(part) for part in hidden} == {12}
@@ -134,8 +179,15 @@ def test_no_key_is_left_anywhere(
 
 @pytest.mark.parametrize("name", [TOKENS["aws_key"][0], f"a {TOKENS['model_key'][0]}"])
 def test_what_names_a_loop_or_a_scope_holds_no_key(name: str) -> None:
-    makers: list[Callable[[], Any]] = [lambda: Scope(tenant=name), lambda: Scope(project=name)]
-    loop: dict[str, Any] = {"generate": lambda task, hint: "x", "store": None, "id": name}
+    makers: list[Callable[[], Any]] = [
+        lambda: Scope(tenant=name),
+        lambda: Scope(project=name),
+    ]
+    loop: dict[str, Any] = {
+        "generate": lambda task, hint: "x",
+        "store": None,
+        "id": name,
+    }
     for make in (*makers, lambda: heedful.Run[str]("t", **loop)):
         with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
             make()

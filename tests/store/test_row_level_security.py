@@ -1,7 +1,8 @@
-"""The second lock: whatever the service asks, it sees and changes the set tenant's rows alone.
+"""The second lock: whatever the service asks, it sees and changes the set tenant's rows
+alone.
 
-Every table is found in the catalogue and filled for two tenants, so that a new one without a policy
-fails here.
+Every table is found in the catalogue and filled for two tenants, so that a new one
+without a policy fails here.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ where c.relnamespace = 'heedful'::regnamespace and c.relkind in ('r', 'p')
   and c.relname not in ('schema_version', 'queue_version') and c.relname not like 'procrastinate%'
 order by 1
 """
-# What has no tenant: the books of the migrator, and the jobs, whose arguments name theirs.
+# What has no tenant: the books of the migrator, and the jobs, whose arguments name
+# theirs.
 COLUMNS = """
 select column_name::text, udt_name::text from information_schema.columns
 where table_schema = 'heedful' and table_name = %s
@@ -38,9 +40,9 @@ VALUES = {
     "bytea": r"\x00",
     "halfvec": "[1]",
 }
-# What runs with the rights of the owner. The first two are asked below whether they tell of another
-# tenant; the others do so on purpose: a key is found by its own number, whether there is any key,
-# and the names of the scopes that have something to do.
+# What runs with the rights of the owner. The first two are asked below whether they
+# tell of another tenant; the others do so on purpose: a key is found by its own number,
+# whether there is any key, and the names of the scopes that have something to do.
 DEFINERS = {"count_words", "match_words", "key_of", "keys_there", "scopes_there"}
 DEFINERS |= {"audit_added", "new_base", "queue_depth"}
 CHANGES = ("update {} set tenant = tenant", "delete from {}")
@@ -62,7 +64,9 @@ def filled() -> Iterator[Urls]:
     """Each table with rows of two tenants, whatever they say."""
     urls = fresh()
     for table, rule in rows(urls.owner, RULES):
-        rows(urls.owner, f"alter table {table} drop constraint if exists {rule} cascade")
+        rows(
+            urls.owner, f"alter table {table} drop constraint if exists {rule} cascade"
+        )
     with psycopg.connect(parse_url(urls.superuser).conninfo) as db:
         db.execute("set session_replication_role = replica")  # no triggers
         for n, tenant in enumerate(TENANTS * EACH):
@@ -108,11 +112,18 @@ def test_every_table_has_a_tenant_and_a_policy_that_binds_its_rows(filled):
             name = sql.Identifier(table)
             seen = db.execute(sql.SQL("select tenant from {}").format(name)).fetchall()
             assert seen == [("one",)] * EACH, table
-            for change in () if table in AUDIT else CHANGES:  # to the audit it only adds
+            for change in (
+                () if table in AUDIT else CHANGES
+            ):  # to the audit it only adds
                 with db.transaction(force_rollback=True):
-                    assert db.execute(sql.SQL(change).format(name)).rowcount == EACH, table
+                    assert db.execute(sql.SQL(change).format(name)).rowcount == EACH, (
+                        table
+                    )
             for change in INTRUSIONS:
-                with pytest.raises(psycopg.errors.InsufficientPrivilege), db.transaction():
+                with (
+                    pytest.raises(psycopg.errors.InsufficientPrivilege),
+                    db.transaction(),
+                ):
                     db.execute(sql.SQL(change).format(name))
 
 
@@ -148,7 +159,10 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_the_role_cannot_open_the_lock(filled, statement):
-    with serving(filled, "one") as db, pytest.raises(psycopg.errors.InsufficientPrivilege):
+    with (
+        serving(filled, "one") as db,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
         db.execute(statement)
 
 
@@ -167,7 +181,8 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
     """
     assert {name for (name,) in rows(filled.owner, found)} == DEFINERS
     views = (
-        "select from pg_class where relnamespace = 'heedful'::regnamespace and relkind in ('v','m')"
+        "select from pg_class where relnamespace = 'heedful'::regnamespace and "
+        "relkind in ('v','m')"
     )
     assert rows(filled.owner, views) == []
     word = "update example set indexed = true, scope = 's', words = 'bread'"
@@ -176,9 +191,15 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
         db.execute(word)
     for tenant in TENANTS:
         with serving(filled, tenant) as db:
-            mine = db.execute("select n from count_words('s', '[\"bread\"]')").fetchall()
-            ids = db.execute("select ids from match_words('s', '[\"bread\"]', 9)").fetchall()
-            own = db.execute("select array_agg(id order by id desc) from example").fetchall()
+            mine = db.execute(
+                "select n from count_words('s', '[\"bread\"]')"
+            ).fetchall()
+            ids = db.execute(
+                "select ids from match_words('s', '[\"bread\"]', 9)"
+            ).fetchall()
+            own = db.execute(
+                "select array_agg(id order by id desc) from example"
+            ).fetchall()
         assert mine == [(EACH,)]
         assert [eval(one) for (one,) in ids] == [one for (one,) in own]
 

@@ -1,6 +1,8 @@
-"""What a search derives (index, counts, codes in RAM) agrees with the rows, whatever happens.
+"""What a search derives (index, counts, codes in RAM) agrees with the rows, whatever
+happens.
 
-Two stores stand for two processes on one file; each may write and each may search, at any time.
+Two stores stand for two processes on one file; each may write and each may search, at
+any time.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heedful.lessons.lesson import Filter, Match, Reflection, Scope
+from heedful.lessons.lesson import Filter, Lesson, Match, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons
@@ -38,7 +40,9 @@ states = st.sampled_from(STATES)
 tables = st.sampled_from(["example", "reflection"])
 said = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 numbers = st.sampled_from([-1.0, -0.3, 0.1, 0.2, 1.0])
-vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(lambda one: unit(np.array(one)))
+vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(
+    lambda one: unit(np.array(one))
+)
 
 LIVE = """
 select e.id, e.words, v.data, l.importance >= ? as passes
@@ -51,7 +55,9 @@ where l.tenant = ? and l.project = ?
 
 
 class Searched(RuleBasedStateMachine):
-    """Rows come, change and go; what is found is what brute force over the rows finds."""
+    """Rows come, change and go; what is found is what brute force over the rows
+    finds.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +70,9 @@ class Searched(RuleBasedStateMachine):
     def begin(self, scope, importance):
         """More than a search looks at closely."""
         for vector in np.random.default_rng(7).normal(size=(40, WIDTH)):
-            self.remember(0, scope, "weigh parcel", unit(vector), "candidate", "a", importance)
+            self.remember(
+                0, scope, "weigh parcel", unit(vector), "candidate", "a", importance
+            )
 
     def teardown(self) -> None:
         for store in self.stores:
@@ -98,8 +106,21 @@ class Searched(RuleBasedStateMachine):
     def remember(self, side, scope, text, vector, state, space, importance):
         self.made += 1
         mark = signature(f"e{self.made}", text)
-        more = {"state": state, "space": space, "vector": vector, "importance": importance}
-        one = Reflection("error", mark, "e", text, text, trust="operator", **more)
+        more = {
+            "state": state,
+            "space": space,
+            "vector": vector,
+            "importance": importance,
+        }
+        one = Lesson(
+            "error",
+            mark,
+            error_type="e",
+            text=text,
+            sighting=text,
+            trust="operator",
+            **more,
+        )
         asyncio.run(self.stores[side].write(scope, exposures.remember, [one]))
 
     @rule(side=sides, pick=picks, table=tables, state=states)
@@ -122,7 +143,8 @@ class Searched(RuleBasedStateMachine):
 
     @rule(side=sides, pick=picks, vector=vectors, space=st.sampled_from(["a", "b"]))
     def move(self, side, pick, vector, space):
-        data, id = np.asarray(vector, "<f4").tobytes(), self.pick("vector", pick)
+        data = np.asarray(vector, "<f4").tobytes()
+        id = self.pick("vector", pick)
         sql = "update vector set data = ?, space = ? where example = ?"
         self.change(side, sql, data, space, id)
 
@@ -137,12 +159,14 @@ class Searched(RuleBasedStateMachine):
     @rule(scope=scopes, text=said, vector=vectors, least=st.sampled_from([0.0, 0.5]))
     def search(self, scope, text, vector, least):
         for side in (0, 1):
-            self.searched(side, scope, text, vector, least)
+            self.searched(side, scope, text=text, vector=vector, least=least)
 
     def searched(self, side, scope, text, vector, least):
         live = self.read(LIVE, least, scope.tenant, scope.project)
         passing = [row for row in live if row["passes"]]
-        found = self.found(side, scope, text, vector, 200, least)
+        found = self.found(
+            side, scope, text=text, vector=vector, limit=200, least=least
+        )
         near = {one.id: one.cosine for one in found if one.cosine is not None}
         assert near == pytest.approx(cosines(passing, vector), abs=1e-5)
         counted = Counter(word for row in live for word in set(row["words"].split()))
@@ -152,12 +176,22 @@ class Searched(RuleBasedStateMachine):
         weighed = weights(counts, len(live))
         row_of = {row["id"]: row for row in passing}
         for one in found:
-            assert one.coverage == pytest.approx(coverage(weighed, row_of[one.id]["words"].split()))
-        for query in [vector, *(row_of[id]["data"] for id in self.touched[-5:] if id in row_of)]:
+            assert one.coverage == pytest.approx(
+                coverage(weighed, row_of[one.id]["words"].split())
+            )
+        for query in [
+            vector,
+            *(row_of[id]["data"] for id in self.touched[-5:] if id in row_of),
+        ]:
             query = np.frombuffer(query, "<f4") if isinstance(query, bytes) else query
             if query is not None:
                 nearest = sorted(cosines(passing, query).values(), reverse=True)[:2]
-                few = [one.cosine or 0.0 for one in self.found(side, scope, "", query, 2, least)]
+                few = [
+                    one.cosine or 0.0
+                    for one in self.found(
+                        side, scope, text="", vector=query, limit=2, least=least
+                    )
+                ]
                 assert sorted(few, reverse=True) == pytest.approx(nearest, abs=0.01)
 
     def found(
@@ -165,7 +199,9 @@ class Searched(RuleBasedStateMachine):
     ) -> Sequence[Match]:
         only = Filter(importance=least)
         return asyncio.run(
-            self.stores[side].read(scope, search_store.search, text, "a", vector, limit, only)
+            self.stores[side].read(
+                scope, search_store.search, text, "a", vector, limit, only
+            )
         )
 
     @invariant()
@@ -177,8 +213,11 @@ class Searched(RuleBasedStateMachine):
             if not corpus:
                 assert not live
                 continue
-            assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
-            counted = Counter(word for row in live for word in set(row["words"].split()))
+            assert corpus[0]["texts"] == len(live)
+            assert corpus[0]["length"] == sum(lengths)
+            counted = Counter(
+                word for row in live for word in set(row["words"].split())
+            )
             mark: Any = {"mark": f"s{corpus[0]['place']}x"}
             count = lambda db, _, mark=mark: search_store.count_texts(db, mark, WORDS)  # noqa: E731
             found = asyncio.run(self.stores[1].read(Scope(), count))
@@ -186,7 +225,10 @@ class Searched(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_whole(self):
-        self.change(0, "insert into example_fts (example_fts, rank) values ('integrity-check', 1)")
+        self.change(
+            0,
+            "insert into example_fts (example_fts, rank) values ('integrity-check', 1)",
+        )
 
 
 def unit(vector: Any) -> Any:
@@ -203,7 +245,9 @@ def cosines(rows: Sequence[Any], vector: Any) -> dict[int, float]:
     }
 
 
-def shares(rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]) -> dict[int, float]:
+def shares(
+    rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]
+) -> dict[int, float]:
     """Okapi BM25 as a share of the best, of the rows that have any of the words."""
     if not live:
         return {}

@@ -1,4 +1,6 @@
-"""The named statements: the same names in both dialects, each said once, all of them understood."""
+"""The named statements: the same names in both dialects, each said once, all of them
+understood.
+"""
 
 import os
 import re
@@ -10,10 +12,11 @@ import pytest
 
 from heedful.store.postgres import number_parameters, parse_url
 from heedful.store.sqlite import connect
-from heedful.store.store import FOLDER, ROOMS, Dialect, read_sql, statements
+from heedful.store.store import SQL_FOLDER, SQL_ROOMS, Dialect, read_sql, statements
 
 DIALECTS = get_args(Dialect)
-# The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares them.
+# The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares
+# them.
 OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest"}}
 
 
@@ -29,15 +32,20 @@ def test_a_name_is_in_both_dialects_or_in_what_both_understand():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_name_is_given_twice_and_no_file_is_left_out(dialect):
-    there = {name for name in os.listdir(FOLDER) if not re.search(r"_\d{4}|_queue", name)}
-    assert there == {f"{name}.sql" for name in (*ROOMS, *DIALECTS)}
-    counts = Counter(name for room in (*ROOMS, dialect) for name in names(f"{room}.sql"))
+    there = {
+        name for name in os.listdir(SQL_FOLDER) if not re.search(r"_\d{4}|_queue", name)
+    }
+    assert there == {f"{name}.sql" for name in (*SQL_ROOMS, *DIALECTS)}
+    counts = Counter(
+        name for room in (*SQL_ROOMS, dialect) for name in names(f"{room}.sql")
+    )
     assert {name for name, count in counts.items() if count > 1} == set()
     assert set(counts) == set(statements(dialect))
 
 
 def test_what_is_the_same_in_both_stands_where_both_read_it():
-    sqlite, postgres = statements("sqlite"), statements("postgres")
+    sqlite = statements("sqlite")
+    postgres = statements("postgres")
     apart = set(names("sqlite.sql")) - OWN["sqlite"]
     assert {name for name in apart if sqlite[name] == postgres[name]} == set()
 
@@ -46,7 +54,9 @@ def test_sqlite_understands_all_of_them(tmp_path):
     db = connect(str(tmp_path / "a.db"), 1.0)
     try:
         for sql in statements("sqlite").values():
-            db.execute(f"explain {sql}", dict.fromkeys(number_parameters(sql)[1])).fetchall()
+            db.execute(
+                f"explain {sql}", dict.fromkeys(number_parameters(sql)[1])
+            ).fetchall()
     finally:
         db.close()
 
@@ -55,14 +65,18 @@ def test_sqlite_understands_all_of_them(tmp_path):
 TIMES = ("now", "lease", "before", "since", "day")
 
 
-def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_security(postgres):
+def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_security(
+    postgres,
+):
     scans = set()
     with psycopg.connect(parse_url(postgres.service).conninfo, autocommit=True) as db:
         db.execute("select set_config('heedful.tenant', 'one', false)")
         db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():
             text, given = number_parameters(sql)
-            types = ", ".join("double precision" if one in TIMES else "unknown" for one in given)
+            types = ", ".join(
+                "double precision" if one in TIMES else "unknown" for one in given
+            )
             db.execute(f"prepare p_{name} {f'({types})' if given else ''} as {text}")
             values = f"({', '.join(['null'] * len(given))})" if given else ""
             plan = db.execute(f"explain execute p_{name}{values}").fetchall()

@@ -1,4 +1,6 @@
-"""Whatever happens to a memory, SQLite and PostgreSQL give the same answers and the same export."""
+"""Whatever happens to a memory, SQLite and PostgreSQL give the same answers and the
+same export.
+"""
 
 import asyncio
 import re
@@ -11,9 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
+from heedful.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    RollbackRefused,
+)
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
+from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, Scope
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
@@ -32,20 +40,32 @@ from tests.memory.transfers import exported, moved
 from tests.memory.transfers import given as handed
 from tests.store.support import report
 
-ONE, OTHER = Scope("ada", "cups"), Scope("ada", "mugs")
+ONE = Scope("ada", "cups")
+OTHER = Scope("ada", "mugs")
 DAY = 86_400.0
-# Each says nearly what the one before says, so that patterns are grouped and lessons are merged.
+# Each says nearly what the one before says, so that patterns are grouped and lessons
+# are merged.
 TEXTS = [
     f"write the colour of {what} on its own white label{more}"
     for what in ("cup 7", "cup 9", "each mug", "the Gläser 😀 \0")
     for more in ("", ", then")
 ]
 few = st.integers(0, len(TEXTS) - 1)
-trusts, flags = st.sampled_from(records.ORDER), st.booleans()
+trusts = st.sampled_from(records.TRUST_ORDER)
+flags = st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = (dreaming, episodes, exposures, lessons, loop_store, patterns, remembering, transfer)
+CLOCKED = (
+    dreaming,
+    episodes,
+    exposures,
+    lessons,
+    loop_store,
+    patterns,
+    remembering,
+    transfer,
+)
 
 
 class Clock:
@@ -60,49 +80,91 @@ class Clock:
 
 
 class Told:
-    """One memory, and what its answers are apart from ids, which are those of its database."""
+    """One memory, and what its answers are apart from ids, which are those of its
+    database.
+    """
 
     def __init__(self, store: Any) -> None:
         self.memory = Memory(store, ONE, FixedEmbedder(), max_entries=9, quota=4)
         self.words = Memory(store, ONE)
-        self.scope, self.store = ONE, store
+        self.scope = ONE
+        self.store = store
 
-    async def remember(self, n: int, trust: Any, source: str, worked: bool, pinned: bool) -> Any:
+    async def remember(
+        self, n: int, trust: Any, source: str, worked: bool, pinned: bool
+    ) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
         known = await self.store.read(ONE, lessons.quarantined)
         parents = [one.id for one in known[:1]] if pinned and worked else []
         answer = await self.memory.remember(
-            f"E{n % 2}", TEXTS[n], lesson=f"lesson {n}" if pinned else "", example=example,
-            trust=trust, source=source, tags=["a", f"t{n % 3}"], importance=n / 9,
-            pinned=pinned and trust == "operator", derived_from=parents,
-        )  # fmt: skip
+            f"E{n % 2}",
+            TEXTS[n],
+            lesson=f"lesson {n}" if pinned else "",
+            example=example,
+            trust=trust,
+            source=source,
+            tags=["a", f"t{n % 3}"],
+            importance=n / 9,
+            pinned=pinned and trust == "operator",
+            derived_from=parents,
+        )
         return answer.created, answer.seen, answer.id == 0
 
     async def loop(self, n: int, again: bool, shown: bool, right: bool) -> Any:
         """A loop that was shown what is found for it, and what came of it."""
         found = await self.memory.recall(TEXTS[n], 2)
         told = [
-            Exposure(f"{one.kind}/{one.signature}", f"loop {n}", shown, one.signature, 0.5,
-                     again, (one.id,))
+            Exposure(
+                f"{one.kind}/{one.signature}",
+                f"loop {n}",
+                shown=shown,
+                signature=one.signature,
+                share=0.5,
+                together=again,
+                examples=(one.id,),
+            )
             for one in {one.reflection: one for one in found}.values()
-        ]  # fmt: skip
+        ]
         mark = signature("check", TEXTS[n])
-        lesson = Reflection("check", mark, "check", f"do {n}", TEXTS[n], f"loop {n}",
-                            Example(TEXTS[n], f"done {n}"), state="verified")  # fmt: skip
+        lesson = Lesson(
+            "check",
+            mark,
+            error_type="check",
+            text=f"do {n}",
+            sighting=TEXTS[n],
+            loop=f"loop {n}",
+            example=Example(TEXTS[n], f"done {n}"),
+            state="verified",
+        )
         verdict = Again() if again else Done(1, right)
-        outcome = None if again else Outcome(f"loop {n}", right, n + 1, frozenset({mark.digest}))
+        outcome = (
+            None
+            if again
+            else Outcome(
+                f"loop {n}", right, calls=n + 1, signatures=frozenset({mark.digest})
+            )
+        )
         entry = report(
-            f"loop {n}", 1, TEXTS[n], verdict, reflections=[lesson], outcome=outcome,
+            f"loop {n}",
+            1,
+            TEXTS[n],
+            verdict,
+            reflections=[lesson],
+            outcome=outcome,
             briefing=Briefing(exposures=tuple(told)),
-        )  # fmt: skip
+        )
         await self.store.write(ONE, loop_store.commit, entry, "nobody")
         stored = await self.store.read(ONE, loop_store.read, f"loop {n}")
         return stored.loop, stored.values, stored.verdicts, stored.epoch
 
     async def settle(self, n: int, release: bool) -> Any:
-        waiting = sorted(one.id for one in await self.store.read(ONE, lessons.quarantined))
+        waiting = sorted(
+            one.id for one in await self.store.read(ONE, lessons.quarantined)
+        )
         ids = waiting[: n % 3] or [1_000_000]
-        act = self.memory.quarantine.release if release else self.memory.quarantine.reject
+        act = (
+            self.memory.quarantine.release if release else self.memory.quarantine.reject
+        )
         await act(ids, by="ada", why=f"of {n}")
 
     async def revoke(self, source: str, dry: bool) -> Any:
@@ -116,7 +178,9 @@ class Told:
 
     async def pin(self, n: int, pinned: bool) -> Any:
         ids = sorted(one["id"] for one in await self.memory.top(99))
-        await self.store.write(ONE, lessons.pin, ids[n % len(ids)] if ids else 1, pinned, "ada", "")
+        await self.store.write(
+            ONE, lessons.pin, ids[n % len(ids)] if ids else 1, pinned, "ada", ""
+        )
 
     async def apart(self, n: int, apart: bool) -> Any:
         digest = signature(f"E{n % 2}", TEXTS[n]).digest
@@ -125,7 +189,9 @@ class Told:
     async def dream(self, undo: bool) -> Any:
         if undo:
             log = await Dreams(self.words).log()
-            return await Dreams(self.words).rollback(log[0].id if log else 1, by="ada", why="no")
+            return await Dreams(self.words).rollback(
+                log[0].id if log else 1, by="ada", why="no"
+            )
         one = await consolidate(self.words)
         return one.before, one.after, one.queries, one.found, len(one.done), one.vetoes
 
@@ -137,14 +203,19 @@ class Told:
         return made is None or made.reflection.text
 
     async def prove(self, n: int) -> Any:
-        names = [f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)]
+        names = [
+            f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)
+        ]
         proof = await self.memory.prove()
-        await self.store.write(ONE, exposures.conclude, dict.fromkeys(names[:2], 0.5 + n / 9), [])
+        await self.store.write(
+            ONE, exposures.conclude, dict.fromkeys(names[:2], 0.5 + n / 9), []
+        )
         return proof, await self.store.read(ONE, exposures.evidence)
 
     async def move(self, owned: bool, back: bool) -> Any:
         """Out of one project and into another."""
-        here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
+        here = self.memory
+        there = Memory(self.store, OTHER, FixedEmbedder())
         one, other = (there, here) if back else (here, there)
         done = await (moved if owned else handed)(await exported(one), other)
         return done.new, done.known, done.quarantined
@@ -157,46 +228,79 @@ class Told:
         asked: list[Any] = []
         for scope in (ONE, OTHER):
             memory = Memory(self.store, scope, FixedEmbedder())
-            # A dream has a number, which SQLite gives again to the next one after the last is gone.
+            # A dream has a number, which SQLite gives again to the next one after the
+            # last is gone.
             told = re.sub(rb"dream/\d+", b"dream", await exported(memory))
-            asked += [told.splitlines()[:-1], await memory.count(), await memory.spaces()]
+            asked += [
+                told.splitlines()[:-1],
+                await memory.count(),
+                await memory.spaces(),
+            ]
             ruled = _bare(await self.store.read(scope, exposures.rulings, 99))
-            asked += [[{**one, "subject": one["subject"].split("/")[0]} for one in ruled]]
+            asked += [
+                [{**one, "subject": one["subject"].split("/")[0]} for one in ruled]
+            ]
             asked += [_bare(await memory.top(99)), await memory.patterns()]
             for n, text in enumerate(TEXTS[::2]):
                 seen = await memory.seen(f"E{n % 2}", text)
                 asked += [seen.count, _bare(seen.lessons), seen.group]
-                for only in (Filter(), Filter(("a", "t1"), "all"), Filter(importance=0.4)):
+                for only in (
+                    Filter(),
+                    Filter(("a", "t1"), "all"),
+                    Filter(importance=0.4),
+                ):
                     asked.append(_found(await self._search(memory, text, only)))
             action = await memory.before("price", {"item": "pot"})
-            asked += [[replace(one, lesson=0) for one in action.failures], len(action.waiting)]
+            asked += [
+                [replace(one, lesson=0) for one in action.failures],
+                len(action.waiting),
+            ]
             held = await self.store.read(scope, lessons.quarantined)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
                 whence = await self.store.read(scope, lessons.provenance, one)
                 asked += [whence.sources, len(whence.parents), whence.sightings]
-            asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
-                          one.before) for one in await Dreams(memory).log()])  # fmt: skip
+            asked.append(
+                [
+                    one.report
+                    if hasattr(one, "report")
+                    else (one.by, one.at, one.undone, one.before)
+                    for one in await Dreams(memory).log()
+                ]
+            )
         loops, _ = await self.store.read(ONE, loop_store.newest, 99)
         return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
 
     async def _search(self, memory: Memory, text: str, only: Filter) -> Any:
         (vector,) = await FixedEmbedder().embed([text])
-        return await self.store.read(memory.scope, search.search, text, "fixed/64", vector, 5, only)
+        return await self.store.read(
+            memory.scope, search.search, text, "fixed/64", vector, 5, only
+        )
 
 
 def _bare(rows: Any) -> list[dict[str, Any]]:
     """Without ids; `record` may hold one."""
-    return [{k: v for k, v in row.items() if k not in ("id", "entry", "record")} for row in rows]
+    return [
+        {k: v for k, v in row.items() if k not in ("id", "entry", "record")}
+        for row in rows
+    ]
 
 
 def _found(rows: Any) -> list[Any]:
     return sorted(
-        (one.example.task, one.lesson, one.seen, one.verified, one.useful, one.tags,
-         one.cosine and round(one.cosine, 5), one.keyword and round(one.keyword, 9),
-         round(one.coverage, 9))
+        (
+            one.example.task,
+            one.lesson,
+            one.seen,
+            one.verified,
+            one.useful,
+            one.tags,
+            one.cosine and round(one.cosine, 5),
+            one.keyword and round(one.keyword, 9),
+            round(one.coverage, 9),
+        )
         for one in rows
-    )  # fmt: skip
+    )
 
 
 steps = st.lists(

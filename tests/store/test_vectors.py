@@ -1,4 +1,6 @@
-"""Codes of vectors in RAM: as good as the vectors, bounded, never more than the rows say."""
+"""Codes of vectors in RAM: as good as the vectors, bounded, never more than the rows
+say.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.lessons.lesson import Filter, Match, Reflection, Scope
+from heedful.lessons.lesson import Filter, Lesson, Match, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store.search import Vectors
@@ -33,11 +35,23 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
 
 
 async def keep(
-    store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
+    store: Store,
+    scope: Scope,
+    vectors: Sequence[Any],
+    text: str = "weigh",
+    **fields: Any,
 ) -> list[int]:
     more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
     lessons = [
-        Reflection("error", signature(f"{text} {n}", text), "e", text, text, vector=one, **more)
+        Lesson(
+            "error",
+            signature(f"{text} {n}", text),
+            error_type="e",
+            text=text,
+            sighting=text,
+            vector=one,
+            **more,
+        )
         for n, one in enumerate(vectors)
     ]
     return [one.id for one in await store.write(scope, exposures.remember, lessons)]
@@ -69,11 +83,15 @@ async def test_the_nearest_are_those_of_an_exact_scan(store):
         )
 
 
-async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, monkeypatch):
-    monkeypatch.setattr(search, "MATCHES", 200)
+async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(
+    store, monkeypatch
+):
+    monkeypatch.setattr(search, "BASE_MATCHES", 200)
     await keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
     await keep(store, HERE, [None] * 400, text="weigh parcels")
-    ask = store.read(HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
+    ask = store.read(
+        HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",))
+    )
     assert [one.lesson for one in await ask] == ["weigh old parcels"]
     newest = await store.read(HERE, search.search, "weigh parcels", "", None, 10)
     assert {one.lesson for one in newest} == {"weigh parcels"}
@@ -82,10 +100,12 @@ async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, mo
 async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
     query = units(1)[0]
     await keep(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
-    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1, 0])
-    assert [one.cosine for one in await found(store, HERE, np.zeros(WIDTH))] == pytest.approx(
-        [0, 0]
+    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx(
+        [1, 0]
     )
+    assert [
+        one.cosine for one in await found(store, HERE, np.zeros(WIDTH))
+    ] == pytest.approx([0, 0])
 
 
 async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):

@@ -15,7 +15,8 @@ STEPS = (
     ("call_1", "find_order", {"id": "A17"}, "", "no order A17"),
     ("call_2", "find_order", {"id": "A-17"}, "A-17: shipped on Monday", ""),
 )
-TRACE, ROOT = "5b8aa5a2d2c872e8321cf37308d69df2", "00f067aa0ba902b7"
+TRACE = "5b8aa5a2d2c872e8321cf37308d69df2"
+ROOT = "00f067aa0ba902b7"
 SECOND = 1_000_000_000
 START = 1_769_860_800 * SECOND
 
@@ -53,7 +54,9 @@ def chat() -> list[Data]:
         calls = [{"id": call, "type": "function", "function": function}]
         said = None if place else THOUGHT
         messages.append({"role": "assistant", "content": said, "tool_calls": calls})
-        messages.append({"role": "tool", "tool_call_id": call, "content": result or error})
+        messages.append(
+            {"role": "tool", "tool_call_id": call, "content": result or error}
+        )
     return [*messages, {"role": "assistant", "content": FOUND}]
 
 
@@ -63,20 +66,30 @@ def claude() -> list[Data]:
     def entry(kind: str, content: Any, **more: Any) -> Data:
         return {"type": kind, "message": {"role": kind, "content": content, **more}}
 
-    entries: list[Data] = [{"type": "system", "subtype": "informational", "content": SYSTEM}]
+    entries: list[Data] = [
+        {"type": "system", "subtype": "informational", "content": SYSTEM}
+    ]
     entries.append(entry("user", QUESTION))
     for place, (call, tool, arguments, result, error) in enumerate(STEPS):
         blocks: list[Data] = [] if place else [{"type": "text", "text": THOUGHT}]
-        blocks.append({"type": "tool_use", "id": call, "name": tool, "input": arguments})
+        blocks.append(
+            {"type": "tool_use", "id": call, "name": tool, "input": arguments}
+        )
         entries += [entry("assistant", [block], id=f"msg_{place}") for block in blocks]
         content: Any = [{"type": "text", "text": result}] if place else error
         given = {"type": "tool_result", "tool_use_id": call, "content": content}
         entries.append(entry("user", [given | ({"is_error": True} if error else {})]))
     entries.append(entry("assistant", [{"type": "text", "text": FOUND}], id="msg_9"))
     for place, one in enumerate(entries):
-        one |= {"uuid": f"uuid-{place}", "timestamp": f"2026-01-31T12:00:{place:02}.500Z"}
+        one |= {
+            "uuid": f"uuid-{place}",
+            "timestamp": f"2026-01-31T12:00:{place:02}.500Z",
+        }
         one |= {"sessionId": "session-1", "isSidechain": False}
-    return [{"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}}, *entries]
+    return [
+        {"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}},
+        *entries,
+    ]
 
 
 def value(data: Any) -> Data:
@@ -95,7 +108,12 @@ def pairs(attributes: Mapping[str, Any]) -> list[Data]:
 
 
 def span(
-    id: str, parent: str, name: str, times: tuple[int, int], attributes: Data, **more: Any
+    id: str,
+    parent: str,
+    name: str,
+    times: tuple[int, int],
+    attributes: Data,
+    **more: Any,
 ) -> Data:
     """A span from one second of the run to another."""
     return {
@@ -150,23 +168,49 @@ def turns() -> list[tuple[list[Data], Data]]:
 def run_spans(
     ask: Callable[[list[Data], Data], Data], use: Callable[..., Data], root: Data
 ) -> list[Data]:
-    """The spans of the run, children first, as they end; `ask` and `use` give the attributes."""
+    """The spans of the run, children first, as they end; `ask` and `use` give the
+    attributes.
+    """
     spans = []
     for place, (before, answer) in enumerate(turns()):
         times = (1 + 4 * place, 2 + 4 * place)
-        spans.append(span(f"{place + 1:016x}", ROOT, "chat gpt", times, ask(before, answer)))
+        spans.append(
+            span(
+                f"{place + 1:016x}",
+                parent=ROOT,
+                name="chat gpt",
+                times=times,
+                attributes=ask(before, answer),
+            )
+        )
     for place, step in enumerate(STEPS):
         more = failed("LookupError", step[4]) if step[4] else {}
-        times, name = (3 + 4 * place, 4 + 4 * place), f"execute_tool {step[1]}"
-        spans.append(span(f"{place + 101:016x}", ROOT, name, times, use(*step), **more))
-    return [*spans, span(ROOT, "", "invoke_agent clerk", (0, 11), root)]
+        times = (3 + 4 * place, 4 + 4 * place)
+        name = f"execute_tool {step[1]}"
+        spans.append(
+            span(
+                f"{place + 101:016x}",
+                parent=ROOT,
+                name=name,
+                times=times,
+                attributes=use(*step),
+                **more,
+            )
+        )
+    return [
+        *spans,
+        span(
+            ROOT, parent="", name="invoke_agent clerk", times=(0, 11), attributes=root
+        ),
+    ]
 
 
 def genai(as_json: bool = True) -> list[Data]:
     """Spans by the conventions of OpenTelemetry GenAI."""
 
     def ask(before: list[Data], answer: Data) -> Data:
-        asked, said = list(map(part, before)), [part(answer) | {"finish_reason": "stop"}]
+        asked = list(map(part, before))
+        said = [part(answer) | {"finish_reason": "stop"}]
         return {
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": json.dumps(asked) if as_json else asked,
@@ -180,7 +224,9 @@ def genai(as_json: bool = True) -> list[Data]:
             "gen_ai.tool.call.id": call,
             "gen_ai.tool.call.arguments": json.dumps(arguments),
         }
-        return made | ({"gen_ai.tool.call.result": json.dumps(result)} if result else {})
+        return made | (
+            {"gen_ai.tool.call.result": json.dumps(result)} if result else {}
+        )
 
     root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
     return run_spans(ask, use, root | {"gen_ai.conversation.id": "conversation-1"})
@@ -190,7 +236,9 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
     """Messages as OpenInference has them."""
     made: Data = {}
     for place, message in enumerate(messages):
-        held: Data = {name: message[name] for name in ("role", "tool_call_id") if name in message}
+        held: Data = {
+            name: message[name] for name in ("role", "tool_call_id") if name in message
+        }
         content = message["content"]
         if isinstance(content, list):
             named = content[0].items()
@@ -199,14 +247,20 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
             held["content"] = content
         for number, call in enumerate(message.get("tool_calls", ())):
             of = f"tool_calls.{number}.tool_call"
-            held |= {f"{of}.function.{name}": text for name, text in call["function"].items()}
+            held |= {
+                f"{of}.function.{name}": text for name, text in call["function"].items()
+            }
             held[f"{of}.id"] = call["id"]
-        made |= {f"{prefix}.{place}.message.{name}": value for name, value in held.items()}
+        made |= {
+            f"{prefix}.{place}.message.{name}": value for name, value in held.items()
+        }
     return made
 
 
 def openinference() -> list[Data]:
-    """Spans by the conventions of OpenInference; those of tools do not name their call."""
+    """Spans by the conventions of OpenInference; those of tools do not name their
+    call.
+    """
     schema = {"type": "function", "function": {"name": "find_order", "parameters": {}}}
 
     def ask(before: list[Data], answer: Data) -> Data:
@@ -226,14 +280,24 @@ def openinference() -> list[Data]:
         }
         return made | ({"output.value": result} if result else {})
 
-    root = {"openinference.span.kind": "AGENT", "agent.name": "clerk", "session.id": "session-1"}
+    root = {
+        "openinference.span.kind": "AGENT",
+        "agent.name": "clerk",
+        "session.id": "session-1",
+    }
     return run_spans(ask, use, root | {"output.value": FOUND})
 
 
 def own() -> Data:
     """Our own form."""
-    said = (("system_event", SYSTEM), ("user_message", QUESTION), ("llm_response", THOUGHT))
-    events: list[Data] = [{"event_type": kind, "content": content} for kind, content in said]
+    said = (
+        ("system_event", SYSTEM),
+        ("user_message", QUESTION),
+        ("llm_response", THOUGHT),
+    )
+    events: list[Data] = [
+        {"event_type": kind, "content": content} for kind, content in said
+    ]
     for call, tool, arguments, result, error in STEPS:
         of = {"tool_name": tool, "call": call}
         events.append({"event_type": "tool_call", "arguments": arguments} | of)
@@ -252,7 +316,9 @@ def protobuf(whole: Data) -> bytes:
     import base64
 
     from google.protobuf.json_format import ParseDict
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTraceServiceRequest,
+    )
 
     copy = json.loads(json.dumps(whole))
     for resource in copy["resourceSpans"]:

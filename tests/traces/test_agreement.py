@@ -1,4 +1,6 @@
-"""One run gives the same steps in every format; reading what was written changes nothing."""
+"""One run gives the same steps in every format; reading what was written changes
+nothing.
+"""
 
 import random
 from dataclasses import replace
@@ -9,10 +11,18 @@ from hypothesis import strategies as st
 
 from heedful.traces import reading as traces
 from heedful.traces import write
-from heedful.traces.episode import ENDED, Episode, Event, Fault
+from heedful.traces.episode import EPISODE_OUTCOMES, Episode, Event, Fault
 from heedful.traces.signals import answered
 from tests.traces import runs
-from tests.traces.runs import EXPECTED, FILES, claude, document, genai, lines, openinference
+from tests.traces.runs import (
+    EXPECTED,
+    FILES,
+    claude,
+    document,
+    genai,
+    lines,
+    openinference,
+)
 
 
 def only(data: bytes, **more: object) -> Episode:
@@ -29,7 +39,8 @@ def test_the_same_run_in_every_format_is_the_same_steps(name, tmp_path):
     assert answered(episode.events) == {3: 4, 5: 6}
     assert len({event.id for event in episode.events}) == len(EXPECTED)
     again = only(b"".join(write([episode])))
-    assert (again.digest, again.events) == (episode.digest, episode.events)
+    assert again.digest == episode.digest
+    assert again.events == episode.events
     path = tmp_path / "run"
     path.write_bytes(FILES[name])
     assert [read.digest for read in traces.read(path)] == [episode.digest]
@@ -53,11 +64,15 @@ def test_spans_in_any_order_are_the_same_episode(spans, seed):
 
 @pytest.mark.parametrize("name", ["genai document", "genai protobuf"])
 def test_what_spans_say_beside_the_steps(name):
-    episode, start = only(FILES[name]), 1_769_860_801.0
-    assert (episode.session, episode.source) == ("conversation-1", "otlp")
+    episode = only(FILES[name])
+    start = 1_769_860_801.0
+    assert episode.session == "conversation-1"
+    assert episode.source == "otlp"
     assert [event.agent for event in episode.events] == ["", "", *6 * ["clerk"]]
     failed = episode.events[4]
-    assert (failed.error, failed.code, failed.content) == ("no order A17", "LookupError", "")
+    assert failed.error == "no order A17"
+    assert failed.code == "LookupError"
+    assert failed.content == ""
     times = [event.at for event in episode.events[:4]]
     assert times == [start, start, start + 1, start + 1]
 
@@ -77,20 +92,33 @@ def test_what_sessions_and_openinference_say_beside_the_steps():
 TEXT = st.text(max_size=7)
 DATA = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 OBJECT = st.dictionaries(TEXT, DATA, max_size=3)
 TYPE = st.sampled_from(["tool_call", "tool_response", "llm_response", "my own"])
-AT, ARGUMENTS = st.none() | st.floats(0, 4e9), st.none() | TEXT | OBJECT
+AT = st.none() | st.floats(0, 4e9)
+ARGUMENTS = st.none() | TEXT | OBJECT
 EVENT = st.builds(Event, TYPE, *3 * [TEXT], ARGUMENTS, *4 * [TEXT], AT, OBJECT)
 EVENTS = st.lists(EVENT, max_size=5).map(
     lambda events: tuple(replace(one, id=f"id {n}") for n, one in enumerate(events))
 )
-FAULT, TOOLS = st.builds(Fault, TEXT, TEXT, TEXT), st.lists(TEXT, max_size=3, unique=True)
+FAULT = st.builds(Fault, TEXT, TEXT, TEXT)
+TOOLS = st.lists(TEXT, max_size=3, unique=True)
 COUNT = st.integers(0, 9)
 EPISODE = st.builds(
-    *(Episode, EVENTS, st.sampled_from(ENDED), TEXT, TEXT, st.none() | FAULT, TEXT, TEXT),
+    *(
+        Episode,
+        EVENTS,
+        st.sampled_from(EPISODE_OUTCOMES),
+        TEXT,
+        TEXT,
+        st.none() | FAULT,
+        TEXT,
+        TEXT,
+    ),
     *(TOOLS.map(tuple), COUNT),
     st.sampled_from(["", "loop", "otlp"]),
 )

@@ -1,4 +1,6 @@
-"""Any bytes give episodes, bounded and without secrets, or one typed error with the line."""
+"""Any bytes give episodes, bounded and without secrets, or one typed error with the
+line.
+"""
 
 import json
 import re
@@ -14,15 +16,26 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput, TraceFileError
 from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
-from heedful.traces.episode import DEEPEST, Episode, Limits, shorten
+from heedful.traces.episode import MAX_DATA_DEPTH, Episode, Limits, shorten
 from heedful.traces.otlp import from_json
 from heedful.traces.spans import episodes as spans_episodes
 from heedful.traces.spans import pieces
-from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
+from tests.traces.runs import (
+    FILES,
+    Data,
+    claude,
+    document,
+    genai,
+    lines,
+    openinference,
+    own,
+)
 
 
 def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
-    """Read a damaged file; `before` are the digests of the episodes before the damage."""
+    """Read a damaged file; `before` are the digests of the episodes before the
+    damage.
+    """
     episodes: list[Episode] = []
     with pytest.raises(TraceFileError) as caught:
         episodes.extend(traces.read(data, **more))
@@ -30,46 +43,69 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
     return caught.value
 
 
-@pytest.mark.parametrize(("data", "line", "said"), [
-    (b"", 0, "it is empty; give at least one episode"),
-    (b"{}", 1, "the first value is {}; it must be of a known format"),
-    (b"[]", 1, "of a known format"),
-    (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
-    (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
-    (b'{"events": NaN}', 1, "NaN is not JSON"),
-    (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; write one value per line"),
-    (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
-    (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
-    (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-    (b"\x1f\x8b\x08", 0, "whole OTLP protobuf"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "line", "said"),
+    [
+        (b"", 0, "it is empty; give at least one episode"),
+        (b"{}", 1, "the first value is {}; it must be of a known format"),
+        (b"[]", 1, "of a known format"),
+        (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
+        (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
+        (b'{"events": NaN}', 1, "NaN is not JSON"),
+        (
+            b'{\n"events": []\n}\n{\n}',
+            4,
+            "another value begins here; write one value per line",
+        ),
+        (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
+        (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
+        (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
+        (b"\x1f\x8b\x08", 0, "whole OTLP protobuf"),
+    ],
+)
 def test_what_is_no_file_of_traces(data, line, said):
     error = refused(data)
-    assert (error.line, error.path) == (line, "the traces")
+    assert error.line == line
+    assert error.path == "the traces"
     assert re.search(said, str(error))
 
 
-@pytest.mark.parametrize(("value", "said"), [
-    ({"events": {}}, "events is {}; it must be a list of objects"),
-    ({"events": [{}]}, "type of an event is None"),
-    ({"events": [{"type": 1}]}, "type is 1; it must be text"),
-    ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
-    ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
-    ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
-    ({"events": [{"type": "x", "at": "yesterday"}]}, "it must be seconds since 1970"),
-    ({"events": [], "outcome": "great"}, "outcome is 'great'; it must be one of success"),
-    ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
-    ({"events": [], "tools": "look"}, "tools is 'look'; it must be a list of names"),
-    ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be an integer"),
-    ([{"role": 1}], "role is 1; it must be text"),
-    ([{"role": "user", "content": 1}], "content is 1; it must be a list of objects"),
-    ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
-    ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
-    ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
-    (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-    (document([{"traceId": 7}]), "traceId is 7; it must be text"),
-    (document([{"status": 7}]), "status is 7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"events": {}}, "events is {}; it must be a list of objects"),
+        ({"events": [{}]}, "type of an event is None"),
+        ({"events": [{"type": 1}]}, "type is 1; it must be text"),
+        ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
+        ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
+        ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
+        (
+            {"events": [{"type": "x", "at": "yesterday"}]},
+            "it must be seconds since 1970",
+        ),
+        (
+            {"events": [], "outcome": "great"},
+            "outcome is 'great'; it must be one of success",
+        ),
+        ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
+        (
+            {"events": [], "tools": "look"},
+            "tools is 'look'; it must be a list of names",
+        ),
+        ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be an integer"),
+        ([{"role": 1}], "role is 1; it must be text"),
+        (
+            [{"role": "user", "content": 1}],
+            "content is 1; it must be a list of objects",
+        ),
+        ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
+        ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
+        ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
+        (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
+        (document([{"traceId": 7}]), "traceId is 7; it must be text"),
+        (document([{"status": 7}]), "status is 7"),
+    ],
+)
 def test_a_wrong_value_is_named_with_its_line(value, said):
     data = b"\n" + lines([value])
     error = refused(data)
@@ -82,7 +118,8 @@ def test_what_is_whole_before_a_cut_is_given(name):
     whole = FILES[name]
     [known] = traces.read(whole)
     error = refused(whole + b'{"ty', known.digest)
-    assert (error.line, "not JSON" in str(error)) == (whole.count(b"\n") + 1, True)
+    assert error.line == whole.count(b"\n") + 1
+    assert ("not JSON" in str(error)) is True
     for first in (own(), [{"role": "user"}], claude()[1], document([])):
         known_digests = [one.digest for one in traces.read(lines([first]))]
         assert refused(lines([first, {"else": 1}]), *known_digests).line == 2
@@ -102,9 +139,14 @@ def test_protobuf_without_its_package_says_what_to_install(monkeypatch):
 # Any damage
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=9),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=9), inner, max_size=3)
     ),
     max_leaves=9,
 )
@@ -118,7 +160,11 @@ def survives(data: bytes) -> None:
             assert again.digest == episode.digest
 
 
-@given(st.sampled_from([b"", *FILES.values()]), st.integers(0, 9_999), st.binary(max_size=40))
+@given(
+    st.sampled_from([b"", *FILES.values()]),
+    st.integers(0, 9_999),
+    st.binary(max_size=40),
+)
 def test_any_bytes_and_any_damage_to_bytes(whole, at, noise):
     at = min(at, len(whole))
     survives(whole[:at] + noise + whole[at + len(noise) :])
@@ -139,7 +185,9 @@ VALUES: dict[str, Any] = {
     "chat": json.loads(FILES["chat object"]),
     **{f"claude {place}": entry for place, entry in enumerate(claude())},
 }
-PLACES = [(name, path) for name, value in VALUES.items() for path in places(value) if path]
+PLACES = [
+    (name, path) for name, value in VALUES.items() for path in places(value) if path
+]
 
 
 @given(st.sampled_from(PLACES), JSON, st.booleans())
@@ -170,13 +218,16 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
     return episode
 
 
-@pytest.mark.parametrize(("count", "most", "kept"), [
-    (0, 100, []),
-    (99, 100, range(1, 100)),
-    (100, 100, range(1, 101)),
-    (9, 1, [1]),
-    (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "most", "kept"),
+    [
+        (0, 100, []),
+        (99, 100, range(1, 100)),
+        (100, 100, range(1, 101)),
+        (9, 1, [1]),
+        (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
+    ],
+)
 def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
     episode = read(events, Limits(events=most), omitted=5)
@@ -199,11 +250,16 @@ def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(
 
 def test_texts_data_and_names_are_all_cut():
     long = "y" * 5_000
-    event: Data = dict.fromkeys(("type", "content", "tool", "error", "id", "call"), long)
+    event: Data = dict.fromkeys(
+        ("type", "content", "tool", "error", "id", "call"), long
+    )
     event |= {"arguments": {"a": long}, "meta": {"b": [long]}}
     episode = read([event], Limits(content=1_000), task=long, session=long)
     [one] = episode.events
-    assert max(map(len, (one.content, one.error, str(one.arguments), episode.task))) <= 1_000
+    assert (
+        max(map(len, (one.content, one.error, str(one.arguments), episode.task)))
+        <= 1_000
+    )
     assert max(map(len, (one.type, one.tool, one.id, one.call, episode.session))) <= 200
     assert isinstance(one.arguments, str)
     assert one.arguments.startswith('{"a": "yyy')
@@ -213,12 +269,14 @@ def test_texts_data_and_names_are_all_cut():
 
 def test_data_that_is_very_deep_is_text():
     deep: Any = {"end": 1}
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DATA_DEPTH + 1):
         deep = [deep]
     [one] = read([{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]).events
     assert isinstance(one.arguments, str)
     assert set(one.meta) == {"cut"}
-    whole = b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * 400 + b"]" * 400 + b"}}]}"
+    whole = (
+        b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * 400 + b"]" * 400 + b"}}]}"
+    )
     [episode] = traces.read(whole)
     assert set(episode.events[0].meta) == {"cut"}
 
@@ -226,7 +284,11 @@ def test_data_that_is_very_deep_is_text():
 @pytest.mark.parametrize("name", FILES)
 def test_no_secret_enters_an_episode(name):
     data = FILES[name]
-    for text in ("Where is order A-17?", "A-17: shipped on Monday", "I will look the order up."):
+    for text in (
+        "Where is order A-17?",
+        "A-17: shipped on Monday",
+        "I will look the order up.",
+    ):
         data = data.replace(text.encode(), KEY.ljust(len(text)).encode())
     [episode] = traces.read(data)
     assert "AKIA" not in repr(episode)
@@ -235,7 +297,9 @@ def test_no_secret_enters_an_episode(name):
 
 def test_ids_that_hold_secrets_still_tell_calls_apart():
     keys = [KEY, KEY, KEY.replace("7", "8")]
-    first, answer, other = read([{"type": "tool_call", "call": key} for key in keys]).events
+    first, answer, other = read(
+        [{"type": "tool_call", "call": key} for key in keys]
+    ).events
     assert first.call == answer.call != other.call
     assert "AKIA" not in first.call
 
@@ -253,7 +317,9 @@ def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
             list(traces.read(FILES[name], limits=Limits(bytes=800)))
 
 
-@pytest.mark.parametrize(("name", "value"), [("events", 0), ("content", 399), ("bytes", "9")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("events", 0), ("content", 399), ("bytes", "9")]
+)
 def test_limits_are_checked(name, value):
     with pytest.raises(InvalidInput, match=f"limits.{name} is"):
         Limits(**{name: value})

@@ -7,7 +7,15 @@ import pytest
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, decide
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+)
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.draft import Study
 from heedful.memory.reflect import episode_of
@@ -15,9 +23,30 @@ from heedful.store.records import Head, StoredLoop
 from heedful.traces.episode import Episode, Event, Fault
 
 EVENT = Event(
-    "tool_call", "c", "a", "t", {"b": 1, "a": [2]}, "k", "e", "i", "o", at=1.5, meta={"m": 1}
+    "tool_call",
+    "c",
+    agent="a",
+    tool="t",
+    arguments={"b": 1, "a": [2]},
+    call="k",
+    error="e",
+    id="i",
+    code="o",
+    at=1.5,
+    meta={"m": 1},
 )
-EPISODE = Episode((EVENT,), "error", "t", "g", Fault("c", "m", "x"), "i", "s", ("t",), 3, "chat")
+EPISODE = Episode(
+    (EVENT,),
+    "error",
+    task="t",
+    goal="g",
+    fault=Fault("c", "m", "x"),
+    id="i",
+    session="s",
+    tools=("t",),
+    omitted=3,
+    source="chat",
+)
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
@@ -25,18 +54,27 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
 def test_a_digest_covers_everything_but_the_source():
-    changed: dict[str, Any] = {"outcome": "failure", "task": "u", "goal": "h", "id": "j"}
+    changed: dict[str, Any] = {
+        "outcome": "failure",
+        "task": "u",
+        "goal": "h",
+        "id": "j",
+    }
     changed |= {"events": (), "fault": None, "tools": (), "omitted": 4}
     changed |= {"session": "r"}
     assert {part.name for part in fields(Episode)} == {*changed, "source"}
     others = [replace(EPISODE, **{name: value}) for name, value in changed.items()]
     for part in fields(Event):
-        other: Any = {"arguments": {"b": 2}, "at": 2.5, "meta": {}}.get(part.name, "other")
+        other: Any = {"arguments": {"b": 2}, "at": 2.5, "meta": {}}.get(
+            part.name, "other"
+        )
         others.append(replace(EPISODE, events=(replace(EVENT, **{part.name: other}),)))
     digests = {episode.digest for episode in (EPISODE, *others)}
     assert len(digests) == len(others) + 1
     assert {len(digest) for digest in digests} == {64}
-    with pytest.raises(InvalidInput, match="outcome is 'great'; it must be one of success"):
+    with pytest.raises(
+        InvalidInput, match="outcome is 'great'; it must be one of success"
+    ):
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
     same = replace(EVENT, arguments={"a": [2], "b": 1})
     assert replace(EPISODE, source="otlp", events=(same,)).digest == EPISODE.digest
@@ -48,8 +86,17 @@ def test_a_digest_covers_everything_but_the_source():
 
 
 def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
-    model, tool = {"tool_call", "llm_response"}, {"tool_response", "error_event"}
-    for type in (*model, *tool, "user_message", "system_event", "llm_call", "operator", "measured"):
+    model = {"tool_call", "llm_response"}
+    tool = {"tool_response", "error_event"}
+    for type in (
+        *model,
+        *tool,
+        "user_message",
+        "system_event",
+        "llm_call",
+        "operator",
+        "measured",
+    ):
         event = Event(type, agent="operator", meta={"trust": "operator"})
         trust = "model" if type in model else "tool" if type in tool else "external"
         assert Study.of(Episode((event,))).floor(0) == trust
@@ -62,40 +109,77 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
 
 
 def attempt(number: int, text: str, *findings: Finding) -> Attempt:
-    return Attempt(number, Candidate.of(text), Evaluation(findings), Usage(calls=1))
+    return Attempt(
+        number,
+        Candidate.of(text),
+        evaluation=Evaluation(findings),
+        usage=Usage(calls=1),
+    )
 
 
 def test_a_loop_is_its_attempts_and_what_was_wrong_with_them():
     wrong = Finding("words", "9 words", "write 5", evidence="…")
-    note = Finding("style", "no verb", "use one", level="note")
-    loop = Loop("loop_1", (), (attempt(1, "a b", wrong, note), attempt(2, f"key {KEY}")))
+    note = Finding("style", "no verb", fix="use one", level="note")
+    loop = Loop(
+        "loop_1",
+        (),
+        attempts=(attempt(1, "a b", wrong, note), attempt(2, f"key {KEY}")),
+    )
     episode = episode_of(loop, f"Be brief, {KEY}.", goal="5 words")
     assert episode.events == (
         Event("llm_response", "a b", id="attempt 1"),
-        Event("error_event", "write 5", error="9 words", code="words", id="attempt 1, finding 1"),
-        Event("system_event", "no verb use one", code="style", id="attempt 1, finding 2"),
+        Event(
+            "error_event",
+            "write 5",
+            error="9 words",
+            code="words",
+            id="attempt 1, finding 1",
+        ),
+        Event(
+            "system_event", "no verb use one", code="style", id="attempt 1, finding 2"
+        ),
         Event("llm_response", "key [redacted: aws_key]", id="attempt 2"),
     )
-    assert (episode.task, episode.goal) == ("Be brief, [redacted: aws_key].", "5 words")
-    assert (episode.outcome, episode.fault) == ("success", None)
-    assert (episode.id, episode.source) == ("loop_1", "loop")
+    assert episode.task == "Be brief, [redacted: aws_key]."
+    assert episode.goal == "5 words"
+    assert episode.outcome == "success"
+    assert episode.fault is None
+    assert episode.id == "loop_1"
+    assert episode.source == "loop"
 
 
 WRONG = attempt(1, "a", Finding("words", "too many"))
 POLICY = Policy((MaxAttempts(1),))
 
 
-@pytest.mark.parametrize(("loop", "verdict", "outcome", "rule"), [
-    (Loop("l", (), (WRONG,)), None, "failure", ""),
-    (Loop("l", (), (Attempt(1, Candidate.of("a")),)), None, "failure", ""),
-    (Loop("l", (Goal("s", 0.5),), (attempt(1, "a"),)), None, "failure", ""),
-    (Loop("l", (), (attempt(1, "a"),)), None, "success", ""),
-    (Loop("l", (), (WRONG,)), Again(), "partial", ""),
-    (Loop("l", (), (WRONG,), cancelled="by me"), None, "partial", ""),
-    (Loop("l", (), (WRONG,)), decide(Loop("l", (), (WRONG,)), POLICY), "failure", "attempts"),
-    (Loop("l", (), (WRONG,), cancelled="me"), Done(1, False, (Stop("cancelled", f"by {KEY}"),)),
-     "partial", "cancelled"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loop", "verdict", "outcome", "rule"),
+    [
+        (Loop("l", (), attempts=(WRONG,)), None, "failure", ""),
+        (Loop("l", (), attempts=(Attempt(1, Candidate.of("a")),)), None, "failure", ""),
+        (
+            Loop("l", (Goal("s", 0.5),), attempts=(attempt(1, "a"),)),
+            None,
+            "failure",
+            "",
+        ),
+        (Loop("l", (), attempts=(attempt(1, "a"),)), None, "success", ""),
+        (Loop("l", (), attempts=(WRONG,)), Again(), "partial", ""),
+        (Loop("l", (), attempts=(WRONG,), cancelled="by me"), None, "partial", ""),
+        (
+            Loop("l", (), attempts=(WRONG,)),
+            decide(Loop("l", (), attempts=(WRONG,)), POLICY),
+            "failure",
+            "attempts",
+        ),
+        (
+            Loop("l", (), attempts=(WRONG,), cancelled="me"),
+            Done(1, False, stopped_by=(Stop("cancelled", f"by {KEY}"),)),
+            "partial",
+            "cancelled",
+        ),
+    ],
+)
 def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
     episode = episode_of(loop, verdict=verdict)
     assert episode.outcome == outcome
@@ -103,10 +187,22 @@ def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
     assert KEY not in repr(episode)
 
 
-@pytest.mark.parametrize(("task", "text"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')])
+@pytest.mark.parametrize(
+    ("task", "text"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')]
+)
 def test_a_stored_loop_brings_its_task_and_verdict(task, text):
-    loop = Loop("l", (), (WRONG,))
-    stored = StoredLoop("l", Head(task), loop, ("a",), (), {}, 1, 0.0, 0.0)
+    loop = Loop("l", (), attempts=(WRONG,))
+    stored = StoredLoop(
+        id="l",
+        head=Head(task=task),
+        loop=loop,
+        values=("a",),
+        decisions=(),
+        journal={},
+        epoch=1,
+        created=0.0,
+        updated=0.0,
+    )
     assert episode_of(stored).task == text
     assert episode_of(stored, "Another").task == "Another"
     assert episode_of(stored).events == episode_of(loop).events

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.traces.signals import MOST, SHORT, error_lines
+from heedful.traces.signals import MAX_ERROR_LINES, MAX_SHORT_TEXT_LINES, error_lines
 
-NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * SHORT)]
+NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
 LINES = [
     "bash: line 1: foo: command not found",
     "/bin/sh: 1: foo: not found",
@@ -31,7 +31,12 @@ def test_an_error_is_found_by_its_shape(line, margin):
 
 
 def test_a_traceback_ends_in_its_error():
-    trace = ["Traceback (most recent call last):", '  File "a.py", line 3', "    f()", "Wrong: a b"]
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 3',
+        "    f()",
+        "Wrong: a b",
+    ]
     assert error_lines([*NOISE, *trace, "Error: later", *NOISE])[0] == "Wrong: a b"
 
 
@@ -41,9 +46,14 @@ def test_a_text_without_an_error_has_no_error_line_unless_it_is_short():
 
 
 def test_of_many_errors_the_first_and_the_last_are_found():
-    many = [f"error: cannot open {'abcdefghij'[n % 10] * (n // 10 + 1)}" for n in range(9 * MOST)]
+    many = [
+        f"error: cannot open {'abcdefghij'[n % 10] * (n // 10 + 1)}"
+        for n in range(9 * MAX_ERROR_LINES)
+    ]
     found = error_lines([*many, *many[:1]])
-    assert (len(found), found[0], found[-1]) == (MOST, many[0], many[-1])
+    assert len(found) == MAX_ERROR_LINES
+    assert found[0] == many[0]
+    assert found[-1] == many[-1]
     assert error_lines([f"error: attempt {n} failed" for n in range(999)]) == [
         "error: attempt 0 failed"
     ]

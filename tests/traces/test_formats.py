@@ -23,12 +23,19 @@ def otlp(*spans: Data) -> Episode:
     return only(document(spans))
 
 
-def at(seconds: tuple[int, int], kind: str, id: str = "a1", parent: str = "", **more: Any) -> Data:
+def at(
+    seconds: tuple[int, int], kind: str, id: str = "a1", parent: str = "", **more: Any
+) -> Data:
     """A span of GenAI; attributes by name without `gen_ai.`."""
-    status = {name: more.pop(name) for name in ("status", "events", "name") if name in more}
+    status = {
+        name: more.pop(name) for name in ("status", "events", "name") if name in more
+    }
     names = {"gen_ai.operation.name": kind}
     names |= {f"gen_ai.{key.replace('__', '.')}": held for key, held in more.items()}
-    return span(id, parent, status.pop("name", kind), seconds, names) | status
+    return (
+        span(id, parent, name=status.pop("name", kind), times=seconds, attributes=names)
+        | status
+    )
 
 
 def message(role: str, *parts: Data) -> Data:
@@ -44,9 +51,15 @@ def text(content: str) -> Data:
 
 def test_chats_have_an_id_an_outcome_and_tools_where_they_say_so():
     tools = [{"type": "function", "function": {"name": "look"}}, {"name": "walk"}]
-    chat = {"messages": [{"role": "user", "content": "Go."}], "id": "c1", "tools": tools}
+    chat = {
+        "messages": [{"role": "user", "content": "Go."}],
+        "id": "c1",
+        "tools": tools,
+    }
     episode = only(chat | {"outcome": "failure"})
-    assert (episode.id, episode.outcome, episode.tools) == ("c1", "failure", ("look", "walk"))
+    assert episode.id == "c1"
+    assert episode.outcome == "failure"
+    assert episode.tools == ("look", "walk")
     assert only(chat | {"outcome": "great"}).outcome == "partial"
 
 
@@ -56,9 +69,20 @@ def test_the_rare_of_chats():
         {"role": "developer", "content": "Be brief."},
         {"role": "assistant", "name": "scout", "tool_calls": [{"function": call}]},
         {"role": "tool", "name": "look", "content": "a wall"},
-        {"role": "assistant", "reasoning_content": "Hm.", "refusal": "I will not.", "content": ""},
-        {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "sql", "input": "x"}}]},
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]},
+        {
+            "role": "assistant",
+            "reasoning_content": "Hm.",
+            "refusal": "I will not.",
+            "content": "",
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "custom": {"name": "sql", "input": "x"}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": "data:"}}],
+        },
         {"role": "critic", "content": "Poor."},
     ]
     events = only(messages).events
@@ -72,8 +96,10 @@ def test_the_rare_of_chats():
         ("user_message", "[image_url]"),
         ("critic_message", "Poor."),
     ]
-    assert (events[1].arguments, events[1].agent) == ("not { JSON", "scout")
-    assert (events[3].meta, events[5].arguments) == ({"part": "thinking"}, "x")
+    assert events[1].arguments == "not { JSON"
+    assert events[1].agent == "scout"
+    assert events[3].meta == {"part": "thinking"}
+    assert events[5].arguments == "x"
 
 
 # Claude Code
@@ -81,23 +107,47 @@ def test_the_rare_of_chats():
 
 def test_side_chains_errors_and_bookkeeping_of_a_session():
     shared = {"sessionId": "s", "timestamp": "2026-01-31T12:00:00Z"}
-    result = {"type": "tool_result", "tool_use_id": "t1", "content": "denied", "is_error": True}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "content": "denied",
+        "is_error": True,
+    }
     episode = only(
         {"type": "summary", "summary": "Mending a test", "leafUuid": "u9"},
-        {"type": "user", "isMeta": True, "message": {"content": "a caveat"}, "uuid": "u0"} | shared,
+        {
+            "type": "user",
+            "isMeta": True,
+            "message": {"content": "a caveat"},
+            "uuid": "u0",
+        }
+        | shared,
         {"type": "user", "message": {"content": "Mend it."}, "uuid": "u1"} | shared,
         {"type": "progress", "data": {}} | shared,
         {"type": "assistant", "uuid": "u2", "isSidechain": True, "agentId": "f00"}
         | {"message": {"content": [{"type": "thinking", "thinking": "Which?"}]}}
         | shared,
-        {"type": "user", "uuid": "u3", "isSidechain": True, "message": {"content": [result]}}
+        {
+            "type": "user",
+            "uuid": "u3",
+            "isSidechain": True,
+            "message": {"content": [result]},
+        }
         | shared,
-        {"type": "system", "subtype": "api_error", "error": {"status": 529}, "uuid": "u4"} | shared,
+        {
+            "type": "system",
+            "subtype": "api_error",
+            "error": {"status": 529},
+            "uuid": "u4",
+        }
+        | shared,
         {"type": "assistant", "isApiErrorMessage": True, "uuid": "u5"}
         | {"message": {"content": [{"type": "text", "text": "API Error: timeout"}]}}
         | shared,
     )
-    assert [(one.type, one.content or one.error, one.agent) for one in episode.events] == [
+    assert [
+        (one.type, one.content or one.error, one.agent) for one in episode.events
+    ] == [
         ("summary", "Mending a test", ""),
         ("system_event", "a caveat", ""),
         ("user_message", "Mend it.", ""),
@@ -106,23 +156,31 @@ def test_side_chains_errors_and_bookkeeping_of_a_session():
         ("error_event", '{"status": 529}', ""),
         ("error_event", "API Error: timeout", ""),
     ]
-    assert (episode.task, episode.outcome) == ("Mend it.", "error")
+    assert episode.task == "Mend it."
+    assert episode.outcome == "error"
 
 
 def test_a_file_of_several_sessions_is_as_many_episodes():
     def entry(content: str, **more: str) -> Data:
         return {"type": "user", "message": {"content": content}} | more
 
-    named = [entry(f"{name} {place}", sessionId=name) for place in (0, 1) for name in ("s1", "s2")]
+    named = [
+        entry(f"{name} {place}", sessionId=name)
+        for place in (0, 1)
+        for name in ("s1", "s2")
+    ]
     first, second = traces.read(lines(named))
-    assert (first.id, [event.content for event in second.events]) == ("s1", ["s2 0", "s2 1"])
+    assert first.id == "s1"
+    assert [event.content for event in second.events] == ["s2 0", "s2 1"]
     lone = only(entry("no session"))
-    assert (lone.id, lone.task) == ("", "no session")
+    assert lone.id == ""
+    assert lone.task == "no session"
 
 
 def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
     entries: list[Data] = [
-        {"type": "user", "sessionId": "s", "uuid": word, "message": {"content": word}} | more
+        {"type": "user", "sessionId": "s", "uuid": word, "message": {"content": word}}
+        | more
         for word, more in (
             ("first", {}),
             ("third", {"timestamp": "2026-01-31T12:00:03Z"}),
@@ -131,10 +189,20 @@ def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
         )
     ]
     episode = only(*entries)
-    assert [one.content for one in episode.events] == ["first", "second", "third", "fourth"]
+    assert [one.content for one in episode.events] == [
+        "first",
+        "second",
+        "third",
+        "fourth",
+    ]
     assert episode.task == "first"
     assert only(*entries[1:]).task == "third"
-    early = {"type": "user", "sessionId": "s", "timestamp": 7, "message": {"content": "early"}}
+    early = {
+        "type": "user",
+        "sessionId": "s",
+        "timestamp": 7,
+        "message": {"content": "early"},
+    }
     assert only(*entries[1:], early).task == "early"
 
 
@@ -147,21 +215,36 @@ def says(content: str) -> Data:
 
 
 def turn(n: int) -> list[Data]:
-    """A model asks for a tool, which runs; the inner span is that of another library."""
-    ask = message("assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}})
+    """A model asks for a tool, which runs; the inner span is that of another
+    library.
+    """
+    ask = message(
+        "assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
+    )
     given = {"tool__name": "look", "tool__call__id": "c", "tool__call__arguments": {}}
     return [
         at((n, n + 1), "chat", f"m{n}", "r", output__messages=json.dumps([ask])),
-        at((n + 2, n + 5), "execute_tool", f"t{n}", "r", tool__call__result="dark", **given),
+        at(
+            (n + 2, n + 5),
+            "execute_tool",
+            f"t{n}",
+            "r",
+            tool__call__result="dark",
+            **given,
+        ),
         at((n + 3, n + 4), "execute_tool", f"i{n}", f"t{n}", **given),
     ]
 
 
 BROKEN = failed("RateLimited", "429")
-MORE, YES = message("user", text("More.")), says("Yes.")
+MORE = message("user", text("More."))
+YES = says("Yes.")
 UNTIMED = {"startTimeUnixNano": "0", "endTimeUnixNano": 0}
-EARLY = at((100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))])
-# The spans, their events, and what else the episode says: a function of it, and its value.
+EARLY = at(
+    (100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))]
+)
+# The spans, their events, and what else the episode says: a function of it, and its
+# value.
 SPANS: dict[str, Any] = {
     "one id for calls that come after each other": (
         [at((0, 40), "invoke_agent", "r"), *turn(1), *turn(11), *turn(21)],
@@ -184,12 +267,21 @@ SPANS: dict[str, Any] = {
             at((3, 4), "chat", "n", "r", error__type="x"),
         ],
         [("error_event", "429"), ("llm_response", "")],
-        (lambda e: (e.events[0].code, e.fault), ("RateLimited", Fault("RateLimited", "429"))),
+        (
+            lambda e: (e.events[0].code, e.fault),
+            ("RateLimited", Fault("RateLimited", "429")),
+        ),
     ),
     "a message twice, and a chat that is repeated": (
         [
             at((0, 1), "chat", "m1", input__messages=[MORE], **YES),
-            at((2, 3), "chat", "m2", input__messages=[MORE, *YES["output__messages"], MORE], **YES),
+            at(
+                (2, 3),
+                "chat",
+                "m2",
+                input__messages=[MORE, *YES["output__messages"], MORE],
+                **YES,
+            ),
         ],
         2 * [("user_message", "More."), ("llm_response", "Yes.")],
     ),
@@ -212,7 +304,12 @@ SPANS: dict[str, Any] = {
     ),
     "a retrieval, and data that does not follow the convention": (
         [
-            at((0, 1), "chat", "m1", system_instructions=json.dumps([text("Be brief.")])),
+            at(
+                (0, 1),
+                "chat",
+                "m1",
+                system_instructions=json.dumps([text("Be brief.")]),
+            ),
             at(
                 (1, 2),
                 "chat",
@@ -221,8 +318,20 @@ SPANS: dict[str, Any] = {
                 output__messages=[{"role": "assistant", "parts": "just text"}],
                 tool__definitions="nonsense",
             ),
-            at((3, 4), "retrieval", "t", retrieval__query__text="w", retrieval__documents=["a", 1]),
-            span("h", "", "GET", (5, 6), {"http.method": "GET"}),
+            at(
+                (3, 4),
+                "retrieval",
+                "t",
+                retrieval__query__text="w",
+                retrieval__documents=["a", 1],
+            ),
+            span(
+                "h",
+                parent="",
+                name="GET",
+                times=(5, 6),
+                attributes={"http.method": "GET"},
+            ),
         ],
         [
             ("system_event", "Be brief."),
@@ -254,15 +363,43 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
     spans = [agent("r", "", "lead"), at((1, 2), "chat", "a", "r", **says("a"))]
     spans += [agent("s", "r", "scout"), at((1, 2), "chat", "b", "s", **says("b")), lone]
     first, second = traces.read(lines([document(spans)]))
-    assert {(one.content, one.agent) for one in first.events} == {("a", "lead"), ("b", "scout")}
-    assert (second.id, second.events[0].agent) == ("ff" * 16, "")
-    assert list(traces.read(lines([document([span("h", "", "GET", (5, 6), {})])]))) == []
+    assert {(one.content, one.agent) for one in first.events} == {
+        ("a", "lead"),
+        ("b", "scout"),
+    }
+    assert second.id == "ff" * 16
+    assert second.events[0].agent == ""
+    assert (
+        list(
+            traces.read(
+                lines(
+                    [
+                        document(
+                            [
+                                span(
+                                    "h",
+                                    parent="",
+                                    name="GET",
+                                    times=(5, 6),
+                                    attributes={},
+                                )
+                            ]
+                        )
+                    ]
+                )
+            )
+        )
+        == []
+    )
     ring = [at((1, 2), "chat", id, parent, **says(id)) for id, parent in ("ab", "ba")]
     assert [event.content for event in otlp(*ring).events] == ["b", "a"]
 
 
 def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
-    calls = [{"type": "tool_call", "name": "look", "arguments": {"at": n}} for n in ("a", "b")]
+    calls = [
+        {"type": "tool_call", "name": "look", "arguments": {"at": n}}
+        for n in ("a", "b")
+    ]
     in_b: Data = {"tool__call__arguments": {"at": "b"}, "tool__call__result": "in b"}
     episode = otlp(
         at((0, 1), "chat", "m1", output__messages=[message("assistant", *calls)]),
@@ -270,37 +407,67 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
         at((5, 6), "execute_tool", "t2", tool__name="look", tool__call__result="in a"),
     )
     first, second, one, other = episode.events
-    assert (one.content, other.content) == ("in b", "in a")
-    assert (one.call, other.call) == (second.call, first.call)
+    assert one.content == "in b"
+    assert other.content == "in a"
+    assert one.call == second.call
+    assert other.call == first.call
 
 
-@pytest.mark.parametrize(("status", "outcome", "fault"), [
-    ({"status": {"code": 1}}, "success", None),
-    ({"status": {}}, "partial", None),
-    (failed("TimeoutError", "too slow"), "timeout", Fault("TimeoutError", "too slow")),
-    ({"status": {"code": 2, "message": "gave up"}}, "error", Fault("error", "gave up")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "outcome", "fault"),
+    [
+        ({"status": {"code": 1}}, "success", None),
+        ({"status": {}}, "partial", None),
+        (
+            failed("TimeoutError", "too slow"),
+            "timeout",
+            Fault("TimeoutError", "too slow"),
+        ),
+        (
+            {"status": {"code": 2, "message": "gave up"}},
+            "error",
+            Fault("error", "gave up"),
+        ),
+    ],
+)
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
     episode = otlp(
-        span("r", "", "POST /ask", (0, 9), {"http.route": "/ask"}) | status,
+        span(
+            "r",
+            parent="",
+            name="POST /ask",
+            times=(0, 9),
+            attributes={"http.route": "/ask"},
+        )
+        | status,
         at((1, 2), "chat", "m", "r", output__messages=answer),
     )
-    assert (episode.outcome, episode.fault) == (outcome, fault)
+    assert episode.outcome == outcome
+    assert episode.fault == fault
     assert summary(episode) == [("llm_response", "Done.")]
 
 
 def test_values_of_every_type_are_told_alike_in_json_and_protobuf():
     held = {"t": True, "i": -7, "d": 0.5, "l": [1, "a"], "o": {"k": None}}
-    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": held}
-    whole = document([span("ab" * 8, "", "look", (0, 1), attributes)])
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.call.result": held,
+    }
+    whole = document(
+        [span("ab" * 8, parent="", name="look", times=(0, 1), attributes=attributes)]
+    )
     listed = whole["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
-    listed[1]["value"]["kvlistValue"]["values"][-1]["value"]["kvlistValue"]["values"] = [
+    listed[1]["value"]["kvlistValue"]["values"][-1]["value"]["kvlistValue"][
+        "values"
+    ] = [
         {"key": "none", "value": {}},
         {"key": "bytes", "value": {"bytesValue": "AAE="}},
     ]
     [said] = traces.read(lines([whole]))
-    assert json.loads(said.events[1].content) == held | {"o": {"none": None, "bytes": "AAE="}}
+    assert json.loads(said.events[1].content) == held | {
+        "o": {"none": None, "bytes": "AAE="}
+    }
     [same] = traces.read(protobuf(whole))
     assert same.digest == said.digest
 
@@ -309,13 +476,20 @@ def test_values_of_every_type_are_told_alike_in_json_and_protobuf():
 
 
 def test_retrievers_agents_and_the_old_of_openinference():
-    def one(id: str, kind: str, start: int, held: Data, parent: str = "r", end: int = 0) -> Data:
-        times, kinds = (start, end or start + 1), {"openinference.span.kind": kind}
-        return span(id, parent, kind.lower(), times, kinds | held)
+    def one(
+        id: str, kind: str, start: int, held: Data, parent: str = "r", end: int = 0
+    ) -> Data:
+        times = (start, end or start + 1)
+        kinds = {"openinference.span.kind": kind}
+        return span(id, parent, name=kind.lower(), times=times, attributes=kinds | held)
 
-    message, documents = "llm.output_messages.0.message", "retrieval.documents"
+    message = "llm.output_messages.0.message"
+    documents = "retrieval.documents"
     found: Data = {"input.value": "walls"}
-    found |= {f"{documents}.1.document.content": "second", f"{documents}.0.document.score": 0.5}
+    found |= {
+        f"{documents}.1.document.content": "second",
+        f"{documents}.0.document.score": 0.5,
+    }
     found |= {f"{documents}.0.document.content": "first"}
     thought = {
         f"{message}.role": "assistant",
@@ -328,16 +502,30 @@ def test_retrievers_agents_and_the_old_of_openinference():
     called = {"tool.name": "look", "tool_call.id": "k9", "output.value": "{}"}
     json_input = {"input.value": "{}", "input.mime_type": "application/json"}
     episode = otlp(
-        one("r", "AGENT", 0, {"input.value": "Find it.", "output.value": "Found."}, "", 20),
+        one(
+            "r",
+            "AGENT",
+            0,
+            {"input.value": "Find it.", "output.value": "Found."},
+            "",
+            20,
+        ),
         one("c", "CHAIN", 0, json_input, end=20),
         one("q", "RETRIEVER", 1, found),
         one("m", "LLM", 3, thought),
-        one("n", "LLM", 5, {"input.value": "plain prompt", "output.value": "plain answer"}),
+        one(
+            "n",
+            "LLM",
+            5,
+            {"input.value": "plain prompt", "output.value": "plain answer"},
+        ),
         one("e", "EMBEDDING", 7, {}) | failed("OSError", "no network"),
         one("t", "TOOL", 9, called),
     )
     # Without a name of its own an agent has that of its span.
-    assert {one.agent for one in episode.events if one.type != "user_message"} == {"agent"}
+    assert {one.agent for one in episode.events if one.type != "user_message"} == {
+        "agent"
+    }
     assert summary(episode) == [
         ("user_message", "Find it."),
         ("tool_call", "retriever"),
@@ -359,31 +547,67 @@ def test_retrievers_agents_and_the_old_of_openinference():
 
 
 def test_the_shape_of_a_request_and_our_own_names_are_one():
-    theirs: Data = {"event_type": "anything_else", "content": {"a": 1}, "event_id": "e-1"}
-    theirs |= {"timestamp": "2026-01-31T12:00:00+01:00", "metadata": {"k": [1]}, "priority": 3}
+    theirs: Data = {
+        "event_type": "anything_else",
+        "content": {"a": 1},
+        "event_id": "e-1",
+    }
+    theirs |= {
+        "timestamp": "2026-01-31T12:00:00+01:00",
+        "metadata": {"k": [1]},
+        "priority": 3,
+    }
     theirs |= {"tool_name": "look", "error": {"message": "no", "code": "E1"}}
-    error = {"error_category": "timeout_error", "error_message": "late", "context": {"s": 9}}
-    request = {"tenant_id": "t", "events": [theirs], "outcome": "timeout", "error": error}
+    error = {
+        "error_category": "timeout_error",
+        "error_message": "late",
+        "context": {"s": 9},
+    }
+    request = {
+        "tenant_id": "t",
+        "events": [theirs],
+        "outcome": "timeout",
+        "error": error,
+    }
     request |= {"task_description": "Look.", "task_goal": "to see", "session_id": "s1"}
-    event: Data = {"type": "anything_else", "content": '{"a": 1}', "id": "e-1", "tool": "look"}
-    event |= {"at": 1_769_857_200, "meta": {"k": [1], "priority": 3}, "error": "no", "code": "E1"}
+    event: Data = {
+        "type": "anything_else",
+        "content": '{"a": 1}',
+        "id": "e-1",
+        "tool": "look",
+    }
+    event |= {
+        "at": 1_769_857_200,
+        "meta": {"k": [1], "priority": 3},
+        "error": "no",
+        "code": "E1",
+    }
     fault = {"category": "timeout_error", "message": "late", "context": '{"s": 9}'}
     ours = {"events": [event], "outcome": "timeout", "fault": fault, "task": "Look."}
     ours |= {"goal": "to see", "session": "s1"}
-    first, second = only(request), only(ours)
+    first = only(request)
+    second = only(ours)
     assert first == second
     assert first.digest == second.digest
     assert first.events == (Event(**(event | {"at": 1_769_857_200.0})),)
 
 
-@pytest.mark.parametrize(("given", "outcome"), [
-    ({}, "partial"),
-    ({"outcome": "success", "error": {"error_category": "timeout"}}, "success"),
-    ({"error": {"error_category": "timeout_error"}}, "timeout"),
-    ({"events": [{"type": "error_event", "code": "504"}]}, "timeout"),
-    ({"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]}, "partial"),
-])  # fmt: skip
-def test_the_outcome_is_what_was_said_or_the_last_error_and_never_a_guess(given, outcome):
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({}, "partial"),
+        ({"outcome": "success", "error": {"error_category": "timeout"}}, "success"),
+        ({"error": {"error_category": "timeout_error"}}, "timeout"),
+        ({"events": [{"type": "error_event", "code": "504"}]}, "timeout"),
+        (
+            {"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]},
+            "partial",
+        ),
+    ],
+)
+def test_the_outcome_is_what_was_said_or_the_last_error_and_never_a_guess(
+    given, outcome
+):
     assert only({"events": [], **given}).outcome == outcome
 
 
@@ -405,7 +629,9 @@ def test_a_session_of_codex_is_one_episode():
         }
 
     def said(role: str, text: str) -> Data:
-        return item("message", role=role, content=[{"type": "input_text", "text": text}])
+        return item(
+            "message", role=role, content=[{"type": "input_text", "text": text}]
+        )
 
     given = '{"command": ["bash", "-lc", "npm test"]}'
     failed = {"output": "no script", "metadata": {"exit_code": 1}}
@@ -416,13 +642,22 @@ def test_a_session_of_codex_is_one_episode():
         {"type": "turn_context", "payload": {"model": "m"}},
         item("function_call", name="shell", arguments=given, call_id="1"),
         item("function_call_output", call_id="1", output=json.dumps(failed)),
-        item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="2"),
+        item(
+            "custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="2"
+        ),
         item("custom_tool_call_output", call_id="2", output="done"),
         item("reasoning", summary=[]),
     )
-    assert (episode.session, episode.task) == ("c1", "Run the tests.")
-    assert [event.type for event in episode.events[2:]] == ["tool_call", "tool_response"] * 2
+    assert episode.session == "c1"
+    assert episode.task == "Run the tests."
+    assert [event.type for event in episode.events[2:]] == [
+        "tool_call",
+        "tool_response",
+    ] * 2
     call, result, patch, done = episode.events[2:]
     assert call.arguments == {"command": ["bash", "-lc", "npm test"]}
-    assert (result.tool, result.error, result.content) == ("shell", "no script", "")
-    assert (patch.arguments, done.content) == ("*** Begin Patch", "done")
+    assert result.tool == "shell"
+    assert result.error == "no script"
+    assert result.content == ""
+    assert patch.arguments == "*** Begin Patch"
+    assert done.content == "done"

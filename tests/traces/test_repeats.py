@@ -34,8 +34,12 @@ def test_the_first_run_that_is_long_enough_is_the_answer_with_all_its_steps():
     assert repeated_step([USER, *4 * STEP, call()]) is None
     found = repeated_step([USER, *5 * STEP])
     assert found is not None
-    assert (found.kind, found.at, found.evidence) == ("repeated", 3, (1, 3, 5, 7, 9))
-    assert found.words == "look: the same arguments and the same result 5 times in a row"
+    assert found.kind == "repeated"
+    assert found.at == 3
+    assert found.evidence == (1, 3, 5, 7, 9)
+    assert (
+        found.words == "look: the same arguments and the same result 5 times in a row"
+    )
     events = [e for tool in "aabbbbbbcddddddd" for e in (call(tool), result())]
     found = repeated_step(events)
     assert found is not None
@@ -55,10 +59,17 @@ ARGUMENTS: list[tuple[Any, Any, bool]] = [
     ({1: "a", "b": {2}}, {1: "a", "b": {2}}, True),  # no JSON at all
 ]
 CALLS = [
-    *((call(arguments=one), call(arguments=other), equal) for one, other, equal in ARGUMENTS),
+    *(
+        (call(arguments=one), call(arguments=other), equal)
+        for one, other, equal in ARGUMENTS
+    ),
     (call(arguments=None, content="ls"), call(arguments=None, content="pwd"), False),
     (call(arguments=None, content="ls -l"), call(arguments="ls -l"), True),
-    (call(content="first I look", id="1"), call(), True),  # words beside recorded arguments
+    (
+        call(content="first I look", id="1"),
+        call(),
+        True,
+    ),  # words beside recorded arguments
 ]
 
 
@@ -68,38 +79,62 @@ def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
     assert times(one, result(), one, result(), other, result()) == 2 + equal
 
 
-@pytest.mark.parametrize(("events", "count"), [
-    # results are compared exactly; an empty one is a result, none is not
-    ([call(), result("nothing"), call(), result("nothing ")], 1),
-    ([call(), result(), call(), result(error="timeout")], 1),
-    ([call(), result(""), call(), result("")], 2),
-    # parallel calls without ids: in order, by the name of the tool if the answer gives one
-    ([call(), call(), result("a"), result("b")], 1),
-    ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
-    (2 * [call("a"), result("1", tool="b")], 1),
-    ([call("a"), call("b"), result("2", tool="b"), result("1"), call("b"), result("2")], 2),
-    # a lost result does not shift the others
-    ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
-    # ids come in any order; one is wrong or used again
-    ([call(call="1"), call(call="2"), result("b", call="2"), result("a", call="1")], 1),
-    ([call(call="1"), result(call="2"), call(call="3"), result(call="2")], 1),
-    ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
-    # an error is the result until there is a response
-    (2 * [call(), BROKEN], 2),
-    (2 * [call(call="1"), NAMED], 2),
-    ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [
+        # results are compared exactly; an empty one is a result, none is not
+        ([call(), result("nothing"), call(), result("nothing ")], 1),
+        ([call(), result(), call(), result(error="timeout")], 1),
+        ([call(), result(""), call(), result("")], 2),
+        # parallel calls without ids: in order, by the name of the tool if the answer
+        # gives one
+        ([call(), call(), result("a"), result("b")], 1),
+        ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
+        (2 * [call("a"), result("1", tool="b")], 1),
+        (
+            [
+                call("a"),
+                call("b"),
+                result("2", tool="b"),
+                result("1"),
+                call("b"),
+                result("2"),
+            ],
+            2,
+        ),
+        # a lost result does not shift the others
+        ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
+        # ids come in any order; one is wrong or used again
+        (
+            [
+                call(call="1"),
+                call(call="2"),
+                result("b", call="2"),
+                result("a", call="1"),
+            ],
+            1,
+        ),
+        ([call(call="1"), result(call="2"), call(call="3"), result(call="2")], 1),
+        ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
+        # an error is the result until there is a response
+        (2 * [call(), BROKEN], 2),
+        (2 * [call(call="1"), NAMED], 2),
+        ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
+    ],
+)
 def test_which_result_belongs_to_a_call(events, count):
     assert times(*events) == count
 
 
-TIMER, OTHER = Event("system_event", "the timer fired"), [call("other"), result()]
+TIMER = Event("system_event", "the timer fired")
+OTHER = [call("other"), result()]
 NO_REASON = [[SAID], [ASKED, SAID], [result("whose?")]]
 REASONS = [[USER], [TIMER], OTHER, [call(), SAID], [call(agent="bob"), result()]]
 
 
 @pytest.mark.parametrize(
-    ("between", "same"), [*((one, True) for one in NO_REASON), *((one, False) for one in REASONS)]
+    ("between", "same"),
+    [*((one, True) for one in NO_REASON), *((one, False) for one in REASONS)],
 )
 def test_a_reason_to_ask_again_restarts_the_count(between, same):
     assert times(*STEP, *between, *STEP) == 1 + same

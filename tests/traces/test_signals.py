@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Signal, signals
-from heedful.traces.signals import MOST_EVIDENCE, error_text
+from heedful.traces.signals import MAX_EVIDENCE_EVENTS, error_text
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:
-    return Event("tool_call", tool=tool, arguments=arguments or {"item": "kettle"}, **fields)
+    return Event(
+        "tool_call", tool=tool, arguments=arguments or {"item": "kettle"}, **fields
+    )
 
 
 def result(content: str = "41.90", **fields: Any) -> Event:
@@ -33,7 +35,9 @@ def found(kind: str, *events: Event, **fields: Any) -> list[Signal]:
     return [one for one in signals(Episode(events, **fields)) if one.kind == kind]
 
 
-def places(kind: str, *events: Event, **fields: Any) -> list[tuple[int, tuple[int, ...]]]:
+def places(
+    kind: str, *events: Event, **fields: Any
+) -> list[tuple[int, tuple[int, ...]]]:
     return [(one.at, one.evidence) for one in found(kind, *events, **fields)]
 
 
@@ -56,26 +60,58 @@ def retried(first: Any, second: Any) -> tuple[Event, ...]:
 
 
 # kind, the events that show it, its decisive event with the evidence, and the near miss
-TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Event]]] = [
+TABLE: list[
+    tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Event]]
+] = [
     ("cause", (call(), LOST), (0, (1,)), (call(), result("no errors"))),
-    ("cause", (call(), LOST, said("again"), call(), LOST), (0, (1, 4)), (call(), result(""))),
-    ("cause", (call(), Event("error_event", error="refused")), (0, (1,)), (call(), chat("Error"))),
-    ("timeout", (call(), late("", "DEADLINE_EXCEEDED")), (0, (1,)), (call(), late("", "E1"))),
-    ("timeout", (call(), late("ReadTimeout: x")), (0, (1,)), (call(), result("Error: time-outs"))),
+    (
+        "cause",
+        (call(), LOST, said("again"), call(), LOST),
+        (0, (1, 4)),
+        (call(), result("")),
+    ),
+    (
+        "cause",
+        (call(), Event("error_event", error="refused")),
+        (0, (1,)),
+        (call(), chat("Error")),
+    ),
+    (
+        "timeout",
+        (call(), late("", "DEADLINE_EXCEEDED")),
+        (0, (1,)),
+        (call(), late("", "E1")),
+    ),
+    (
+        "timeout",
+        (call(), late("ReadTimeout: x")),
+        (0, (1,)),
+        (call(), result("Error: time-outs")),
+    ),
     *(
         ("retry", retried(*same), (2, (0, 2)), retried(*other))
         for same, other in (
-            (({"item": "ketle", "n": 1}, {"item": "kettle", "n": 1}), ({"n": 1}, {"n": 7})),
-            (('{"order": "10-44A"}', {"order": "A-1044"}), ({"o": "10-44A"}, {"o": "88"})),
+            (
+                ({"item": "ketle", "n": 1}, {"item": "kettle", "n": 1}),
+                ({"n": 1}, {"n": 7}),
+            ),
+            (
+                ('{"order": "10-44A"}', {"order": "A-1044"}),
+                ({"o": "10-44A"}, {"o": "88"}),
+            ),
             (({"unit": "usd"}, {"unit": "USD"}), ({"id": 17}, {"id": 88})),
             (("a = 1\nc = d", "a = 1\nc = a"), ("a = 1", "b = 2; d")),
         )
     ),
     ("retry", retried("a", "a"), (2, (0, 2)), (call("a"), LOST, call("b"), result())),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
-    ("answer", (call(), result("It is 41.90"), said("It costs 41.90.")), (0, (0, 2)),
-     (call(), result("It is 41.90"), said("It costs a lot."))),
-]  # fmt: skip
+    (
+        "answer",
+        (call(), result("It is 41.90"), said("It costs 41.90.")),
+        (0, (0, 2)),
+        (call(), result("It is 41.90"), said("It costs a lot.")),
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "events", "place", "near"), TABLE)
@@ -87,16 +123,20 @@ def test_a_signal_is_there_and_its_near_miss_is_none(kind, events, place, near):
 
 def test_failures_are_one_by_signature_or_by_what_they_are_about():
     [one] = found("cause", replace(call(), id="c"), replace(LOST, id="r"))
-    assert (one.id, one.evidence_ids, one.strength) == ("c", ("r",), 0.5)
+    assert one.id == "c"
+    assert one.evidence_ids == ("r",)
+    assert one.strength == 0.5
     assert str(one) == "event c: fails first here: Error: no file '/data/prices.csv'"
     assert str(found("cause", call(), LOST)[0]).startswith("event 0: ")
-    assert signals(Episode((Event(""), Event("x", at=None), Event("tool_response")))) == ()
+    assert (
+        signals(Episode((Event(""), Event("x", at=None), Event("tool_response")))) == ()
+    )
     assert places("cause", call(), LOST, call(), OTHER) == [(0, (1,)), (2, (3,))]
     other = result("Error: cannot open '/data/prices.csv' for reading")
     assert places("cause", call(), LOST, call("list"), other) == [(0, (1, 3))]
     [one] = found("cause", *(30 * (call(), LOST)))
     assert one.strength == pytest.approx(30 / 31)
-    assert len(one.evidence) == MOST_EVIDENCE
+    assert len(one.evidence) == MAX_EVIDENCE_EVENTS
     assert "29 later failures" in one.words
     events = (call("prise"), result(), call("prise"), result())
     assert places("unknown_tool", *events, tools=("price",)) == [(0, (0,))]
@@ -104,74 +144,110 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
     assert not found("unknown_tool", *events)
 
 
-@pytest.mark.parametrize(("text", "line"), [
-    ('Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nmore', "KeyError: 1"),
-    ("exit code: 1\nTraceback (most recent call last):\n  f()\nE: x", "E: x"),
-    ("exit code 1\nboom", "boom"),
-    ("Error\nValueError: second\nthird", "ValueError: second"),
-    ("exit code: 1\n=== FAILURES ===\n--- FAIL: a (0.1s)\n  b", "--- FAIL: a (0.1s)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nmore',
+            "KeyError: 1",
+        ),
+        ("exit code: 1\nTraceback (most recent call last):\n  f()\nE: x", "E: x"),
+        ("exit code 1\nboom", "boom"),
+        ("Error\nValueError: second\nthird", "ValueError: second"),
+        (
+            "exit code: 1\n=== FAILURES ===\n--- FAIL: a (0.1s)\n  b",
+            "--- FAIL: a (0.1s)",
+        ),
+    ],
+)
 def test_a_failure_is_named_by_its_telling_line(text, line):
     [one] = found("cause", call(), result(text))
     assert one.words.endswith(line)
 
 
-@pytest.mark.parametrize(("text", "quoted"), [
-    ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
-    (
-        "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
-        "Error: tool not found",
-    ),
-    (" ! a -> a (declined)\nerror: failed to push", "a -> a (declined) error: failed to push"),
-    (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
-    ("[exit code 137.]", "exit code 137"),
-    ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("    x = 1\n>   f()\nE   KeyError: 'a'\n1 error in 0.1s", "KeyError: 'a'"),
+        (
+            "#9 2.40 Preparing\n#9 2.41   Error: tool not found.\nERROR: failed",
+            "Error: tool not found",
+        ),
+        (
+            " ! a -> a (declined)\nerror: failed to push",
+            "a -> a (declined) error: failed to push",
+        ),
+        (f"error: box ({32 * 'a1'}) is full", "error: box … is full"),
+        ("[exit code 137.]", "exit code 137"),
+        ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
+    ],
+)
 def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
     assert error_text(text) == quoted
 
 
-@pytest.mark.parametrize(("text", "failed"), [
-    ("exit code 2", True),
-    ("KeyError: 'a'", True),
-    ("Error executing tool: no", True),
-    ("5 tests\nTraceback (most recent call last):\n  f()\nE: x", True),
-    ('{"error": "no such order"}', True),
-    ('{"success": false, "message": "no"}', True),
-    ('{"error": null, "data": [1]}', False),
-    ('{"error": "", "n": 1}', False),
-    ('{"failed": 0, "passed": 5}', False),
-    ("exit code 0", False),
-    ("class ParseError(Exception):", False),
-    ("the page on HTTPError and Exception", False),
-    ("found\nerror: in the log of yesterday", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("exit code 2", True),
+        ("KeyError: 'a'", True),
+        ("Error executing tool: no", True),
+        ("5 tests\nTraceback (most recent call last):\n  f()\nE: x", True),
+        ('{"error": "no such order"}', True),
+        ('{"success": false, "message": "no"}', True),
+        ('{"error": null, "data": [1]}', False),
+        ('{"error": "", "n": 1}', False),
+        ('{"failed": 0, "passed": 5}', False),
+        ("exit code 0", False),
+        ("class ParseError(Exception):", False),
+        ("the page on HTTPError and Exception", False),
+        ("found\nerror: in the log of yesterday", False),
+    ],
+)
 def test_a_result_that_begins_with_an_error_is_a_failure(text, failed):
     assert places("cause", call(), result(text)) == [(0, (1,))] * failed
 
 
 def test_what_changed_in_a_retry_is_said():
-    before, after = {"item": "ketle", "n": 1}, {"item": "kettle", "n": 1, "unit": "EUR"}
-    [one] = found("retry", call(arguments=before), LOST, call(arguments=after), result())
+    before = {"item": "ketle", "n": 1}
+    after = {"item": "kettle", "n": 1, "unit": "EUR"}
+    [one] = found(
+        "retry", call(arguments=before), LOST, call(arguments=after), result()
+    )
     assert "item: 'ketle' became 'kettle'" in one.words
     assert "unit: '' became 'EUR'" in one.words
-    [one] = found("retry", call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result())
+    [one] = found(
+        "retry", call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result()
+    )
     assert one.words.endswith("what changed: nothing")
     assert not found("retry", call(agent="a"), LOST, call(agent="b"), result())
 
 
 def test_what_came_between_two_equal_calls_is_named():
-    test, edit, ok = call("test", {"path": "a"}), call("edit", {"new": "b"}), result("done")
+    test = call("test", {"path": "a"})
+    edit = call("edit", {"new": "b"})
+    ok = result("done")
     events = (test, LOST, call("read"), ok, *(3 * (edit, ok)), test, result("5 passed"))
     [one] = found("retry", *events)
-    assert one.words.startswith("works after a call that failed and edit in between; what changed")
+    assert one.words.startswith(
+        "works after a call that failed and edit in between; what changed"
+    )
     assert one.evidence == (0, 4, 6, 8, 10)
-    [one] = found("retry", test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok)
-    assert (one.evidence, "edit in between" in one.words) == ((0, 2, 4), True)
+    [one] = found(
+        "retry", test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok
+    )
+    assert one.evidence == (0, 2, 4)
+    assert ("edit in between" in one.words) is True
 
 
 def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
-    events = (ASKED, call(call="1"), call(call="2"), result("41.90", call="1"), said("41.90 euros"))
+    events = (
+        ASKED,
+        call(call="1"),
+        call(call="2"),
+        result("41.90", call="1"),
+        said("41.90 euros"),
+    )
     assert places("answer", *events) == [(1, (1, 4))]
     assert "failed run" in found("answer", *events)[0].words
     assert "failed" not in found("answer", *events, outcome="partial")[0].words
@@ -202,7 +278,9 @@ def work(events: tuple[Event, ...], asked: Callable[[Episode], object]) -> int:
 MANY: list[Callable[[int], tuple[Event, ...]]] = [
     lambda n: n * (call(), LOST, said("It should work now."), chat("Output: 1")),
     lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
-    lambda n: tuple(e for k in range(n) for e in (tried(k, "pan"), result(f"order total: {k}"))),
+    lambda n: tuple(
+        e for k in range(n) for e in (tried(k, "pan"), result(f"order total: {k}"))
+    ),
 ]
 
 
@@ -223,7 +301,8 @@ def test_no_text_makes_a_pattern_slow(text):
 # Properties
 
 PHRASES = (
-    "It is 1234|Assuming it is 42.|The order total is 55.|order total: 56|timed out|KeyError: 'a'"
+    "It is 1234|Assuming it is 42.|The order total is 55.|order total: 56|timed "
+    "out|KeyError: 'a'"
 )
 PHRASES += "|𒐐𒐚|Ada Lovelace wrote it|I clicked 'x'. 1,234 found|Error: no file 'a.csv'"
 CODE = ["```\nx = 1\n```", "exit code: 1\nKeyError", "", "\x00\ud800\u202e"]
@@ -233,16 +312,21 @@ GIVEN = st.dictionaries(st.text(max_size=3), st.integers(), max_size=3)
 TYPES = "tool_call tool_response llm_response error_event message system_event".split()
 NAMED = map(st.sampled_from, (["", "a", "b"], ["", "look", "find"], ["", "1", "2"]))
 AGENT, TOOL, CALL = NAMED
-ERROR, ID = st.sampled_from(["", "refused"]), st.text(max_size=3)
+ERROR = st.sampled_from(["", "refused"])
+ID = st.text(max_size=3)
 ARGUMENTS = st.none() | st.text(max_size=10) | GIVEN
 KINDS = st.sampled_from([*TYPES, ""])
 EVENTS = st.builds(Event, KINDS, WORDS, AGENT, TOOL, ARGUMENTS, CALL, ERROR, ID)
 TRACES = st.lists(EVENTS, max_size=12).map(tuple)
 
 
-@given(TRACES, st.sampled_from(["success", "failure", "partial", "timeout", "error"]), WORDS)
+@given(
+    TRACES,
+    st.sampled_from(["success", "failure", "partial", "timeout", "error"]),
+    WORDS,
+)
 def test_any_trace_is_read_and_every_signal_names_events_of_it(events, outcome, task):
-    for one in signals(Episode(events, outcome, task, tools=("look",))):
+    for one in signals(Episode(events, outcome, task=task, tools=("look",))):
         assert 0 <= one.strength <= 1
         assert one.words
         assert "\n" not in one.words

@@ -1,4 +1,6 @@
-"""The pages: who may see and do what, that all texts stay data, and what the figures say."""
+"""The pages: who may see and do what, that all texts stay data, and what the figures
+say.
+"""
 
 import json
 import re
@@ -21,23 +23,35 @@ from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.web import add_pages
 from heedful.web.figures import Share
-from heedful.web.site import IDLE, PAGES, Sessions
+from heedful.web.site import MAX_IDLE_SECONDS, SITE_PAGES, Sessions
 from tests.engines import changed, opened
 from tests.service.support import Api, said
 
 HERE = "http://localhost"
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
-LISTS = ("loops", "lessons", "quarantine", "proof", "policies", "dreams", "pipelines", "traces")
+LISTS = (
+    "loops",
+    "lessons",
+    "quarantine",
+    "proof",
+    "policies",
+    "dreams",
+    "pipelines",
+    "traces",
+)
 FOREIGN = r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>|(?:src|href)="(?!/ui|#|\?)"""
 SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
 
 
 class Browser:
-    """Somebody who looks at the pages, with cookies and the headers that a browser sends."""
+    """Somebody who looks at the pages, with cookies and the headers that a browser
+    sends.
+    """
 
     def __init__(self, api: Api, read_only: bool = False) -> None:
-        self.api, self.site = api, add_pages(api.app, read_only)
+        self.api = api
+        self.site = add_pages(api.app, read_only)
         transport = httpx.ASGITransport(app=api.app)
         self.client = httpx.AsyncClient(transport=transport, base_url=HERE)
 
@@ -46,7 +60,8 @@ class Browser:
             page = self.get(f"/open?token={self.site.sessions.invite()}")
         else:
             page = self.post("/sign-in", key=key)
-        assert (page.status_code, page.headers["location"]) == (303, "/ui")
+        assert page.status_code == 303
+        assert page.headers["location"] == "/ui"
         return self
 
     def get(self, path: str, **options: Any) -> httpx.Response:
@@ -54,7 +69,9 @@ class Browser:
         there = page.headers.get("location", "")  # the same page, with its project
         return self.api.run(self.client.get(there)) if "project=" in there else page
 
-    def post(self, path: str, origin: str = HERE, host: str = "localhost", **form: str) -> Any:
+    def post(
+        self, path: str, origin: str = HERE, host: str = "localhost", **form: str
+    ) -> Any:
         headers = {"origin": origin, "host": host} if origin else {"host": host}
         return self.api.run(self.client.post(f"/ui{path}", data=form, headers=headers))
 
@@ -74,7 +91,7 @@ class Browser:
 @contextmanager
 def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Browser]:
     with opened(folder / "heedful.db") as store:
-        api = Api(Setup(store, scope=Scope("acme", "main"), **setup))
+        api = Api(Setup(store=store, scope=Scope("acme", "main"), **setup))
         try:
             yield Browser(api, read_only)
         finally:
@@ -82,16 +99,35 @@ def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Br
 
 
 def fill(api: Api) -> None:
-    """Loops that passed, stopped and wait, a lesson, a text in quarantine and an episode."""
+    """Loops that passed, stopped and wait, a lesson, a text in quarantine and an
+    episode.
+    """
     wrong = {"check": "severity", "message": f"no severity: {ATTACK}", "fix": ATTACK}
-    for loop, evaluations in (("a/b", [wrong, None]), ("stopped", 4 * [wrong]), ("open", [wrong])):
-        said(api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}), 201)
+    for loop, evaluations in (
+        ("a/b", [wrong, None]),
+        ("stopped", 4 * [wrong]),
+        ("open", [wrong]),
+    ):
+        said(
+            api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}),
+            201,
+        )
         for n, one in enumerate(evaluations, 1):
-            body = {"output": f"{ATTACK} {n}", "evaluation": {"findings": [one] if one else []}}
-            if (sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)).status_code == 409:
+            body = {
+                "output": f"{ATTACK} {n}",
+                "evaluation": {"findings": [one] if one else []},
+            }
+            if (
+                sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)
+            ).status_code == 409:
                 break  # a rule stopped it
             said(sent)
-    asked = {"error_type": "PageError", "text": ATTACK, "lesson": ATTACK, "source": ATTACK}
+    asked = {
+        "error_type": "PageError",
+        "text": ATTACK,
+        "lesson": ATTACK,
+        "source": ATTACK,
+    }
     said(api.post("/v1/reflections", json=asked, key=api.key("write")), 201)
     event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
     said(api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202)
@@ -100,7 +136,9 @@ def fill(api: Api) -> None:
 @pytest.mark.both
 def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
     with browsing(tmp_path) as browser:
-        assert [browser.open().get(f"/{page}").status_code for page in EVERY] == [200] * len(EVERY)
+        assert [browser.open().get(f"/{page}").status_code for page in EVERY] == [
+            200
+        ] * len(EVERY)
         fill(browser.api)
         browser.open(browser.api._all)
         held = browser.get("/quarantine.json").json()["waiting"][0]["id"]
@@ -108,8 +146,16 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         run = browser.get("/traces.json").json()["episodes"][0]["digest"]
         loops = [one["id"] for one in browser.get("/loops.json").json()["loops"]]
         assert loops == ["open", "stopped", "a/b"]
-        whole = (f"quarantine/{held}", f"lessons/{lesson}", f"traces/{run}", "loops/a/b")
-        asked = [f"recall?kind={kind}&text=no+severity" for kind in ("task", "error", "action")]
+        whole = (
+            f"quarantine/{held}",
+            f"lessons/{lesson}",
+            f"traces/{run}",
+            "loops/a/b",
+        )
+        asked = [
+            f"recall?kind={kind}&text=no+severity"
+            for kind in ("task", "error", "action")
+        ]
         asked += ["loops?check=severity&days=3", "policies?reach=default&state=open"]
         for path in (*EVERY, *whole, *asked):
             page = browser.get(f"/{path}")
@@ -117,9 +163,13 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
             assert not re.search(FOREIGN, page.text)
             policy = page.headers["content-security-policy"]
             assert policy.startswith("default-src 'none'; script-src")
-            assert page.headers["referrer-policy"] == "same-origin"  # else forms have no Origin
+            assert (
+                page.headers["referrer-policy"] == "same-origin"
+            )  # else forms have no Origin
             for link in re.findall(r'href="(/ui[^"]*)"', page.text):
-                assert link.startswith("/ui/static/") or link.count("?project=main") == 1, link
+                assert (
+                    link.startswith("/ui/static/") or link.count("?project=main") == 1
+                ), link
             head, _, query = path.partition("?")
             assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
         shown = browser.get("/loops/a/b").text
@@ -135,7 +185,9 @@ def test_the_figures_count_what_happened(tmp_path):
     counted = {name: home[name]["number"] for name in ("right", "solved", "stopped")}
     assert counted == {"right": 0, "solved": 1, "stopped": 1}
     (check,) = home["failing"]
-    assert (check["check"], check["loops"], check["mended"]["number"]) == ("severity", 3, 1)
+    assert check["check"] == "severity"
+    assert check["loops"] == 3
+    assert check["mended"]["number"] == 1
     assert [one["loops"] for one in home["stopping"]] == [1]
     assert sum(one["loops"] for one in home["course"]) == 3
     assert len(home["waiting"]) == len(home["unsolved"]) == 1
@@ -143,7 +195,8 @@ def test_the_figures_count_what_happened(tmp_path):
 
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_an_interval_holds_its_share_and_shrinks(right, wrong):
-    share, more = Share(right, right + wrong), Share(3 * right, 3 * (right + wrong))
+    share = Share(right, right + wrong)
+    more = Share(3 * right, 3 * (right + wrong))
     low, high = share.interval
     assert 0 <= low <= (share.value or 0) <= high <= 1
     assert more.interval[1] - more.interval[0] <= high - low + 1e-6
@@ -157,8 +210,11 @@ def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
         near = {one["rule"]: (one["now"], one["of"]) for one in page["readings"]}
         assert near["attempts"] == (2, 4)
         assert page["again"]["verdict"] == "passed"
-        stricter = browser.get("/loops/a/b.json", params={"attempts.limit": "1"}).json()["again"]
-        assert (stricter["ends"], stricter["verdict"]) == (1, "stopped")
+        stricter = browser.get(
+            "/loops/a/b.json", params={"attempts.limit": "1"}
+        ).json()["again"]
+        assert stricter["ends"] == 1
+        assert stricter["verdict"] == "stopped"
         assert browser.get("/loops/a/b.json?attempts.limit=no").json()["again"]["wrong"]
 
 
@@ -183,12 +239,16 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert "the loop is open" in browser.do("override", **lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
         ended = browser.get("/loops/open.json").json()
-        assert (ended["state"], ended["lifted"]) == ("stopped", [])  # nothing lifts a cancellation
+        # nothing lifts a cancellation
+        assert ended["state"] == "stopped"
+        assert ended["lifted"] == []
         assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
         actions = {row["action"] for row in said(api.get("/v1/audit"))["items"]}
         assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
         assert browser.post("/do/nothing", token=browser.token).status_code == 404
-        assert browser.post("/do/rollback", token=browser.token, id="x").status_code == 422
+        assert (
+            browser.post("/do/rollback", token=browser.token, id="x").status_code == 422
+        )
 
 
 def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
@@ -213,7 +273,10 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
     with browsing(tmp_path, read_only=True) as browser:
         browser.open()
         assert "Cancel the loop" not in browser.get("/loops/open").text
-        assert browser.post("/do/cancel", id="open", token=browser.token).status_code == 403
+        assert (
+            browser.post("/do/cancel", id="open", token=browser.token).status_code
+            == 403
+        )
 
 
 def test_forged_requests_are_refused(tmp_path):
@@ -234,39 +297,69 @@ def test_forged_requests_are_refused(tmp_path):
             (400, {"host": "a b", "origin": "http://a b"}),
             (413, {"why": "x" * 70_000}),
         ):
-            assert browser.post("/do/cancel", **{**form, **changed}).status_code == status, changed
+            assert (
+                browser.post("/do/cancel", **{**form, **changed}).status_code == status
+            ), changed
         assert browser.get("/loops/open.json").json()["state"] == "open"
-        for back in ("http://evil.example", "//evil.example", "/ui\\evil", "/uix", "/ui/\nx"):
+        for back in (
+            "http://evil.example",
+            "//evil.example",
+            "/ui\\evil",
+            "/uix",
+            "/ui/\nx",
+        ):
             done = browser.post("/do/cancel", **{**form, "back": back})
             assert done.headers["location"] == "/ui"
         used = browser.site.sessions.invite()
         assert browser.get(f"/open?token={used}").status_code == 303
-        assert browser.get(f"/open?token={used}").headers["location"] == "/ui"  # loaded again
-        beside = {"origin": f"{HERE}:81", "host": "localhost:81"}  # cookies are for all ports
+        assert (
+            browser.get(f"/open?token={used}").headers["location"] == "/ui"
+        )  # loaded again
+        beside = {
+            "origin": f"{HERE}:81",
+            "host": "localhost:81",
+        }  # cookies are for all ports
         other = browser.post("/sign-in", key=browser.api._all, **beside)
         assert other.headers["set-cookie"].startswith("heedful_ui_81=")
         assert browser.post("/sign-out", token=browser.token).status_code == 303
         assert browser.get("/loops").headers["location"] == SIGN_IN
         assert "run heedful ui again" in browser.get(f"/open?token={used}").text
-        # No cookie comes with a click on a link in a mail: the browser asks again from here.
+        # No cookie comes with a click on a link in a mail: the browser asks again from
+        # here.
         mail = browser.get("/loops", headers={"sec-fetch-site": "cross-site"})
-        assert (mail.status_code, mail.headers["refresh"]) == (200, "0")
+        assert mail.status_code == 200
+        assert mail.headers["refresh"] == "0"
         for wish, page in (("/ui/loops?state=open",) * 2, ("//evil.example", "/ui")):
             entered = browser.post("/sign-in", key=browser.api._all, next=wish)
             assert entered.headers["location"] == page
 
 
 def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
-    names = "report.json,a/b.json,a//b,/a,a/,q?x=1#f,50% done,x%2Fy,grün 日,'\"<b>".split(",")
+    names = (
+        "report.json,a/b.json,a//b,/a,a/,q?x=1#f,50% done,x%2Fy,grün 日,'\"<b>".split(
+            ","
+        )
+    )
     with browsing(tmp_path) as browser:
         for name in names:
-            said(browser.api.put(f"/v1/loops/{quote(name, safe='')}", json={"task": "x"}), 201)
+            said(
+                browser.api.put(
+                    f"/v1/loops/{quote(name, safe='')}", json={"task": "x"}
+                ),
+                201,
+            )
         browser.open(browser.api._all)
-        links = re.findall(r'<td><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text)
-        found = [(browser.get(f"{one}.json").json()["name"], browser.get(one)) for one in links]
+        links = re.findall(
+            r'<td><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
+        )
+        found = [
+            (browser.get(f"{one}.json").json()["name"], browser.get(one))
+            for one in links
+        ]
         assert {name for name, _ in found} == set(names)
         for name, page in found:
-            assert (page.status_code, page.headers["content-type"][:9]) == (200, "text/html")
+            assert page.status_code == 200
+            assert page.headers["content-type"][:9] == "text/html"
             back = re.search(r'name="back" value="/ui([^"?]*)', page.text)
             assert browser.get(f"{back[1] if back else ''}.json").json()["name"] == name
             assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
@@ -278,9 +371,13 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         held = "/lessons.json?state=quarantined"
         one = browser.open(browser.api._all).get(held).json()["lessons"][0]
         form = {"id": str(one["id"]), "why": "plainer", "edition": one["edition"]}
-        assert "edit" in browser.do("amend", change="edit", text="No\r\nscript.", **form)
+        assert "edit" in browser.do(
+            "amend", change="edit", text="No\r\nscript.", **form
+        )
         page = browser.get(f"/lessons/{one['id']}.json").json()
-        assert [was["text"] for was in page["versions"]] == [""]  # a tool's words are withheld
+        assert [was["text"] for was in page["versions"]] == [
+            ""
+        ]  # a tool's words are withheld
         assert "read them as data" in browser.get(f"/lessons/{one['id']}").text
         (entry,) = browser.get("/quarantine.json").json()["waiting"]
         assert entry["lesson"] == "No\nscript."
@@ -296,8 +393,10 @@ def test_a_session_ends_when_it_is_idle():
     sessions = Sessions()
     cookie, session = sessions.begin("")
     assert sessions.find(cookie) is session
-    session.used -= IDLE - 9
-    assert sessions.find(cookie, person=False) is session  # a live page keeps no session alive
+    session.used -= MAX_IDLE_SECONDS - 9
+    assert (
+        sessions.find(cookie, person=False) is session
+    )  # a live page keeps no session alive
     session.used -= 10
     assert sessions.find(cookie) is None
     assert sessions.find("") is None
@@ -310,9 +409,17 @@ def test_a_page_hears_of_changes(tmp_path):
         async def listen() -> str:
             from heedful.web.site import Visit
 
-            caller = replace(await browser.site._callers.identified(f"Bearer {browser.api._all}"))
+            caller = replace(
+                await browser.site._callers.identified(f"Bearer {browser.api._all}")
+            )
             session = browser.site.sessions.begin("")[1]
-            visit = Visit(browser.api.app, caller, session, "/events", {})
+            visit = Visit(
+                app=browser.api.app,
+                caller=caller,
+                session=session,
+                path="/events",
+                query={},
+            )
             changes = browser.site._changes(visit)
             assert "retry" in await anext(changes)
             begun = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
@@ -328,33 +435,51 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
         assert browser.get("/nothing").status_code == 404
         assert browser.get("/loops?days=x").status_code == 422
         assert json.loads(browser.get("/nothing.json").text)["code"] == "not_found"
-        assert browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
+        assert (
+            browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
+        )
         assert browser.get("/static/../site.py").status_code in (303, 404)
-        assert len({page.template for page in PAGES}) == len(PAGES)
+        assert len({page.template for page in SITE_PAGES}) == len(SITE_PAGES)
 
 
 def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
     with browsing(tmp_path) as browser:
-        api, scope = browser.api, Scope("acme", "main")
+        api = browser.api
+        scope = Scope("acme", "main")
         fill(api)
         browser.open(api._all)
         differ = browser.get("/policies/loops.json?second=orchestrator").json()
-        assert (differ["loops"], [one["id"] for one in differ["rows"]]) == (3, ["stopped", "a/b"])
-        assert "nothing" in browser.get("/policies/loops.json?first=nothing").json()["wrong"]
+        assert differ["loops"] == 3
+        assert [one["id"] for one in differ["rows"]] == ["stopped", "a/b"]
+        assert (
+            "nothing"
+            in browser.get("/policies/loops.json?first=nothing").json()["wrong"]
+        )
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
-        assert browser.get(f"/pipelines/{run}.json").json()["report"]["stages"][0]["name"] == "load"
+        assert (
+            browser.get(f"/pipelines/{run}.json").json()["report"]["stages"][0]["name"]
+            == "load"
+        )
         assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
         assert browser.get("/projects.json").json()["projects"] == ["main"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
         shown = browser.get(f"/traces/{digest}.json").json()
-        assert (shown["events"][0]["tool"], shown["signals"][0]["event"]) == ("sh", 1)
-        api.run(api.setup.store.write(scope, record_failure, digest, "ModelUnavailable: away"))
+        assert shown["events"][0]["tool"] == "sh"
+        assert shown["signals"][0]["event"] == 1
+        api.run(
+            api.setup.store.write(
+                scope, record_failure, digest, "ModelUnavailable: away"
+            )
+        )
         for page in ("home", "health"):
             assert "ModelUnavailable: away" in browser.get(f"/{page}").text
         assert "reflects on it next" in browser.do("reflect_now", digest=digest)
-        assert browser.post("/do/reflect_now", token=browser.token, digest="x").status_code == 422
+        assert (
+            browser.post("/do/reflect_now", token=browser.token, digest="x").status_code
+            == 422
+        )
         form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
         assert browser.post("/do/cancel", **form).status_code == 403
 
@@ -369,7 +494,11 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
         parents: Any = {"derived_from": [first["id"]], "trust": "external"}
         for name in (names := ["tool:\u202efind", f"episode:{digest}"]):
-            api.run(memory.remember("E", text := name[:4], lesson=text, source=name, **parents))
+            api.run(
+                memory.remember(
+                    "E", text := name[:4], lesson=text, source=name, **parents
+                )
+            )
         found = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
         assert found["texts"] == 3
         assert {ATTACK, *names} <= {one["source"] for one in found["sources"]}
@@ -389,13 +518,18 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
         fill(api)
-        changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
+        changed(
+            api.setup.store.url,
+            "update loop set created = created - 864000 where id = 'a/b'",
+        )
         home = browser.open(api._all).get("/home.json").json()
         assert home["today"] == {"loops": 3, "ended": 2, "stopped": 1}
         shown = browser.get("/loops.json?days=1").json()["loops"]
         assert [one["failed"] for one in shown] == [["severity"], ["severity"], []]
         for kind, id in (("stopped", "stopped"), ("passed", "a/b")):
-            rows = browser.get(f"/policies/loops.json?second=orchestrator&state={kind}").json()
+            rows = browser.get(
+                f"/policies/loops.json?second=orchestrator&state={kind}"
+            ).json()
             assert [one["id"] for one in rows["rows"]] == [id]
         assert browser.get("/traces.json").json()["episodes"][0]["failed"] == "1 sh"
         for query in ("", "?text=PageError"):
@@ -414,24 +548,35 @@ def test_rare_pages_and_refusals(tmp_path):
         browser.open(api._all)
         policy = "default, fatigue.limit=0.9, echo.times=9, plateau.patience=9"
         said(api.put("/v1/loops/ruled", json={"task": "x", "policy": policy}), 201)
-        body = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
+        body = {
+            "output": "1",
+            "evaluation": {"findings": [{"check": "a", "message": "b"}]},
+        }
         said(api.put("/v1/loops/ruled/attempts/1", json=body))
         readings = browser.get("/loops/ruled.json").json()["readings"]
         near = {one["rule"]: one["of"] for one in readings}
         assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
         said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         assert browser.get("/proof").status_code == 200
-        changed(api.setup.store.url, "update loop set created = created - 864000 where id = 'a/b'")
+        changed(
+            api.setup.store.url,
+            "update loop set created = created - 864000 where id = 'a/b'",
+        )
         assert browser.get("/home.json").json()["by"] == "day"
         assert browser.get("/lessons.json?text=severity").json()["lessons"]
-        for query, words in (("policy=nothing", "nothing"), ("limit=0", "limit is '0'")):
+        for query, words in (
+            ("policy=nothing", "nothing"),
+            ("limit=0", "limit is '0'"),
+        ):
             assert words in browser.get(f"/policies.json?{query}").json()["wrong"]
         for status, paths in (
             (404, "traces/nothing lessons/999 lessons/abc"),
             (422, "loops?cursor=-1 dreams?cursor=x recall?kind=x"),
             (200, "loops/?text=zzz"),
         ):
-            assert {browser.get(f"/{path}").status_code for path in paths.split()} == {status}
+            assert {browser.get(f"/{path}").status_code for path in paths.split()} == {
+                status
+            }
         held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
         assert "rejected" in browser.do("reject", id=held, why="poison")
         for status, name, form in (
@@ -440,8 +585,13 @@ def test_rare_pages_and_refusals(tmp_path):
             (404, "rollback", {"id": "7"}),
             (404, "cancel", {"id": "nothing"}),
         ):
-            assert browser.post(f"/do/{name}", token=browser.token, **form).status_code == status
-        sent = browser.client.post("/ui/sign-in", content=b"\xff=1", headers={"origin": HERE})
+            assert (
+                browser.post(f"/do/{name}", token=browser.token, **form).status_code
+                == status
+            )
+        sent = browser.client.post(
+            "/ui/sign-in", content=b"\xff=1", headers={"origin": HERE}
+        )
         assert api.run(sent).status_code == 400
         browser.site._streams = 64
         assert browser.get("/events").status_code == 503
@@ -449,5 +599,6 @@ def test_rare_pages_and_refusals(tmp_path):
         assert browser.get("/recall?text=x").status_code == 403
         browser.open(api.key("recall", "write"))
         refused = browser.get("/quarantine").text  # with the menu of this key
-        assert ("Sign out" in refused, ">Quarantine<" in refused) == (True, False)
+        assert ("Sign out" in refused) is True
+        assert (">Quarantine<" in refused) is False
         assert api.get("/").headers["location"] == "/ui"

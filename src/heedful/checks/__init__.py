@@ -1,7 +1,9 @@
-"""Factories of checks. A check is called as `check(candidate, context)` and returns findings.
+"""Factories of checks. A check is called as `check(candidate, context)` and returns
+findings.
 
-A factory returns a check. It is imported when it is first used; jsonschema, pydantic and pyarrow
-are imported when a check needs them. `scripts/stub.py` makes `__init__.pyi` from the table below.
+A factory returns a check. It is imported when it is first used; jsonschema, pydantic
+and pyarrow are imported when a check needs them. `scripts/stub.py` makes `__init__.pyi`
+from the table below.
 """
 
 from importlib import import_module
@@ -17,7 +19,11 @@ _NAMES = {
     "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",
 }
-_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = {
+    name: f"{__name__}.{home}"
+    for home, names in _NAMES.items()
+    for name in names.split()
+}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 

@@ -1,7 +1,7 @@
 """Critics: a model, or a panel of models, judges a candidate in a role.
 
-A prompt shows the candidate as data between delimiters, without control characters, role tokens and
-known secrets. The middle of a long candidate is left out.
+A prompt shows the candidate as data between delimiters, without control characters,
+role tokens and known secrets. The middle of a long candidate is left out.
 """
 
 import json
@@ -40,24 +40,32 @@ BIASES: Mapping[str, str] = {
 }
 """The bias tags that come with heedful, each with its definition."""
 
-BIAS = "bias"
-"""The name of the score of a role with tags: the highest severity of a tag, 0 without tags."""
+BIAS_SCORE = "bias"
+"""The name of the score of a role with tags: the highest severity of a tag, 0 without
+tags.
+"""
 
-REASON, QUOTE = 400, 200  # the most characters of a reason and of a quote
-LONGEST = 4_000  # the most characters of a text shown; two texts fit a context of 4,096 tokens
-MOST_TOKENS = 512  # the most tokens of an answer
-APART = 0.05  # the difference of two scores that counts, as for an improvement
+# the most characters of a reason and of a quote
+MAX_REASON_CHARS = 400
+MAX_QUOTE_CHARS = 200
+# the most characters of a text shown; two texts fit a context of 4,096 tokens
+MAX_CRITIC_TEXT_CHARS = 4_000
+MAX_CRITIC_ANSWER_TOKENS = 512  # the most tokens of an answer
+MIN_SCORE_DIFFERENCE = (
+    0.05  # the difference of two scores that counts, as for an improvement
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """What a critic judges, and the scores, verdict and bias tags that it returns.
 
-    `instruction` tells the model what to judge and what 0 and 1 mean for each score. `scores` maps
-    the name of a score (0..1) to at_least if high is good, or at_most if low is good. `verdict`
-    names a score that the model answers with true (1) or false (0); false is an error finding.
-    `tags` maps bias tags to definitions. Each tag in an answer is a persistent warning, and the
-    score `bias` is the highest severity of these tags. Raises InvalidInput.
+    `instruction` tells the model what to judge and what 0 and 1 mean for each score.
+    `scores` maps the name of a score (0..1) to at_least if high is good, or at_most if
+    low is good. `verdict` names a score that the model answers with true (1) or false
+    (0); false is an error finding. `tags` maps bias tags to definitions. Each tag in an
+    answer is a persistent warning, and the score `bias` is the highest severity of
+    these tags. Raises InvalidInput.
     """
 
     name: str
@@ -70,8 +78,10 @@ class Role:
         for what, text in (("name", self.name), ("instruction", self.instruction)):
             written = isinstance(text, str) and text.strip() != ""
             require(written, f"{what} of a role", text, "text that is not empty")
-        require(bool(self.directions), f"scores of role {self.name!r}", self.scores, "given")
-        reserved = ("reason", "biases", BIAS, "confidence")
+        require(
+            bool(self.directions), f"scores of role {self.name!r}", self.scores, "given"
+        )
+        reserved = ("reason", "biases", BIAS_SCORE, "confidence")
         allowed = f"none of {', '.join(reserved)}"
         for score, side in (*self.scores.items(), (self.verdict, "at_least")):
             require(score not in reserved, "name of a score", score, allowed)
@@ -80,57 +90,85 @@ class Role:
 
     @property
     def directions(self) -> dict[str, Direction]:
-        """The direction of every score of the role: at_least if high is good, else at_most."""
+        """The direction of every score of the role: at_least if high is good, else
+        at_most.
+        """
         sides: dict[str, Direction] = dict(self.scores)
         sides |= {self.verdict: "at_least"} if self.verdict else {}
-        sides |= {BIAS: "at_most"} if self.tags else {}
+        sides |= {BIAS_SCORE: "at_most"} if self.tags else {}
         return sides
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of an answer; the model writes the reason before the scores."""
+        """Return the JSON Schema of an answer; the model writes the reason before the
+        scores.
+        """
         why = "why you judge so, in one or two sentences; if something is wrong, how to correct it"
         sure = "how sure you are of this judgement, a number from 0 to 1"
         share = {"type": "number", "minimum": 0, "maximum": 1}
-        keys: dict[str, Any] = {"reason": text_schema(REASON) | {"description": why}}
+        keys: dict[str, Any] = {
+            "reason": text_schema(MAX_REASON_CHARS) | {"description": why}
+        }
         if self.tags:
-            bias = {"tag": {"enum": [*self.tags]}, "severity": share, "quote": text_schema(QUOTE)}
+            bias = {
+                "tag": {"enum": [*self.tags]},
+                "severity": share,
+                "quote": text_schema(MAX_QUOTE_CHARS),
+            }
             what = "a list, empty if there is none, of objects with tag, severity (a number from "
-            what += "0 to 1) and quote (words of the candidate that show it); the tags are"
-            what += "".join(f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items())
-            keys["biases"] = {"type": "array", "items": closed_object(bias), "description": what}
-        keys |= dict.fromkeys(self.scores, share | {"description": "a number from 0 to 1"})
+            what += (
+                "0 to 1) and quote (words of the candidate that show it); the tags are"
+            )
+            what += "".join(
+                f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items()
+            )
+            keys["biases"] = {
+                "type": "array",
+                "items": closed_object(bias),
+                "description": what,
+            }
+        keys |= dict.fromkeys(
+            self.scores, share | {"description": "a number from 0 to 1"}
+        )
         if self.verdict:
             keys[self.verdict] = {"type": "boolean", "description": "true or false"}
         return closed_object(keys | {"confidence": share | {"description": sure}})
 
 
-_SCORED = {
+_SCORE_INSTRUCTIONS = {
     "alignment": "Judge how far the candidate reaches the goal; without a goal, how far it does "
     "what the task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or "
     "does something else.",
     "drift": "Judge how far the candidate has left the task. drift is 0 if all of it serves the "
     "task, 1 if all of it is about something else.",
 }
-_PESSIMIST = (
+_PESSIMIST_INSTRUCTION = (
     "Look for biases in how the candidate argues. List only those that a careful reader would see, "
     "each once. severity is near 0 for a slip, 1 if it makes the candidate unusable."
 )
-_SUMMARY = (
+_SUMMARY_INSTRUCTION = (
     "The candidate is to be a summary of the work in task and context. summary_valid is true if "
     "the work supports everything in the summary and nothing important is missing."
 )
 open_judge: Callable[[str], Model] = cache(open_model)  # opens each model only once
 ROLES: Mapping[str, Role] = {
     **{
-        name: Role(name, text, {name: "at_most" if name == "drift" else "at_least"})
-        for name, text in _SCORED.items()
+        name: Role(
+            name=name,
+            instruction=text,
+            scores={name: "at_most" if name == "drift" else "at_least"},
+        )
+        for name, text in _SCORE_INSTRUCTIONS.items()
     },
-    "pessimist": Role("pessimist", _PESSIMIST, tags=BIASES),
-    "summary": Role("summary", _SUMMARY, verdict="summary_valid"),
+    "pessimist": Role(
+        name="pessimist", instruction=_PESSIMIST_INSTRUCTION, tags=BIASES
+    ),
+    "summary": Role(
+        name="summary", instruction=_SUMMARY_INSTRUCTION, verdict="summary_valid"
+    ),
 }
 """The roles that come with heedful, by name."""
 
-_RULES = """You are a critic. You judge a candidate, which somebody else wrote.
+_CRITIC_PROMPT = """You are a critic. You judge a candidate, which somebody else wrote.
 
 {instruction}
 
@@ -142,11 +180,13 @@ Answer with one JSON object that has these keys:
 
 
 def plain_text(value: Any) -> str:
-    """Return a text, or data as JSON; remove control characters, role tokens and known secrets."""
+    """Return a text, or data as JSON; remove control characters, role tokens and known
+    secrets.
+    """
     return redact(sanitize(record.Candidate.of(value).text or ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """A role and the model that judges in this role."""
 
@@ -157,43 +197,65 @@ class Judge:
     seed: int
 
     async def opinion(self, candidate: Any, context: Context) -> Evaluation:
-        """Return the evaluation of the candidate. Raises MalformedAnswer, ModelError."""
-        role, model = self.role, self.model
+        """Return the evaluation of the candidate. Raises MalformedAnswer,
+        ModelError.
+        """
+        role = self.role
+        model = self.model
         values = {"task": context.task, "goal": self.goal, "context": context.data}
-        texts = {name: plain_text(value) for name, value in values.items() if value is not None}
+        texts = {
+            name: plain_text(value)
+            for name, value in values.items()
+            if value is not None
+        }
         whole = {name: text for name, text in texts.items() if text}
         whole["candidate"] = plain_text(candidate)
-        shown = {name: cut_middle(text, LONGEST) for name, text in whole.items()}
-        schema, mark = role.schema(), delimiter(role.name, shown)
+        shown = {
+            name: cut_middle(text, MAX_CRITIC_TEXT_CHARS)
+            for name, text in whole.items()
+        }
+        schema = role.schema()
+        mark = delimiter(role.name, shown)
         properties = schema["properties"].items()
         keys = "\n".join(f'"{key}": {part["description"]}' for key, part in properties)
-        rules = _RULES.format(instruction=role.instruction, mark=mark, keys=keys)
+        rules = _CRITIC_PROMPT.format(
+            instruction=role.instruction, mark=mark, keys=keys
+        )
         opinion, usage = await ask_for_json(
             model,
             rules,
-            [*delimit(mark, shown), f"Judge the candidate of {mark} now, as JSON."],
-            lambda answer: self._read(answer, shown["candidate"]),
-            schema,
+            parts=[
+                *delimit(mark, shown),
+                f"Judge the candidate of {mark} now, as JSON.",
+            ],
+            read=lambda answer: self._read(answer, shown["candidate"]),
+            schema=schema,
             who=f"critic {role.name!r}",
-            max_tokens=MOST_TOKENS,
+            max_tokens=MAX_CRITIC_ANSWER_TOKENS,
             temperature=self.temperature,
             seed=self.seed,
         )
         findings = opinion.findings
-        if shortened := " and ".join(name for name in whole if shown[name] != whole[name]):
-            what = f"it was shown {LONGEST:,} characters of {shortened}, without the middle"
+        if shortened := " and ".join(
+            name for name in whole if shown[name] != whole[name]
+        ):
+            what = f"it was shown {MAX_CRITIC_TEXT_CHARS:,} characters of {shortened}, without the middle"
             findings += (Finding(role.name, what, level="note", severity=0.0),)
         return replace(opinion, usage=usage, findings=findings)
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""
         sides = self.role.directions
-        return sum(s if sides[n] == "at_least" else 1 - s for n, s in scores.items()) / len(scores)
+        return sum(
+            s if sides[n] == "at_least" else 1 - s for n, s in scores.items()
+        ) / len(scores)
 
     def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
-        """Return the evaluation in the answer about the candidate `shown`. Raises InvalidInput."""
+        """Return the evaluation in the answer about the candidate `shown`. Raises
+        InvalidInput.
+        """
         role = self.role
-        reason = _line(answer, "reason", REASON)
+        reason = _line(answer, "reason", MAX_REASON_CHARS)
         require(reason != "", "reason", answer["reason"], "text that is not empty")
         confidence = _share(answer, "confidence")
         scores = {name: _share(answer, name) for name in role.scores}
@@ -203,7 +265,7 @@ class Judge:
             scores[role.verdict] = float(verdict is True)
         biases = tuple(_biases(role, answer, shown)) if role.tags else ()
         if role.tags:
-            scores[BIAS] = max((bias.severity for bias in biases), default=0.0)
+            scores[BIAS_SCORE] = max((bias.severity for bias in biases), default=0.0)
         by = f"judged by {self.model.name}, confidence {confidence:g}"
         if role.verdict and not scores[role.verdict]:
             key = f"{role.name}: not {role.verdict}"
@@ -211,26 +273,41 @@ class Judge:
         else:  # the tags are findings themselves, so the reason is a note
             severity = round(1 - self.goodness(scores), 3)
             level: Level = "warning" if role.scores and severity else "note"
-            why = Finding(role.name, reason, level=level, severity=severity, evidence=by)
-        # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a sure 0.7.
+            why = Finding(
+                role.name, reason, level=level, severity=severity, evidence=by
+            )
+        # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a
+        # sure 0.7.
         preference = 0.5 + confidence * (self.goodness(scores) - 0.5)
         return Evaluation((why, *biases), scores, preference=preference)
 
 
 def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Finding]:
     listed = answer.get("biases")
-    require(isinstance(listed, list), "biases", listed, "a list, empty if there is none")
+    require(
+        isinstance(listed, list), "biases", listed, "a list, empty if there is none"
+    )
     for bias in listed or ():
         require(isinstance(bias, dict), "an entry of biases", bias, "an object")
         tag = bias.get("tag")
         known = isinstance(tag, str) and tag in role.tags
         require(known, "tag", tag, f"one of {', '.join(role.tags)}")
-        severity, quote = _share(bias, "severity"), _line(bias, "quote", QUOTE)
+        severity = _share(bias, "severity")
+        quote = _line(bias, "quote", MAX_QUOTE_CHARS)
         if quote not in " ".join(shown.split()):
             quote = ""  # a quote that the candidate does not contain is no evidence
         what = f"{tag}: it {role.tags[tag]}" + (f", as in “{quote}”" if quote else "")
         fix = "Write that part so that this no longer holds"
-        yield Finding(role.name, what, fix, "warning", severity, f"bias: {tag}", True, quote)
+        yield Finding(
+            role.name,
+            what,
+            fix=fix,
+            level="warning",
+            severity=severity,
+            key=f"bias: {tag}",
+            persistent=True,
+            evidence=quote,
+        )
 
 
 def _share(answer: Mapping[str, Any], name: str) -> float:
@@ -247,19 +324,26 @@ def _line(answer: Mapping[str, Any], name: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Critic:
-    """A check that asks one or more judges; also an evaluator. `critic` and `critics` make it."""
+    """A check that asks one or more judges; also an evaluator. `critic` and `critics`
+    make it.
+    """
 
     judges: tuple[Judge, ...]
     name: str = "critic"
     pure: ClassVar[bool] = False
 
     async def __call__(self, candidate: Any, context: Context) -> Evaluation:
-        """Ask all judges and combine their opinions. Raises MalformedAnswer, ModelError."""
+        """Ask all judges and combine their opinions. Raises MalformedAnswer,
+        ModelError.
+        """
         import asyncio
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(j.opinion(candidate, context)) for j in self.judges]
+                tasks = [
+                    group.create_task(j.opinion(candidate, context))
+                    for j in self.judges
+                ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return combine([task.result() for task in tasks])
@@ -272,13 +356,15 @@ def critic(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> Critic:
-    """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role.
+    """Make a critic. `role` is a name in `ROLES`, a `Role`, or a mapping of the fields
+    of a role.
 
-    A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and the
-    reason as a finding. `model`, which is required, is a Model or a name for `open_model`, opened
-    once for all critics. It sees the task, the `goal`, `Context.data` and the candidate: at most
-    `LONGEST` characters of each text. Alignment is judged by the goal, or by the task if the goal
-    is empty. After a malformed answer the model is asked once more, with the next seed and a higher
+    A critic is a check and an evaluator. It returns an Evaluation with scores in 0..1
+    and the reason as a finding. `model`, which is required, is a Model or a name for
+    `open_model`, opened once for all critics. It sees the task, the `goal`,
+    `Context.data` and the candidate: at most `MAX_CRITIC_TEXT_CHARS` characters of each text.
+    Alignment is judged by the goal, or by the task if the goal is empty. After a
+    malformed answer the model is asked once more, with the next seed and a higher
     temperature (`heedful.models.call.WARMER`). Raises InvalidInput, UnknownName.
     """
     if isinstance(role, str):
@@ -289,27 +375,38 @@ def critic(
         role = Role(**role)
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
-    record.check_number("temperature", temperature, 0, 1.5)
-    record.check_integer("seed", seed, 0)
+    record.check_number("temperature", temperature, low=0, high=1.5)
+    record.check_integer("seed", seed, least=0)
     judge: Any = open_judge(model) if isinstance(model, str) else model
-    require(isinstance(judge, Model), f"model of role {role.name!r}", model, "a Model or its name")
-    return Critic((Judge(role, judge, goal, temperature, seed),), f"critic {role.name}")
+    require(
+        isinstance(judge, Model),
+        f"model of role {role.name!r}",
+        model,
+        "a Model or its name",
+    )
+    return Critic(
+        (Judge(role=role, model=judge, goal=goal, temperature=temperature, seed=seed),),
+        f"critic {role.name}",
+    )
 
 
 def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 
-    A member is a critic or a mapping of arguments of `critic`. A score is the median over the
-    members with this score; if several members have it, the score `NAME_disagreement` is the
-    highest value minus the lowest. Of findings with the same key only the most severe remains. If
-    most members answer a verdict with true, the error of the others becomes a warning. `preference`
-    (0..1) is the mean of the members' mean scores: at_most scores count as 1 minus their value, and
-    low confidence moves the mean of a member towards 0.5. If a member raises an exception, the
-    other calls are cancelled. Raises InvalidInput, UnknownName.
+    A member is a critic or a mapping of arguments of `critic`. A score is the median
+    over the members with this score; if several members have it, the score
+    `NAME_disagreement` is the highest value minus the lowest. Of findings with the same
+    key only the most severe remains. If most members answer a verdict with true, the
+    error of the others becomes a warning. `preference` (0..1) is the mean of the
+    members' mean scores: at_most scores count as 1 minus their value, and low
+    confidence moves the mean of a member towards 0.5. If a member raises an exception,
+    the other calls are cancelled. Raises InvalidInput, UnknownName.
     """
     some = isinstance(members, Sequence) and members
     require(some, "members", members, "a list of critics, one or more")
-    made = [member if isinstance(member, Critic) else critic(**member) for member in members]
+    made = [
+        member if isinstance(member, Critic) else critic(**member) for member in members
+    ]
     return Critic(tuple(judge for member in made for judge in member.judges), "critics")
 
 
@@ -329,23 +426,37 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
         # Only a verdict is an error; it may be outvoted.
         if finding.level == "error" and scores[finding.key.rpartition(" ")[2]] > 0.5:
             finding = replace(finding, level="warning")
-        if finding.key not in findings or findings[finding.key].severity < finding.severity:
+        if (
+            finding.key not in findings
+            or findings[finding.key].severity < finding.severity
+        ):
             findings[finding.key] = finding
-    usage = sum((opinion.usage for opinion in opinions), record.NOTHING)
+    usage = sum((opinion.usage for opinion in opinions), record.NO_USAGE)
     preference = fmean(opinion.preference for opinion in opinions)
-    return Evaluation(tuple(findings.values()), scores, usage, preference)
+    return Evaluation(
+        tuple(findings.values()), scores, usage=usage, preference=preference
+    )
 
 
 async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
-    """Yield, for each labelled pair of answers, the role and whether the model ranks them right.
+    """Yield, for each labelled pair of answers, the role and whether the model ranks
+    them right.
 
-    The pairs come with heedful. The better answer must score better by `APART`; a malformed answer
-    is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
+    The pairs come with heedful. The better answer must score better by `MIN_SCORE_DIFFERENCE`; a
+    malformed answer is wrong. A judge needs 4 of 5 pairs. Raises ModelError.
     """
-    for pair in json.loads(files("heedful.checks").joinpath("calibration.json").read_text("utf-8")):
+    for pair in json.loads(
+        files("heedful.checks").joinpath("calibration.json").read_text("utf-8")
+    ):
         (judge,) = critic(pair["role"], model, pair.get("goal", "")).judges
-        at, right = Context(pair["task"], data=pair.get("context")), False
+        at = Context(pair["task"], data=pair.get("context"))
+        right = False
         with suppress(MalformedAnswer):
-            better, worse = [await judge.opinion(pair[key], at) for key in ("better", "worse")]
-            right = round(judge.goodness(better.scores) - judge.goodness(worse.scores), 3) >= APART
+            better, worse = [
+                await judge.opinion(pair[key], at) for key in ("better", "worse")
+            ]
+            right = (
+                round(judge.goodness(better.scores) - judge.goodness(worse.scores), 3)
+                >= MIN_SCORE_DIFFERENCE
+            )
         yield pair["role"], right

@@ -1,4 +1,6 @@
-"""Make checks from the entries of a task file, such as `{"name": "words", "at_most": 50}`."""
+"""Make checks from the entries of a task file, such as `{"name": "words", "at_most":
+50}`.
+"""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -16,28 +18,35 @@ from heedful.loop.record import UserCode, require
 
 Check = Callable[..., Any]
 
-_ANY = (Exception, SystemExit)  # a module may try to end the program
-_OTHERS = ("calibrate", "ground", "known", "load")
+_IMPORT_ERRORS = (Exception, SystemExit)  # a module may try to end the program
+_NON_CHECK_NAMES = ("calibrate", "ground", "known", "load")
 
 
 def known() -> tuple[str, ...]:
     """Return the short names of the checks that come with heedful, sorted."""
-    return tuple(name for name in checks.__all__ if name.islower() and name not in _OTHERS)
+    return tuple(
+        name
+        for name in checks.__all__
+        if name.islower() and name not in _NON_CHECK_NAMES
+    )
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
-    `name` is a short name (see `known`) or `module:function`. A module in `folder`, the folder of
-    the task file, precedes an installed module. If the function requires two parameters, the
-    candidate and the context, besides the given arguments, it is itself the check, with the
-    arguments bound. Otherwise it is called with the arguments and returns the check. Raises
-    UnknownName, and InvalidInput for a wrong argument or a module that cannot be imported.
+    `name` is a short name (see `known`) or `module:function`. A module in `folder`, the
+    folder of the task file, precedes an installed module. If the function requires two
+    parameters, the candidate and the context, besides the given arguments, it is itself
+    the check, with the arguments bound. Otherwise it is called with the arguments and
+    returns the check. Raises UnknownName, and InvalidInput for a wrong argument or a
+    module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
     name = spec.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidInput("name of a check", name, f"one of {', '.join(known())}, module:function")
+        raise InvalidInput(
+            "name of a check", name, f"one of {', '.join(known())}, module:function"
+        )
     arguments = {str(key): value for key, value in spec.items() if key != "name"}
     return made(name, _factory(name, folder), arguments)
 
@@ -51,14 +60,20 @@ def _factory(name: str, folder: Path | None) -> Check:
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
     file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    with UserCode(partial(_refused, "module of a check", name, "importable"), _ANY):
+    with UserCode(
+        partial(_refused, "module of a check", name, "importable"), _IMPORT_ERRORS
+    ):
         if file and file.is_file():
             owner: Any = _run_file(file, file.stat().st_mtime_ns)
         else:
             owner = import_module(module)
     factory: Check | None = getattr(owner, function, None)
     if not callable(factory):
-        there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]
+        there = [
+            key
+            for key, value in vars(owner).items()
+            if callable(value) and key[0] != "_"
+        ]
         raise UnknownName(f"function of {module}", function, sorted(there))
     return factory
 
@@ -67,42 +82,66 @@ def _factory(name: str, folder: Path | None) -> Check:
 def _run_file(path: Path, changed: int) -> SimpleNamespace:
     """Run a file and return the names that it defines.
 
-    The result is cached until `changed`, the time of the file's last change, differs. The file is
-    not added to `sys.modules`, because it may have the name of another module.
+    The result is cached until `changed`, the time of the file's last change, differs.
+    The file is not added to `sys.modules`, because it may have the name of another
+    module.
     """
     sys.path.insert(0, str(path.parent))  # the file may import its neighbours
     try:
-        return SimpleNamespace(**run_path(str(path), run_name=f"_heedful_check_{path.stem}"))
+        return SimpleNamespace(
+            **run_path(str(path), run_name=f"_heedful_check_{path.stem}")
+        )
     finally:
         sys.path.remove(str(path.parent))
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Return the check that `factory` makes from the arguments, as `load`. Raises InvalidInput."""
+    """Return the check that `factory` makes from the arguments, as `load`. Raises
+    InvalidInput.
+    """
     try:
         takes = signature(factory)
-    except (TypeError, ValueError) as error:  # some functions written in C have no signature
-        raise InvalidInput("name of a check", name, f"a Python function ({error})") from error
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # some functions written in C have no signature
+        raise InvalidInput(
+            "name of a check", name, f"a Python function ({error})"
+        ) from error
     places: Any = ()
     missing: list[str] = []
     for p in takes.parameters.values():
         if p.kind is Parameter.VAR_POSITIONAL:  # a list in a task file
             places = arguments.pop(p.name, ())
-        elif p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in arguments:
+        elif (
+            p.default is p.empty
+            and p.kind is not p.VAR_KEYWORD
+            and p.name not in arguments
+        ):
             missing.append(p.name)
     places = places if isinstance(places, list | tuple) else (places,)
     try:
         takes.bind_partial(*places, **arguments)
     except TypeError as error:
         allowed = f"some of {', '.join(takes.parameters) or 'none'} ({error})"
-        raise InvalidInput(f"arguments of check {name!r}", arguments, allowed) from error
+        raise InvalidInput(
+            f"arguments of check {name!r}", arguments, allowed
+        ) from error
     if len(missing) == 2:  # the candidate and the context
         # The copy has the same name and the same `pure`.
-        return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
+        return (
+            update_wrapper(partial(factory, **arguments), factory)
+            if arguments
+            else factory
+        )
     if missing:
-        raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
-    failed = partial(_refused, f"arguments of check {name!r}", arguments, "arguments that it takes")
-    with UserCode(failed, _ANY):
+        raise InvalidInput(
+            f"{missing[0]} of check {name!r}", None, "given: it is required"
+        )
+    failed = partial(
+        _refused, f"arguments of check {name!r}", arguments, "arguments that it takes"
+    )
+    with UserCode(failed, _IMPORT_ERRORS):
         try:
             check: Check = factory(*places, **arguments)
         except InvalidInput as error:
@@ -110,10 +149,13 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
             raise InvalidInput(field, error.value, error.allowed) from error
         except UsageError as error:
             raise failed(error) from error
-    what, allowed = f"what {name!r} returns", "a check: callable(candidate, context)"
+    what = f"what {name!r} returns"
+    allowed = "a check: callable(candidate, context)"
     require(callable(check), what, check, allowed)
     return check
 
 
-def _refused(field: str, value: object, allowed: str, error: BaseException) -> InvalidInput:
+def _refused(
+    field: str, value: object, allowed: str, error: BaseException
+) -> InvalidInput:
     return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")

@@ -17,19 +17,23 @@ from heedful.loop.record import Finding, as_data
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MOST = 10  # the most problems of a candidate that are listed
-_NAME = "json_schema"
-_BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
+MAX_SCHEMA_PROBLEMS = 10  # the most problems of a candidate that are listed
+_JSON_SCHEMA_CHECK = "json_schema"
+_BARE_JSON_FIX = (
+    "answer with the bare JSON only: no ``` fences, no words before or after it"
+)
 Problems = Callable[[Any, str], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """A check that an answer is JSON and that `problems(value, text)` yields no finding."""
+    """A check that an answer is JSON and that `problems(value, text)` yields no
+    finding.
+    """
 
     schema: "Mapping[str, Any] | type[BaseModel]"
     problems: Problems = field(repr=False, compare=False)
-    name: ClassVar[str] = _NAME
+    name: ClassVar[str] = _JSON_SCHEMA_CHECK
     pure: ClassVar[bool] = True
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
@@ -42,7 +46,7 @@ class JsonSchema:
                     candidate = json.dumps(candidate)
                 except (TypeError, ValueError) as error:
                     return [_not_data(error)]
-            text = read(_NAME, candidate)
+            text = read(_JSON_SCHEMA_CHECK, candidate)
             return [text] if isinstance(text, Finding) else self._judge(text)
         except RecursionError:
             return [_finding("the JSON is nested too deep", "nest it less", "depth")]
@@ -55,47 +59,65 @@ class JsonSchema:
             json.dumps(value, allow_nan=False)
         except ValueError as error:
             findings.append(_not_data(error))
-        return [*findings, *islice(self.problems(value, part), MOST)]
+        return [*findings, *islice(self.problems(value, part), MAX_SCHEMA_PROBLEMS)]
 
 
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
-    """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model.
+    """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic
+    v2 model.
 
-    Text around the JSON, NaN and infinite numbers are findings; the JSON is still checked. A
-    candidate that is a dict or list is checked as JSON; an instance of the pydantic model passes.
-    Each problem is a finding with a JSON path; at most `MOST` problems are listed. `format` is
-    checked if the jsonschema library knows the format, `pattern` without a time limit. Raises
-    InvalidInput for an invalid schema. The check raises InvalidInput for a `$ref` outside of it.
+    Text around the JSON, NaN and infinite numbers are findings; the JSON is still
+    checked. A candidate that is a dict or list is checked as JSON; an instance of the
+    pydantic model passes. Each problem is a finding with a JSON path; at most `MAX_SCHEMA_PROBLEMS`
+    problems are listed. `format` is checked if the jsonschema library knows the format,
+    `pattern` without a time limit. Raises InvalidInput for an invalid schema. The check
+    raises InvalidInput for a `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))
     if hasattr(schema, "model_validate_json"):
         return JsonSchema(schema, _by_model(schema))
-    raise InvalidInput("schema", schema, "a JSON Schema as a mapping or a pydantic model class")
+    raise InvalidInput(
+        "schema", schema, "a JSON Schema as a mapping or a pydantic model class"
+    )
 
 
 def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
-    return Finding(_NAME, what, fix, severity=severity, key=f"{_NAME}: {key}")
+    return Finding(
+        _JSON_SCHEMA_CHECK,
+        what,
+        fix=fix,
+        severity=severity,
+        key=f"{_JSON_SCHEMA_CHECK}: {key}",
+    )
 
 
 def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
-    """Return the JSON value in a text, the JSON part of the text (or None), and findings."""
+    """Return the JSON value in a text, the JSON part of the text (or None), and
+    findings.
+    """
     try:
         return json.loads(text), text, []
     except ValueError as error:
         refused = error
     bracket = re.search(r"[{\[]", text)
-    start, end = bracket.start() if bracket else 0, max(map(text.rfind, "}]")) + 1
+    start = bracket.start() if bracket else 0
+    end = max(map(text.rfind, "}]")) + 1
     with suppress(ValueError):
         value = json.loads(text[start:end])
         outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
-        around = _finding(f"there is text around the JSON: {outside}", _BARE, "text around")
+        around = _finding(
+            f"there is text around the JSON: {outside}", _BARE_JSON_FIX, "text around"
+        )
         return value, text[start:end], [around]
     where = getattr(refused, "pos", 0)
     near = shorten(text[max(0, where - 10) : where + 20], 40)
-    what, fix, key = f"not JSON: {str(refused)[:120]}, near {near}", _BARE, "not JSON"
+    what = f"not JSON: {str(refused)[:120]}, near {near}"
+    fix = _BARE_JSON_FIX
+    key = "not JSON"
     if where >= len(text.rstrip()) or "Unterminated string" in str(refused):
-        what, key = f"the JSON breaks off after {len(text)} characters", "breaks off"
+        what = f"the JSON breaks off after {len(text)} characters"
+        key = "breaks off"
         fix = "answer with complete JSON; make it shorter"
     return None, None, [_finding(what, fix, key)]
 
@@ -112,8 +134,10 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
             path += f"[{part}]"
         else:
             path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-    key = re.sub(r"\[[0-9]+\]", "[]", path)  # the same mistake in two items of a list has one key
-    return _finding(f"at {path}: {what}", fix, f"{key} {kind}", 0.5)
+    key = re.sub(
+        r"\[[0-9]+\]", "[]", path
+    )  # the same mistake in two items of a list has one key
+    return _finding(f"at {path}: {what}", fix, f"{key} {kind}", severity=0.5)
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Problems:
@@ -135,13 +159,18 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
         try:
             for found in validator.iter_errors(value):
                 error = exceptions.best_match([found]) or found
-                rule, absent = str(error.validator), error.validator == "required"
+                rule = str(error.validator)
+                absent = error.validator == "required"
                 asked = shorten(error.validator_value, 200)
                 fix = "add it" if absent else f"make it meet {rule} {asked}"
                 kind = error.message if absent else rule
-                yield _problem(error.absolute_path, error.message[:240], kind[:240], fix)
+                yield _problem(
+                    error.absolute_path, error.message[:240], kind[:240], fix
+                )
         except Unresolvable as lost:
-            raise InvalidInput("$ref", lost.ref, "a reference inside the schema") from lost
+            raise InvalidInput(
+                "$ref", lost.ref, "a reference inside the schema"
+            ) from lost
 
     return problems
 
@@ -155,7 +184,9 @@ def _by_model(model: "type[BaseModel]") -> Problems:
         except ValidationError as error:
             for line in error.errors(include_url=False, include_context=False):
                 absent = line["type"] == "missing"
-                what = line["msg"][:200] + ("" if absent else f", it is {shorten(line['input'])}")
+                what = line["msg"][:200] + (
+                    "" if absent else f", it is {shorten(line['input'])}"
+                )
                 fix = "add it" if absent else line["msg"][:200]
                 yield _problem(line["loc"], what, line["type"], fix)
 

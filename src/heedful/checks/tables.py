@@ -1,9 +1,10 @@
 """Read tables in batches from files, data frames, mappings, rows and arrays.
 
-Memory does not grow with a Parquet or CSV file. JSON files and lazy data frames are read whole.
+Memory does not grow with a Parquet or CSV file. JSON files and lazy data frames are
+read whole.
 
-Cells mean the same in every format: the text "7" is a number, because CSV has only text. Empty
-cells, None and NaN are missing. Truth values are not numbers.
+Cells mean the same in every format: the text "7" is a number, because CSV has only
+text. Empty cells, None and NaN are missing. Truth values are not numbers.
 """
 
 import csv
@@ -32,25 +33,37 @@ if TYPE_CHECKING:
 
     Floats = NDArray[float64]
 
-ROWS = 65_536  # of a batch; an eighth of this number from CSV, whose cells are Python objects
-SUFFIXES = (".csv", ".parquet", ".pq", ".json")
-MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})  # in lower case
-RESULTS = "missing_results"
+# of a batch; an eighth of this number from CSV, whose cells are Python objects
+BATCH_ROWS = 65_536
+TABLE_SUFFIXES = (".csv", ".parquet", ".pq", ".json")
+MISSING_CELL_WORDS = frozenset(
+    {"", "null", "none", "na", "n/a", "nan", "<na>", "nat"}
+)  # in lower case
+MISSING_TABLE_CHECK = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
 Cells = Any  # of a column: a list, or a numpy array of numbers
 Batches = Iterator[Sequence[Cells]]
 
 
 def report(
-    check: str, kind: str, what: str, fix: str, level: Level = "error", severity: float = 0.7
+    check: str,
+    kind: str,
+    what: str,
+    fix: str,
+    level: Level = "error",
+    severity: float = 0.7,
 ) -> Finding:
     """Return a finding with the message `what` and the key `check: kind`."""
-    return Finding(check, what, fix, level, severity, f"{check}: {kind}")
+    return Finding(
+        check, what, fix=fix, level=level, severity=severity, key=f"{check}: {kind}"
+    )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class TableError(Exception):
-    """Raised if a source is no readable table. `check` names the check of the finding, or is ""."""
+    """Raised if a source is no readable table. `check` names the check of the finding,
+    or is "".
+    """
 
     kind: str
     what: str
@@ -59,28 +72,40 @@ class TableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DataTable:
     """An open table; `read(names)` yields batches of cells from the columns `names`."""
 
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
 
     def batches(self, names: Sequence[str]) -> Batches:
-        """Yield blocks of rows: one list of cells for each of `names`. Raises TableError."""
+        """Yield blocks of rows: one list of cells for each of `names`. Raises
+        TableError.
+        """
         for name in names:
             if name not in self.columns:
                 more = len(self.columns) - 20
-                there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
+                there = ", ".join(self.columns[:20]) + (
+                    f" and {more} more" if more > 0 else ""
+                )
                 what = f"there is no column {name!r}; there are: {there or 'none'}"
-                raise TableError("missing column", what, f"write a column called {name!r}")
+                raise TableError(
+                    kind="missing column",
+                    what=what,
+                    fix=f"write a column called {name!r}",
+                )
             if (count := self.columns.count(name)) > 1:
                 what = f"{count} columns are called {name!r}"
-                raise TableError("columns", what, "give every column a different name")
+                raise TableError(
+                    kind="columns", what=what, fix="give every column a different name"
+                )
         return self.read(names)
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data or Path to open: `source`, its result if callable, or else `candidate`."""
+    """Return the data or Path to open: `source`, its result if callable, or else
+    `candidate`.
+    """
     if source is None:
         return candidate
     if callable(source):
@@ -88,11 +113,13 @@ def locate(source: Any, candidate: Any, context: Context) -> Any:
     return Path(source) if isinstance(source, str | PathLike) else source
 
 
-def open_table(data: Any, names: Sequence[str] = ()) -> Table:
-    """Open a path, a data frame, a mapping of columns, a list of rows, arrays or JSON text.
+def open_table(data: Any, names: Sequence[str] = ()) -> DataTable:
+    """Open a path, a data frame, a mapping of columns, a list of rows, arrays or JSON
+    text.
 
-    Arrays get the column names `names`, in order. Text is never a path, because a model may have
-    written it. Raises TableError, and PackageMissing if a package to read the data is missing.
+    Arrays get the column names `names`, in order. Text is never a path, because a model
+    may have written it. Raises TableError, and PackageMissing if a package to read the
+    data is missing.
     """
     import numpy as np
 
@@ -103,7 +130,9 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
             fix = "answer with JSON, or give the path of the results"
             return _open_json(data, names, "the answer", fix)
         case None:
-            raise TableError("no data", "there are no data (None)", "give the data")
+            raise TableError(
+                kind="no data", what="there are no data (None)", fix="give the data"
+            )
         case Mapping():
             return _open_mapping(data)
         case np.ndarray() if data.ndim in (1, 2):
@@ -124,7 +153,7 @@ def load_package(name: str, purpose: str) -> Any:
         raise PackageMissing(purpose, name.partition(".")[0], "frames") from error
 
 
-def _open_mapping(data: Mapping[Any, Any]) -> Table:
+def _open_mapping(data: Mapping[Any, Any]) -> DataTable:
     """Open a mapping: its lists are columns; without lists, the mapping is one row."""
     columns = {str(name): _as_column(value) for name, value in data.items()}
     lists = {name: cells for name, cells in columns.items() if cells is not None}
@@ -141,48 +170,73 @@ def _as_column(value: Any) -> Cells | None:
         return None
     if type(value) is np.ndarray and value.dtype.kind in "fiu":
         return value
-    for method in ("to_pylist", "to_list", "tolist"):  # methods of pyarrow, data frames and numpy
+    for method in (
+        "to_pylist",
+        "to_list",
+        "tolist",
+    ):  # methods of pyarrow, data frames and numpy
         if hasattr(value, method):
             return getattr(value, method)()
     return list(value)
 
 
-def _open_columns(columns: Mapping[str, Cells]) -> Table:
+def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
     def read(names: Sequence[str]) -> Batches:
         lengths = {name: len(columns[name]) for name in names}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
             what = f"the columns differ in length: {sizes}"
-            raise TableError("unequal lengths", what, "give one value a row in every column")
-        for start in range(0, max(lengths.values(), default=0), ROWS):
-            parts = [columns[name][start : start + ROWS] for name in names]
-            yield [part.to_list() if hasattr(part, "to_list") else part for part in parts]
+            raise TableError(
+                kind="unequal lengths",
+                what=what,
+                fix="give one value a row in every column",
+            )
+        for start in range(0, max(lengths.values(), default=0), BATCH_ROWS):
+            parts = [columns[name][start : start + BATCH_ROWS] for name in names]
+            yield [
+                part.to_list() if hasattr(part, "to_list") else part for part in parts
+            ]
 
-    return Table(tuple(columns), read)
+    return DataTable(tuple(columns), read)
 
 
-def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> Table:
+def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> DataTable:
     names = names or [f"array {n}" for n in range(1, len(arrays) + 1)]
     if len(names) != len(arrays):
         what = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
-        raise TableError("columns", what, f"give {len(names)} arrays, or columns with names")
+        raise TableError(
+            kind="columns",
+            what=what,
+            fix=f"give {len(names)} arrays, or columns with names",
+        )
     return _open_columns(dict(zip(names, map(_as_column, arrays), strict=True)))
 
 
-def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
+def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> DataTable:
     if rows and not any(isinstance(row, Mapping | list | tuple) for row in rows):
         return _open_arrays([rows], names)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             what = f"row {number} is {shorten(row)}, not an object of named values"
-            raise TableError("not a table", what, "give every row as an object, or lists by name")
+            raise TableError(
+                kind="not a table",
+                what=what,
+                fix="give every row as an object, or lists by name",
+            )
     columns = dict.fromkeys(name for row in rows for name in row)
     if not columns:
-        raise TableError("empty", "there are no rows", "write at least one row", RESULTS)
-    return _open_columns({str(name): [row.get(name) for row in rows] for name in columns})
+        raise TableError(
+            kind="empty",
+            what="there are no rows",
+            fix="write at least one row",
+            check=MISSING_TABLE_CHECK,
+        )
+    return _open_columns(
+        {str(name): [row.get(name) for row in rows] for name in columns}
+    )
 
 
-def _open_frame(data: Any, asked: Sequence[str]) -> Table:
+def _open_frame(data: Any, asked: Sequence[str]) -> DataTable:
     narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
@@ -190,49 +244,85 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
             return _open_arrays([frame.to_list()], asked)
         frame = frame.lazy().collect()
         names = frame.columns  # in pandas also numbers and tuples
-    except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
+    except (
+        narwhals.exceptions.NarwhalsError
+    ) as error:  # for example two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
-        raise TableError("columns", what, "give every column a different name") from error
+        raise TableError(
+            kind="columns", what=what, fix="give every column a different name"
+        ) from error
     except TypeError:
         what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
-        raise TableError("not a table", what, fix) from None
+        raise TableError(kind="not a table", what=what, fix=fix) from None
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
-    columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
-    return _open_columns({name: frame.get_column(native) for name, native in columns.items()})
+    columns = {
+        " ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names
+    }
+    return _open_columns(
+        {name: frame.get_column(native) for name, native in columns.items()}
+    )
 
 
-WHOLE = "write the complete file again"
-# Exceptions of readers for damaged files; the errors of pyarrow are subclasses of these.
-_DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
+DAMAGED_TABLE_FIX = "write the complete file again"
+# Exceptions of readers for damaged files; the errors of pyarrow are subclasses of
+# these.
+_TABLE_READ_ERRORS = (
+    OSError,
+    ValueError,
+    RecursionError,
+    NotImplementedError,
+    csv.Error,
+)
 
 
-def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
+def _damaged(
+    what: Path | str, error: object, fix: str = DAMAGED_TABLE_FIX
+) -> TableError:
     whose = f"{'results file ' * isinstance(what, Path)}{what} cannot be read"
-    return TableError("corrupt", f"{whose}: {shorten(str(error), 160)}", fix, RESULTS)
+    return TableError(
+        kind="corrupt",
+        what=f"{whose}: {shorten(str(error), 160)}",
+        fix=fix,
+        check=MISSING_TABLE_CHECK,
+    )
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except _DAMAGE as error:
+    except _TABLE_READ_ERRORS as error:
         raise _damaged(path, error) from error
 
 
-def _open_file(path: Path, names: Sequence[str]) -> Table:
+def _open_file(path: Path, names: Sequence[str]) -> DataTable:
     suffix = path.suffix.casefold()
     if not isfile(path):
         there = "is no file" if exists(path) else "does not exist"
         fix = "make sure that the stage saves its results there, and check the path"
-        raise TableError("missing", f"results file {path} {there}", fix, RESULTS)
+        raise TableError(
+            kind="missing",
+            what=f"results file {path} {there}",
+            fix=fix,
+            check=MISSING_TABLE_CHECK,
+        )
     if not path.stat().st_size:
         what = f"results file {path} is empty (0 bytes)"
-        raise TableError("empty", what, "write the results to it", RESULTS)
-    if suffix not in SUFFIXES:
+        raise TableError(
+            kind="empty",
+            what=what,
+            fix="write the results to it",
+            check=MISSING_TABLE_CHECK,
+        )
+    if suffix not in TABLE_SUFFIXES:
         what = f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
-        raise TableError("format", what, f"save it as one of {', '.join(SUFFIXES)}")
+        raise TableError(
+            kind="format",
+            what=what,
+            fix=f"save it as one of {', '.join(TABLE_SUFFIXES)}",
+        )
     with _reading(path):
         if suffix == ".csv":
             return _open_csv(path)
@@ -241,18 +331,28 @@ def _open_file(path: Path, names: Sequence[str]) -> Table:
         return _open_parquet(path)
 
 
-def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WHOLE) -> Table:
+def _open_json(
+    text: str, names: Sequence[str], whose: Path | str, fix: str = DAMAGED_TABLE_FIX
+) -> DataTable:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(whose, error, fix) from error
     if isinstance(data, Mapping | list):
-        return _open_mapping(data) if isinstance(data, Mapping) else _open_rows(data, names)
+        return (
+            _open_mapping(data)
+            if isinstance(data, Mapping)
+            else _open_rows(data, names)
+        )
     what = f"{whose} holds {shorten(data)}, no rows"
-    raise TableError("not a table", what, "write a list of objects or an object of lists")
+    raise TableError(
+        kind="not a table",
+        what=what,
+        fix="write a list of objects or an object of lists",
+    )
 
 
-def _open_csv(path: Path) -> Table:
+def _open_csv(path: Path) -> DataTable:
     def lines() -> Iterator[list[str]]:
         with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
             yield from filter(None, csv.reader(file, strict=True))
@@ -260,27 +360,39 @@ def _open_csv(path: Path) -> Table:
     header = next(lines(), None)
     if header is None:
         what = f"results file {path} has no rows"
-        raise TableError("empty", what, "write at least one row", RESULTS)
+        raise TableError(
+            kind="empty",
+            what=what,
+            fix="write at least one row",
+            check=MISSING_TABLE_CHECK,
+        )
 
     def read(names: Sequence[str]) -> Batches:
         places = [header.index(name) for name in names]
         rows = islice(lines(), 1, None)
-        while part := list(islice(rows, max(1, ROWS // 8))):
+        while part := list(islice(rows, max(1, BATCH_ROWS // 8))):
             for width in set(map(len, part)) - {len(header)}:
-                raise _damaged(path, f"a row has {width} cells, the header {len(header)}")
+                raise _damaged(
+                    path, f"a row has {width} cells, the header {len(header)}"
+                )
             yield [[row[place] or None for row in part] for place in places]
 
-    return Table(tuple(header), read)
+    return DataTable(tuple(header), read)
 
 
-def _open_parquet(path: Path) -> Table:
+def _open_parquet(path: Path) -> DataTable:
     file = load_package("pyarrow.parquet", "reading Parquet").ParquetFile
 
     def read(names: Sequence[str]) -> Batches:
         from pyarrow import types
 
-        with _reading(path), file(path, buffer_size=1 << 20, pre_buffer=False) as opened:
-            for batch in opened.iter_batches(ROWS, columns=list(names), use_threads=False):
+        with (
+            _reading(path),
+            file(path, buffer_size=1 << 20, pre_buffer=False) as opened,
+        ):
+            for batch in opened.iter_batches(
+                BATCH_ROWS, columns=list(names), use_threads=False
+            ):
                 yield [
                     column.to_numpy(zero_copy_only=False)
                     if types.is_floating(column.type)
@@ -290,11 +402,12 @@ def _open_parquet(path: Path) -> Table:
                 ]
 
     with file(path) as opened:
-        return Table(tuple(opened.schema_arrow.names), read)
+        return DataTable(tuple(opened.schema_arrow.names), read)
 
 
 def to_number(cell: Any) -> float | None:
-    """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
+    """Return the number in a cell, NaN if the cell is missing, None if it is not a
+    number.
 
     >>> to_number(" 1e3 "), to_number(True), to_number("1_000")
     (1000.0, None, None)
@@ -304,7 +417,10 @@ def to_number(cell: Any) -> float | None:
     if isinstance(cell, str):
         fine = "_" not in cell and cell.isascii()
     else:
-        fine = hasattr(cell, "__float__") and type(cell).__name__ not in ("bool", "bool_")
+        fine = hasattr(cell, "__float__") and type(cell).__name__ not in (
+            "bool",
+            "bool_",
+        )
     try:
         return float(cell) if fine else None
     except OverflowError:  # a whole number beyond all floats
@@ -314,14 +430,18 @@ def to_number(cell: Any) -> float | None:
 
 
 def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
-    """Return cells as floats, NaN if missing or wrong, the number of wrong ones, and the first."""
+    """Return cells as floats, NaN if missing or wrong, the number of wrong ones, and
+    the first.
+    """
     import numpy as np
 
     if isinstance(cells, np.ndarray):
         return cells.astype(np.float64), 0, None
     kinds = set(map(type, cells))
     if kinds <= {float, int, str, NoneType}:  # as in most columns
-        there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
+        there = (
+            cells if NoneType not in kinds else [nan if c is None else c for c in cells]
+        )
         text = "".join(map(str, there)) if str in kinds else ""
         if text.isascii() and "_" not in text:
             with suppress(ValueError, OverflowError):
@@ -333,11 +453,11 @@ def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
 
 
 def is_missing(cell: Any) -> bool:
-    """Return True for None, NaN, NaT, an empty text, and a text in `MISSING`."""
+    """Return True for None, NaN, NaT, an empty text, and a text in `MISSING_CELL_WORDS`."""
     if cell is None:
         return True
     if isinstance(cell, str):
-        return len(cell) < 9 and cell.strip().casefold() in MISSING
+        return len(cell) < 9 and cell.strip().casefold() in MISSING_CELL_WORDS
     if isinstance(cell, Decimal):
         return cell.is_nan()
     return type(cell).__name__ in ("NAType", "NaTType") or str(cell != cell) == "True"

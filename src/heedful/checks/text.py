@@ -1,6 +1,7 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-Every check reports a candidate that is no text, is empty, or has over `LONGEST` characters.
+Every check reports a candidate that is no text, is empty, or has over `MAX_CHECKED_CHARS`
+characters.
 """
 
 import json
@@ -18,12 +19,14 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, check_integer, require
 from heedful.loop.stop import check_names
 
-LONGEST = 1_000_000  # the most characters of a text that is checked; a longer text is a finding
+# the most characters of a text that is checked; a longer text is a finding
+MAX_CHECKED_CHARS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TextCheck:
-    """A check that passes the text to `judge`; a candidate that is not text is a finding.
+    """A check that passes the text to `judge`; a candidate that is not text is a
+    finding.
 
     The findings are reported under the check names in `names`, by default only `name`.
     """
@@ -46,17 +49,24 @@ def read(check: str, candidate: Any) -> str | Finding:
     """Return the candidate, or a finding if it is None, not text, empty or too long."""
     fix = "answer with text"
     if candidate is None:
-        kind, what = "no answer", "there is no answer (None)"
+        kind = "no answer"
+        what = "there is no answer (None)"
     elif not isinstance(candidate, str):
-        kind, what = "not text", f"the answer is a {type(candidate).__name__}, not text"
-    elif len(candidate) > LONGEST:
-        what = f"the answer has {len(candidate):,} characters, more than the limit of {LONGEST:,}"
-        kind, fix = "too long", f"answer in far fewer than {LONGEST:,} characters"
+        kind = "not text"
+        what = f"the answer is a {type(candidate).__name__}, not text"
+    elif len(candidate) > MAX_CHECKED_CHARS:
+        what = (
+            f"the answer has {len(candidate):,} characters, more than the limit of "
+            f"{MAX_CHECKED_CHARS:,}"
+        )
+        kind = "too long"
+        fix = f"answer in far fewer than {MAX_CHECKED_CHARS:,} characters"
     elif not candidate or candidate.isspace():
-        kind, what = "empty", "the answer is empty or contains only whitespace"
+        kind = "empty"
+        what = "the answer is empty or contains only whitespace"
     else:
         return candidate
-    return Finding(check, what, fix, severity=0.9, key=f"{check}: {kind}")
+    return Finding(check, what, fix=fix, severity=0.9, key=f"{check}: {kind}")
 
 
 def shorten(value: object, most: int = 80) -> str:
@@ -72,41 +82,57 @@ def shorten(value: object, most: int = 80) -> str:
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     """Check that the text has from `at_least` to `at_most` words.
 
-    Whitespace separates words; use `characters` for scripts without spaces. Raises InvalidInput
-    without any bound, or for bounds that no text can meet.
+    Whitespace separates words; use `characters` for scripts without spaces. Raises
+    InvalidInput without any bound, or for bounds that no text can meet.
     """
     return _length("words", lambda text: len(text.split()), at_least, at_most)
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check that the text has from `at_least` to `at_most` characters (code points), as `words`."""
+    """Check that the text has from `at_least` to `at_most` characters (code points), as
+    `words`.
+    """
     return _length("characters", len, at_least, at_most)
 
 
-def _length(unit: str, size: Callable[[str], int], at_least: int, at_most: int | None) -> TextCheck:
-    check_integer("at_least", at_least, 0)
+def _length(
+    unit: str, size: Callable[[str], int], at_least: int, at_most: int | None
+) -> TextCheck:
+    check_integer("at_least", at_least, least=0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
-    require(at_least or at_most is not None, "at_least", at_least, "above 0 if there is no at_most")
+    require(
+        at_least or at_most is not None,
+        "at_least",
+        at_least,
+        "above 0 if there is no at_most",
+    )
 
     def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
-        return Finding(unit, what, f"use {asked} {unit}: {fix} or more", key=unit + key)
+        return Finding(
+            unit, what, fix=f"use {asked} {unit}: {fix} or more", key=unit + key
+        )
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         seen = size(text)
         if seen < at_least:
-            yield finding(seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}")
+            yield finding(
+                seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}"
+            )
         if at_most is not None and seen > at_most:
-            yield finding(seen, f"at most {at_most}", f"<={at_most}", f"cut {seen - at_most}")
+            yield finding(
+                seen, f"at most {at_most}", f"<={at_most}", f"cut {seen - at_most}"
+            )
 
-    return TextCheck(unit, judge)
+    return TextCheck(name=unit, judge=judge)
 
 
 def contains(*needles: str) -> TextCheck:
     """Check that every needle occurs in the text, ignoring case.
 
-    Each missing needle is a finding. Raises InvalidInput without needles or for an empty needle.
+    Each missing needle is a finding. Raises InvalidInput without needles or for an
+    empty needle.
     """
     return _occurrence("contains", needles)
 
@@ -114,7 +140,8 @@ def contains(*needles: str) -> TextCheck:
 def excludes(*needles: str) -> TextCheck:
     """Check that no needle occurs in the text, ignoring case.
 
-    Each needle that occurs is a finding with its first position. Raises what `contains` raises.
+    Each needle that occurs is a finding with its first position. Raises what `contains`
+    raises.
     """
     return _occurrence("excludes", needles)
 
@@ -122,31 +149,41 @@ def excludes(*needles: str) -> TextCheck:
 def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
     require(bool(needles), "needles", needles, "one text or more: it is required")
     for needle in needles:
-        require(isinstance(needle, str) and needle, "needles", needle, "text that is not empty")
+        require(
+            isinstance(needle, str) and needle,
+            "needles",
+            needle,
+            "text that is not empty",
+        )
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         hay = text.casefold()
         for needle in dict.fromkeys(needles):
             at = hay.find(needle.casefold())
-            quoted, key = shorten(needle, 120), f"{name} {needle!r}"
+            quoted = shorten(needle, 120)
+            key = f"{name} {needle!r}"
             if name == "contains" and at < 0:
-                yield Finding(name, f"{quoted} is missing", f"write {quoted} in it", key=key)
+                yield Finding(
+                    name, f"{quoted} is missing", fix=f"write {quoted} in it", key=key
+                )
             if name == "excludes" and at >= 0:
-                # Folding can change the length ("ß" is "ss"), and with it the positions.
+                # Folding can change the length ("ß" is "ss"), and with it the
+                # positions.
                 span = (at, at + len(needle)) if len(hay) == len(text) else None
                 where = f" at character {at}" if span else ""
                 what = f"{quoted} occurs{where}, which is not allowed"
-                yield Finding(name, what, f"leave out {quoted}", key=key, span=span)
+                yield Finding(name, what, fix=f"leave out {quoted}", key=key, span=span)
 
-    return TextCheck(name, judge)
+    return TextCheck(name=name, judge=judge)
 
 
 def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`, ignoring case.
 
-    Any run of whitespace counts as one space; whitespace at the ends is ignored. Full-width digits,
-    ligatures and similar characters count as plain characters. The finding does not show
-    `expected`, so a model cannot copy it. Raises InvalidInput if `expected` is empty or not text.
+    Any run of whitespace counts as one space; whitespace at the ends is ignored.
+    Full-width digits, ligatures and similar characters count as plain characters. The
+    finding does not show `expected`, so a model cannot copy it. Raises InvalidInput if
+    `expected` is empty or not text.
     """
     fine = isinstance(expected, str) and expected.strip()
     require(fine, "expected", expected, "text that is not empty")
@@ -162,24 +199,31 @@ def equals(expected: str) -> TextCheck:
         if normal(text) != wanted:
             what = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"
-            yield Finding("equals", what, fix, key="equals")
+            yield Finding("equals", what, fix=fix, key="equals")
 
-    return TextCheck("equals", judge)
+    return TextCheck(name="equals", judge=judge)
 
 
 def not_empty() -> TextCheck:
     """Check that the text contains more than whitespace."""
-    return TextCheck("not_empty", lambda text, _: ())
+    return TextCheck(name="not_empty", judge=lambda text, _: ())
 
 
-# Python's `re` can take exponential time on a few dozen characters and cannot be interrupted, so a
-# pattern is matched in this process only if its shape bounds the work.
-CHEAP = 20_000_000  # the most steps of matching in this process: a few tenths of a second
-SECONDS = 5.0  # the most wall time, in seconds, of matching in another process
-_ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+# Python's `re` can take exponential time on a few dozen characters and cannot be
+# interrupted, so a pattern is matched in this process only if its shape bounds the
+# work.
+MAX_IN_PROCESS_STEPS = (
+    20_000_000  # the most steps of matching in this process: a few tenths of a second
+)
+MATCH_TIMEOUT_SECONDS = (
+    5.0  # the most wall time, in seconds, of matching in another process
+)
+_ESCAPES_AND_CLASSES_PATTERN = re.compile(
+    r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL
+)
 # A repeated group, a back reference, a comment, or ignored whitespace.
-_RISKY = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
-_SCRIPT = """
+_BACKTRACKING_PATTERN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
+_MATCH_SCRIPT = """
 import json, re, sys
 pattern, text, full = json.load(sys.stdin)
 found = re.compile(pattern)
@@ -188,14 +232,21 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 
 
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
-    """Check that the text matches `pattern`, a regular expression of Python such as `(?i)yes|no`.
+    """Check that the text matches `pattern`, a regular expression of Python such as
+    `(?i)yes|no`.
 
-    `fix` replaces the advice in the finding. With `full` the whole text must match, including
-    whitespace at its ends. If matching could take very long (repeated groups, several repeats over
-    a long text), the check returns an awaitable and matches in a separate process; more than
-    `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does not compile.
+    `fix` replaces the advice in the finding. With `full` the whole text must match,
+    including whitespace at its ends. If matching could take very long (repeated groups,
+    several repeats over a long text), the check returns an awaitable and matches in a
+    separate process; more than `MATCH_TIMEOUT_SECONDS` of wall time is a finding. Raises InvalidInput
+    for a pattern that does not compile.
     """
-    require(isinstance(pattern, str) and pattern, "pattern", pattern, "text that is not empty")
+    require(
+        isinstance(pattern, str) and pattern,
+        "pattern",
+        pattern,
+        "text that is not empty",
+    )
     require(isinstance(fix, str), "fix", fix, "text")
     require(isinstance(full, bool), "full", full, "true or false")
     try:
@@ -205,10 +256,10 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         raise InvalidInput("pattern", pattern, allowed) from error
     quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
     # An estimate of the steps of matching, infinite if they may be exponential.
-    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
+    plain = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
     repeats = len(re.findall(r"[*+{]", plain)) + (not full)
     forks = len(re.findall(r"\||(?<!\()\?", plain))
-    steps = inf if _RISKY.search(plain) else len(plain) * 2**forks
+    steps = inf if _BACKTRACKING_PATTERN.search(plain) else len(plain) * 2**forks
 
     def findings(text: str, matches: bool) -> list[Finding]:
         if matches:
@@ -218,26 +269,33 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"
         what = f"{shorten(text)} does not {how} {quoted}"
-        return [Finding("regex", what, advice, key=f"regex {pattern}")]
+        return [Finding("regex", what, fix=advice, key=f"regex {pattern}")]
 
     async def match_apart(text: str) -> list[Finding]:
         import asyncio
         import subprocess
 
-        command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
+        command = [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT]
         payload = json.dumps([pattern, text, full])
-        run = partial(subprocess.run, input=payload, capture_output=True, check=True, text=True)
+        run = partial(
+            subprocess.run, input=payload, capture_output=True, check=True, text=True
+        )
         try:
-            ended = await asyncio.to_thread(run, command, timeout=SECONDS)
+            ended = await asyncio.to_thread(run, command, timeout=MATCH_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            what = f"matching {quoted} did not end within {SECONDS:g} s on {len(text)} characters"
+            what = (
+                f"matching {quoted} did not end within {MATCH_TIMEOUT_SECONDS:g} s on {len(text)} "
+                "characters"
+            )
             advice = fix or f"answer with a shorter text that plainly matches {quoted}"
-            return [Finding("regex", what, advice, key=f"regex time-out {pattern}")]
+            return [Finding("regex", what, fix=advice, key=f"regex time-out {pattern}")]
         return findings(text, ended.stdout.strip() == "True")
 
     def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        if steps * len(text) ** repeats > CHEAP:
+        if steps * len(text) ** repeats > MAX_IN_PROCESS_STEPS:
             return match_apart(text)
-        return findings(text, bool((re.fullmatch if full else re.search)(pattern, text)))
+        return findings(
+            text, bool((re.fullmatch if full else re.search)(pattern, text))
+        )
 
-    return TextCheck("regex", judge)
+    return TextCheck(name="regex", judge=judge)

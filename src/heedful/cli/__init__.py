@@ -1,4 +1,6 @@
-"""The command line. Each module has related commands; it is imported when one of them runs."""
+"""The command line. Each module has related commands; it is imported when one of them
+runs.
+"""
 
 from __future__ import annotations
 

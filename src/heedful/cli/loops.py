@@ -1,4 +1,6 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and pipeline runs."""
+"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and
+pipeline runs.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,26 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import Table, answer, call, columns, counted, emit, following, page
+from heedful.cli.output import (
+    TextTable,
+    answer,
+    call,
+    columns,
+    counted,
+    emit,
+    following,
+    page,
+)
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
-from heedful.loop.decide import Again, Done, Reasoning, latest_verdict, reasoning, state_after
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Reasoning,
+    latest_verdict,
+    reasoning,
+    state_after,
+)
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
@@ -22,22 +40,29 @@ from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
-LISTED = 10
-BRIEF = 80
-CANDIDATE = 400  # characters of a candidate that are shown
+MAX_AMBIGUOUS_IDS = 10
+MAX_TASK_CELL_CHARS = 80
+MAX_CANDIDATE_CHARS = 400  # characters of a candidate that are shown
 
 
 def why(
-    loop: Annotated[str, Argument(help="The id of a loop or run, its beginning, or `last`.")],
-    stage: Annotated[str | None, Argument(help="The name or number of a stage.")] = None,
+    loop: Annotated[
+        str, Argument(help="The id of a loop or run, its beginning, or `last`.")
+    ],
+    stage: Annotated[
+        str | None, Argument(help="The name or number of a stage.")
+    ] = None,
 ) -> int:
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
-    It shows the attempts, what was wrong, the feedback, and what would have changed the result.
+    It shows the attempts, what was wrong, the feedback, and what would have changed the
+    result.
     """
 
     async def read(memory: Memory) -> Report | StoredLoop:
-        newest, _ = await memory.store.read(memory.scope, loops.newest, int(loop == "last"))
+        newest, _ = await memory.store.read(
+            memory.scope, loops.newest, int(loop == "last")
+        )
         if loop == "last" and not newest:
             raise NotFound("loop", loop, f"{settings.where()}, which has no loop yet")
         stored = await loop_of(memory, newest[0].id if newest else loop)
@@ -46,7 +71,9 @@ def why(
         if is_run(stored):
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
-            raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
+            raise UsageError(
+                f"loop {stored.id!r} is not a run of a pipeline: it has no stages"
+            )
         return stored
 
     found = settings.ask(read)
@@ -55,7 +82,11 @@ def why(
         known = {"stored": found, "explanation": explanation, "text": _text}
         state = state_after(latest_verdict(found.decisions))
         made = ((one.attempt, one.verdict) for one in found.decisions)
-        fed = {number: verdict.feedback for number, verdict in made if isinstance(verdict, Again)}
+        fed = {
+            number: verdict.feedback
+            for number, verdict in made
+            if isinstance(verdict, Again)
+        }
         document = dict[str, Any]()
         if call().json:
             from heedful.service.schemas import explanation_record, loop_record
@@ -63,7 +94,9 @@ def why(
             document = {**loop_record(found), **explanation_record(explanation)}
         return answer(document, page("why", **known, state=state, fed=fed))
     one = questions.find_stage(found, stage) if stage else None
-    about = questions.describe_stage(found, one) if one else questions.describe_run(found)
+    about = (
+        questions.describe_stage(found, one) if one else questions.describe_run(found)
+    )
     said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
     run = {"pipeline": found.pipeline, "run": found.run}
     document = run | one.plain() if one else found.plain()
@@ -71,13 +104,16 @@ def why(
 
 
 def _text(value: Any) -> str:
-    return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
+    return clean(
+        value if isinstance(value, str) else json.dumps(value), MAX_CANDIDATE_CHARS
+    )
 
 
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
-    `last` is the newest run; a run comes before its own stages. Raises NotFound, UsageError.
+    `last` is the newest run; a run comes before its own stages. Raises NotFound,
+    UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)
@@ -86,7 +122,9 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
             if runs := await newest_runs(memory, 1):
                 return runs[0]
             raise NotFound("run of a pipeline", name, settings.where()) from None
-        found, _ = await memory.store.read(memory.scope, loops.newest, 200, name)
+        found, _ = await memory.store.read(
+            memory.scope, loops.newest, limit=200, prefix=name
+        )
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
@@ -94,17 +132,27 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     found = [one for one in found if not one.id.startswith(ends)] if ends else found
     if len(found) == 1:
         return await memory.store.read(memory.scope, loops.read, found[0].id)
-    ids = ", ".join(sorted(one.id for one in found)[:LISTED])
-    more = ", …" if len(found) > LISTED else ""
-    raise UsageError(f"several loops begin with {name!r}: {ids}{more}; give more of the id")
+    ids = ", ".join(sorted(one.id for one in found)[:MAX_AMBIGUOUS_IDS])
+    more = ", …" if len(found) > MAX_AMBIGUOUS_IDS else ""
+    raise UsageError(
+        f"several loops begin with {name!r}: {ids}{more}; give more of the id"
+    )
 
 
-async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[StoredLoop]:
-    """Return the newest runs, newest first, of the named pipeline or of all pipelines."""
+async def newest_runs(
+    memory: Memory, limit: int, pipeline: str = ""
+) -> list[StoredLoop]:
+    """Return the newest runs, newest first, of the named pipeline or of all
+    pipelines.
+    """
     most = 8 * limit
     while True:
         found, _ = await memory.store.read(memory.scope, loops.newest, most)
-        runs = [one for one in found if is_run(one) and pipeline in ("", one.head.task["pipeline"])]
+        runs = [
+            one
+            for one in found
+            if is_run(one) and pipeline in ("", one.head.task["pipeline"])
+        ]
         if len(runs) >= limit or len(found) < most:
             return runs[:limit]
         most *= 4
@@ -116,8 +164,8 @@ def ask(
 ) -> int:
     """Answer a question about a run of a pipeline, such as why a stage was retried.
 
-    heedful looks for keywords in the question; it asks no model. The answer cites the run's
-    reports.
+    heedful looks for keywords in the question; it asks no model. The answer cites the
+    run's reports.
     """
 
     async def read(memory: Memory) -> Report:
@@ -135,19 +183,23 @@ def ask(
     return answer(record, f"{found}\n", then)
 
 
-RUNS = columns("run pipeline state passed attempts retries seconds began")
-CHECKS = columns("check runs failed stages recovered", check="name")
-MEANING = """\
+RUN_COLUMNS = columns("run pipeline state passed attempts retries seconds began")
+CHECK_COLUMNS = columns("check runs failed stages recovered", check="name")
+CHECK_COLUMNS_LEGEND = """\
 failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
 that passed"""
 
 
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
-    stats: Annotated[bool, Option("--stats", help="Also count failures and costs.")] = False,
+    stats: Annotated[
+        bool, Option("--stats", help="Also count failures and costs.")
+    ] = False,
     limit: settings.Limit = 20,
 ) -> int:
-    """List the newest runs of pipelines. With --stats, also count failures, retries and costs."""
+    """List the newest runs of pipelines. With --stats, also count failures, retries and
+    costs.
+    """
 
     async def read(memory: Memory) -> list[Report]:
         listed = await newest_runs(memory, limit, pipeline)
@@ -156,14 +208,17 @@ def runs(
     reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
-    empty = f"no run of a pipeline{f' {pipeline!r}' if pipeline else ''} in {settings.where()}"
+    empty = (
+        f"no run of a pipeline{f' {pipeline!r}' if pipeline else ''} in "
+        f"{settings.where()}"
+    )
     if not stats:
-        return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
+        return emit(rows, RUN_COLUMNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
     failed = [one for one in counts.checks if one.failed]
-    table = [Table(CHECKS, failed), MEANING] if failed else []
+    table = [TextTable(CHECK_COLUMNS, failed), CHECK_COLUMNS_LEGEND] if failed else []
     lines = (f"runs: {counts.runs}; {retries} took {cost}", *table, then)
     return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
 
@@ -171,22 +226,29 @@ def runs(
 def _run_row(report: Report) -> dict[str, Any]:
     made = [attempt for stage in report.stages for attempt in stage.attempts]
     passed = sum(stage.action == "passed" for stage in report.stages)
-    row: dict[str, Any] = {"run": report.run, "pipeline": report.pipeline, "state": report.status}
+    row: dict[str, Any] = {
+        "run": report.run,
+        "pipeline": report.pipeline,
+        "state": report.status,
+    }
     row |= {"passed": f"{passed}/{len(report.stages)}", "attempts": len(made)}
     row["retries"] = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
     return row | {"seconds": questions.cost(made)[1], "began": report.began}
 
 
 def _short(id: str) -> str:
-    """Return the beginning of an id that heedful made up, which is enough to name the loop."""
+    """Return the beginning of an id that heedful made up, which is enough to name the
+    loop.
+    """
     return re.sub(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z", r"\1", id)
 
 
-LOOPS = columns(
+LOOP_COLUMNS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
     loop=lambda row: _short(row["id"]),
     task=lambda row: clean(
-        _text(row["task"]["pipeline"] if row["kind"] == "run" else row["task"]), BRIEF
+        _text(row["task"]["pipeline"] if row["kind"] == "run" else row["task"]),
+        MAX_TASK_CELL_CHARS,
     ),
     stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
     best=lambda row: row["best"] or 0,
@@ -194,13 +256,22 @@ LOOPS = columns(
 
 
 def list_loops(limit: settings.Limit = 50) -> int:
-    """List the newest loops with their tasks. An open loop still runs, or was interrupted."""
-    found, _ = settings.ask(lambda memory: memory.store.read(memory.scope, loops.newest, limit))
-    rows = [{**loops.summary(one), "task": one.head.task, "kind": one.head.kind} for one in found]
-    return emit(rows, LOOPS, key="loops", text=4, empty=f"no loop in {settings.where()}")
+    """List the newest loops with their tasks. An open loop still runs, or was
+    interrupted.
+    """
+    found, _ = settings.ask(
+        lambda memory: memory.store.read(memory.scope, loops.newest, limit)
+    )
+    rows = [
+        {**loops.summary(one), "task": one.head.task, "kind": one.head.kind}
+        for one in found
+    ]
+    return emit(
+        rows, LOOP_COLUMNS, key="loops", text=4, empty=f"no loop in {settings.where()}"
+    )
 
 
-DECISIONS = columns(
+DECISION_COLUMNS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda one: _short(one.loop),
     why=lambda one: (
@@ -208,7 +279,9 @@ DECISIONS = columns(
         if one.decided == "stopped"
         else ", ".join(dict.fromkeys(trigger.reason for trigger in one.triggers))
     ),
-    overridden_by=lambda one: ", ".join(f"{each.rule}: {each.by}" for each in one.lifted),
+    overridden_by=lambda one: ", ".join(
+        f"{each.rule}: {each.by}" for each in one.lifted
+    ),
     fatigue=lambda one: (
         f"{one.standing.fatigue:.2f}"
         + (f" ({one.standing.change:+.2f})" if one.standing.change else "")
@@ -233,7 +306,7 @@ def log(
     told = {one.id: one.briefing for one in stored if one.briefing}
     found = [made for one in stored for made in reasoning(one.loop, one.decisions)]
     then = following("why", found[-1 if loop else 0].loop) if found else ""
-    shown = dict(DECISIONS)
+    shown = dict(DECISION_COLUMNS)
     if told:
         shown["memory"] = lambda one: told[one.loop].summary if one.loop in told else ""
 
@@ -242,7 +315,9 @@ def log(
         return {**asdict(one), "rerun": one.rerun, "briefing": brief}
 
     empty = f"no decision in {settings.where()}"
-    return emit(found, shown, key="decisions", text=4, empty=empty, then=then, document=document)
+    return emit(
+        found, shown, key="decisions", text=4, empty=empty, then=then, document=document
+    )
 
 
 def override(
@@ -250,25 +325,39 @@ def override(
     rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
     by: settings.By,
     why: settings.Why = "",
-    decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,
-    expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
+    decisions: Annotated[
+        int,
+        Option(min=1, max=settings.MAX_OPTION_INTEGER, help="For how many decisions."),
+    ] = 1,
+    expires: Annotated[
+        str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")
+    ] = None,
 ) -> int:
-    """Suspend a stop rule for a loop. If the rule stopped the loop, the loop opens again.
+    """Suspend a stop rule for a loop. If the rule stopped the loop, the loop opens
+    again.
 
     The override and its reason are recorded. `heedful run --resume` continues the loop.
     """
     from heedful.drive.report import override as lift
 
-    until = None if expires is None else time.time() + settings.seconds("--expires", expires)
+    until = (
+        None
+        if expires is None
+        else time.time() + settings.seconds("--expires", expires)
+    )
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
     stored = settings.ask(lambda memory: loop_of(memory, loop))
     verdict = settings.ask(
-        lambda memory: lift(stored.id, rule, **options, store=memory.store, scope=memory.scope)
+        lambda memory: lift(
+            stored.id, rule, **options, store=memory.store, scope=memory.scope
+        )
     )
     run, _, task = stored.id.rpartition("/")
     end = "is open; resume it in the program that ran it"
     if isinstance(verdict, Done):
-        end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
+        end = (
+            f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
+        )
     elif run and task:
         end = f"is open; heedful run TASKS --run {run} --resume continues it"
     lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"

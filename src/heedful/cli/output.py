@@ -1,6 +1,7 @@
 """The terminal: results and JSON go to stdout, messages, progress and errors to stderr.
 
-Exit codes: 0 success, 1 not passed, 2 usage, 3 not found, 4 storage, 5 model, 130 interrupted.
+Exit codes: 0 success, 1 not passed, 2 usage, 3 not found, 4 storage, 5 model, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -27,21 +28,32 @@ from heedful.loop.record import clean
 T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
-SHOWN = 50  # rows of a table that may be very long
-WIDTH = 120  # columns of a table that is not printed to a terminal
+MAX_TABLE_ROWS = 50  # rows of a table that may be very long
+PIPE_WIDTH_COLUMNS = 120  # columns of a table that is not printed to a terminal
 # Columns that contain times.
-TIMES = {"at", "began", "ends", "last of use", "last seen", "made", "since", "updated"}
-MANY = 1_000  # loops, lessons or files; fewer take only a few seconds
-GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
+TIME_COLUMNS = {
+    "at",
+    "began",
+    "ends",
+    "last of use",
+    "last seen",
+    "made",
+    "since",
+    "updated",
+}
+MIN_PROGRESS_ITEMS = 1_000  # loops, lessons or files; fewer take only a few seconds
+GRACE_SECONDS = (
+    1.0  # how long cancelled work may clean up; a user's check may block for ever
+)
 
 
 class Interrupted(Exception):
     """Ctrl-C was pressed. The message says how to continue."""
 
 
-INTERRUPTED = 130
-CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (Interrupted, INTERRUPTED),
+INTERRUPTED_EXIT_CODE = 130
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (Interrupted, INTERRUPTED_EXIT_CODE),
     (errors.UsageError, 2),
     (errors.NotFound, 3),
     (errors.StoreError, 4),
@@ -50,9 +62,11 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-@dataclass
-class Call:
-    """The running command line; `options` are the settings that are given as options."""
+@dataclass(kw_only=True)
+class CommandLine:
+    """The running command line; `options` are the settings that are given as
+    options.
+    """
 
     arguments: Sequence[str] = ()
     json: bool = False
@@ -61,24 +75,30 @@ class Call:
     progress: Progress | None = None
 
 
-CALL: ContextVar[Call] = ContextVar("call")
+CURRENT_COMMAND: ContextVar[CommandLine] = ContextVar("call")
 
 
-def call() -> Call:
-    """Return the running command line, or one without options if no command is running."""
-    return CALL.get(Call())
+def call() -> CommandLine:
+    """Return the running command line, or one without options if no command is
+    running.
+    """
+    return CURRENT_COMMAND.get(CommandLine())
 
 
 def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
-    """Return the columns that `names` lists, separated by blanks; a table shows `_` as a blank.
+    """Return the columns that `names` lists, separated by blanks; a table shows `_` as
+    a blank.
 
-    A column shows the field with its name, unless `special` gives another field or a function.
+    A column shows the field with its name, unless `special` gives another field or a
+    function.
     """
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
 def progress() -> Progress:
-    """Return the progress of the running command, which ends when a result is printed."""
+    """Return the progress of the running command, which ends when a result is
+    printed.
+    """
     running = call()
     running.progress = running.progress or Progress()
     return running.progress
@@ -86,7 +106,7 @@ def progress() -> Progress:
 
 def fetched(name: str, done: int, total: int, what: str) -> None:
     """Show how many bytes of the weights `name` are processed."""
-    progress().counted(f"{name}: {what}", done, total, "MB", 1_000_000)
+    progress().counted(f"{name}: {what}", done, total=total, noun="MB", unit=1_000_000)
 
 
 def show(text: object = "") -> None:
@@ -102,16 +122,24 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print `document` as JSON in ASCII. Dataclasses become objects, other types become text."""
+    """Print `document` as JSON in ASCII. Dataclasses become objects, other types become
+    text.
+    """
 
     def plain(value: Any) -> Any:
-        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+        return (
+            asdict(value)
+            if is_dataclass(value) and not isinstance(value, type)
+            else str(value)
+        )
 
     show(json.dumps(document, default=plain, indent=2))
 
 
 def answer(record: Any, *lines: object) -> int:
-    """With --json print `record` as JSON, else print the `lines` that are not empty. Return 0."""
+    """With --json print `record` as JSON, else print the `lines` that are not empty.
+    Return 0.
+    """
     if call().json:
         print_json(record)
     else:
@@ -136,21 +164,24 @@ def emit(
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print `records`: as the JSON document `{key: [...]}` with --json, else as a Table. Return 0.
+    """Print `records`: as the JSON document `{key: [...]}` with --json, else as a
+    Table. Return 0.
 
-    `columns` and `text` are those of the Table. `then` is printed below it, `empty` instead of an
-    empty table. `document` converts a record to JSON data.
+    `columns` and `text` are those of the Table. `then` is printed below it, `empty`
+    instead of an empty table. `document` converts a record to JSON data.
     """
-    lines = (Table(columns, records, text), then) if records else (empty,)
+    lines = (TextTable(columns, records, text), then) if records else (empty,)
     return answer({key: list(map(document, records))}, *lines)
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table as text. The first `text` columns contain words, the other columns numbers.
+class TextTable:
+    """A table as text. The first `text` columns contain words, the other columns
+    numbers.
 
-    If `columns` is a mapping, each row is a record, and each column shows a field of the record or
-    the result of a function. A narrow terminal folds words, never numbers.
+    If `columns` is a mapping, each row is a record, and each column shows a field of
+    the record or the result of a function. A narrow terminal folds words, never
+    numbers.
     """
 
     columns: Columns | Sequence[str]
@@ -160,21 +191,30 @@ class Table:
     def __str__(self) -> str:
         from rich import box
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Table as RichTable
         from rich.text import Text
 
         rows = self.rows
         if isinstance(self.columns, Mapping):
-            rows = [[_cell(head, one, row) for head, one in self.columns.items()] for row in rows]
-        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+            rows = [
+                [_cell(head, one, row) for head, one in self.columns.items()]
+                for row in rows
+            ]
+        console = Console(
+            width=None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS, highlight=False
+        )
         lines = [[clean(str(cell), 200) for cell in row] for row in rows]
         cells = list(zip(self.columns, *lines, strict=True))
         longest = [max(map(len, column)) for column in cells]
         tight = console.width < sum(longest) + 3 * len(cells)
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0 if tight else 1))
+        drawn = RichTable(
+            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0 if tight else 1)
+        )
         for place, (head, *_) in enumerate(cells):
             how: Any = {"justify": "right", "min_width": longest[place]}
-            drawn.add_column(head, **(how if place >= self.text else {"overflow": "fold"}))
+            drawn.add_column(
+                head, **(how if place >= self.text else {"overflow": "fold"})
+            )
         for line in lines:
             drawn.add_row(*map(Text, line))
         with console.capture() as captured:
@@ -183,10 +223,10 @@ class Table:
 
 
 def shorten(columns: Columns, rows: Sequence[Any], text: int) -> Iterator[object]:
-    """Yield a table of the first `SHOWN` rows, and how many others there are."""
+    """Yield a table of the first `MAX_TABLE_ROWS` rows, and how many others there are."""
     if rows:
-        yield Table(columns, rows[:SHOWN], text)
-    if (more := len(rows) - SHOWN) > 0:
+        yield TextTable(columns, rows[:MAX_TABLE_ROWS], text)
+    if (more := len(rows) - MAX_TABLE_ROWS) > 0:
         yield f"and {counted(more, 'other')}; --json shows them"
 
 
@@ -194,18 +234,24 @@ def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
     if not isinstance(column, str):
         value = column(record)
     else:
-        value = record[column] if isinstance(record, Mapping) else getattr(record, column)
+        value = (
+            record[column] if isinstance(record, Mapping) else getattr(record, column)
+        )
     if isinstance(value, float):
-        return when(value) if head in TIMES else f"{value:.1f}"
+        return when(value) if head in TIME_COLUMNS else f"{value:.1f}"
     if isinstance(value, Mapping):
         return json.dumps(value) if value else ""
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def when(seconds: float) -> str:
-    """Format seconds since 1970 as local time. A time beyond the calendar stays a number."""
+    """Format seconds since 1970 as local time. A time beyond the calendar stays a
+    number.
+    """
     try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return (
+            datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        )
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s after 1970"
 
@@ -216,8 +262,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def following(*words: object, db: str | None = None) -> str:
-    """Return the line `Next: heedful …` with a command, and --db unless it is the default."""
-    from heedful.store import shown  # slow to import, and `heedful --help` needs no store
+    """Return the line `Next: heedful …` with a command, and --db unless it is the
+    default.
+    """
+    from heedful.store import (
+        shown,
+    )  # slow to import, and `heedful --help` needs no store
 
     db = db or call().options.get("db")
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
@@ -225,15 +275,21 @@ def following(*words: object, db: str | None = None) -> str:
 
 
 def repeated() -> str:
-    """Return the line `Next: heedful …` with the running command, but without --dry-run."""
+    """Return the line `Next: heedful …` with the running command, but without
+    --dry-run.
+    """
     from heedful.store import shown
 
-    kept = [shown(word) for word in call().arguments if word not in ("--dry-run", "--json")]
+    kept = [
+        shown(word) for word in call().arguments if word not in ("--dry-run", "--json")
+    ]
     return f"Next: {shlex.join(['heedful', *kept])}"
 
 
 class Progress:
-    """A context manager that shows progress on stderr: lines, and bars on a terminal."""
+    """A context manager that shows progress on stderr: lines, and bars on a
+    terminal.
+    """
 
     def __init__(self) -> None:
         from rich import progress
@@ -243,7 +299,12 @@ class Progress:
         self.live: bool = self._console.is_terminal
         words = progress.TextColumn("{task.description:<14}", markup=False)
         count = progress.TextColumn("{task.fields[count]}", markup=False)
-        columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
+        columns = (
+            words,
+            progress.BarColumn(bar_width=24),
+            progress.TimeElapsedColumn(),
+            count,
+        )
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
         self._lines: dict[str, Any] = {}  # the bar of each name
         self._last: dict[str, int] = {}  # what was last shown of each name
@@ -256,7 +317,9 @@ class Progress:
             self._bars.stop()
 
     def say(self, text: Any) -> None:
-        """Print a line of text (or rich's Text) above the bars, cut at the terminal's width."""
+        """Print a line of text (or rich's Text) above the bars, cut at the terminal's
+        width.
+        """
         cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
         how = cut if self.live else {"soft_wrap": True}
         self._console.print(text, markup=False, **how)
@@ -268,39 +331,55 @@ class Progress:
         if name not in self._lines:
             self._bars.start()
             self._lines[name] = self._bars.add_task(name, count=count)
-        self._bars.update(self._lines[name], completed=done, total=total or None, count=count)
+        self._bars.update(
+            self._lines[name], completed=done, total=total or None, count=count
+        )
 
-    def counted(self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1) -> None:
-        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines at most."""
-        least = 100 * unit if self.live else MANY if unit == 1 else 5_000_000
+    def counted(
+        self, what: str, done: int, total: int, noun: str = "loops", unit: int = 1
+    ) -> None:
+        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines
+        at most.
+        """
+        least = (
+            100 * unit if self.live else MIN_PROGRESS_ITEMS if unit == 1 else 5_000_000
+        )
         step = done // max(least, total // (100 if self.live else 10))
         if step == self._last.get(what, -1 if self.live else 0):
             return
         self._last[what] = step
-        count = f"{done // unit} of {total // unit} {noun}" if total else f"{done // unit} {noun}"
+        count = (
+            f"{done // unit} of {total // unit} {noun}"
+            if total
+            else f"{done // unit} {noun}"
+        )
         self.bar(what, done, total, count)
         if not self.live:
             self.say(f"{what}: {count}")
 
 
-def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
+def drive(
+    work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted"
+) -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
 
-    The message of Interrupted is `last_words()`. If the coroutine has not ended a second after
-    Ctrl-C, or if Ctrl-C is pressed again, the process exits with 130. Committed data is safe.
+    The message of Interrupted is `last_words()`. If the coroutine has not ended a
+    second after Ctrl-C, or if Ctrl-C is pressed again, the process exits with 130.
+    Committed data is safe.
     """
     import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
 
     def give_up() -> None:
         say(f"heedful: {last_words()}")
-        os._exit(INTERRUPTED)
+        os._exit(INTERRUPTED_EXIT_CODE)
 
     late = threading.Timer(GRACE_SECONDS, give_up)
-    late.daemon, late.name = True, "heedful-leave"
+    late.daemon = True
+    late.name = "heedful-leave"
 
     def press(signum: int, frame: object) -> None:
         if late.is_alive():
-            os._exit(INTERRUPTED)
+            os._exit(INTERRUPTED_EXIT_CODE)
         late.start()
         loop.call_soon_threadsafe(task.cancel)
 
@@ -314,19 +393,26 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
     except asyncio.CancelledError:
         raise Interrupted(last_words()) from None
     except SystemExit as error:
-        raise errors.UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
+        raise errors.UserCodeError(
+            f"a model or a check called sys.exit({error.code!r})"
+        ) from error
     finally:
         late.cancel()
         signal.signal(signal.SIGINT, before)
 
 
 def report_error(error: BaseException, **more: Any) -> int:
-    """Print the error, with --json as one document that includes `more`. Return its exit code."""
-    kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
+    """Print the error, with --json as one document that includes `more`. Return its
+    exit code.
+    """
+    kind = type(error).__name__
+    code = next((c for of, c in EXIT_CODES if isinstance(error, of)), 1)
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
     elif hasattr(error, "format_message"):  # an error in the command line
-        message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
+        message = error.format_message()
+        code = 2
+        command = getattr(error, "ctx", None)
         if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
             say(message)
             return code
@@ -349,8 +435,8 @@ def report_error(error: BaseException, **more: Any) -> int:
 def leave(code: int) -> NoReturn:
     """Exit the process, even while a cancelled call still runs in a thread.
 
-    Python's own exit takes 40 ms to destroy what was imported. It would also destroy C++ objects
-    that the thread uses, and the process would abort.
+    Python's own exit takes 40 ms to destroy what was imported. It would also destroy
+    C++ objects that the thread uses, and the process would abort.
     """
     try:
         sys.stdout.flush()

@@ -1,4 +1,6 @@
-"""`heedful run` drives the tasks of a file as loops; `heedful demo` shows what memory changes."""
+"""`heedful run` drives the tasks of a file as loops; `heedful demo` shows what memory
+changes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ import heedful
 from heedful import errors
 from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.output import Table, answer, call, counted, following, say
+from heedful.cli.output import TextTable, answer, call, counted, following, say
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -37,15 +39,21 @@ from heedful.store import loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
 
-LONGEST = 200  # characters of a name
-# Errors of one task, after which other tasks continue. Other model errors would hit them too.
-OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
-EXAMPLES = "heedful._examples"
+MAX_RUN_NAME_CHARS = 200  # characters of a name
+# Errors of one task, after which other tasks continue. Other model errors would hit
+# them too.
+SINGLE_TASK_ERRORS = (
+    errors.UserCodeError,
+    errors.MalformedAnswer,
+    errors.PromptTooLong,
+)
+EXAMPLES_PACKAGE = "heedful._examples"
 
 
-@dataclass(frozen=True)
-class Row:
-    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it passed.
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it
+    passed.
 
     `memory` says what memory told, "" without memory.
     """
@@ -72,12 +80,13 @@ class Row:
         return f"{mark} {clean(self.id, 60)}  {how}, {spent}{told}{why}"
 
 
-@dataclass
-class Job:
+@dataclass(kw_only=True)
+class TaskRun:
     """A run: the options of the command line, and the state of the run so far.
 
-    `given` is the name that the user gave, `name` that of the run, "" before it begins. `rows` are
-    the results of ended tasks, `arguments` is the whole command line, `page` the report's file.
+    `given` is the name that the user gave, `name` that of the run, "" before it begins.
+    `rows` are the results of ended tasks, `arguments` is the whole command line, `page`
+    the report's file.
     """
 
     path: Path
@@ -89,29 +98,50 @@ class Job:
     settings: config.Settings
     arguments: Sequence[str]
     name: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TaskResult] = field(default_factory=list)
     page: Path | None = None
 
 
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
-    name: Annotated[str | None, Option("--run", help="The run's name. [file and number]")] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue this or the newest run.")] = False,
+    name: Annotated[
+        str | None, Option("--run", help="The run's name. [file and number]")
+    ] = None,
+    resume: Annotated[
+        bool, Option("--resume", help="Continue this or the newest run.")
+    ] = False,
     system: Annotated[str, Option(help="The system prompt.")] = "",
 ) -> int:
     """Drive every task of a file until its answer passes or a rule stops the loop.
 
-    Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or killed can be
-    resumed. Stored answers are not requested from the model again. At the end, a page in the folder
-    `reports` shows every attempt, what was wrong with it, and what memory told.
+    Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or
+    killed can be resumed. Stored answers are not requested from the model again. At the
+    end, a page in the folder `reports` shows every attempt, what was wrong with it, and
+    what memory told.
     """
     values = config.settings()
-    if name is not None and (not name.isprintable() or "/" in name or not 0 < len(name) <= LONGEST):
-        raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
+    if name is not None and (
+        not name.isprintable() or "/" in name or not 0 < len(name) <= MAX_RUN_NAME_CHARS
+    ):
+        raise errors.InvalidInput(
+            "--run", name, f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
+        )
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
-    chosen, arguments = policies.policy(values.policy), call().arguments or ["run"]
-    job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
-    for one in dict.fromkeys([chosen, *(task.policy for task in job.tasks if task.policy)]):
+    chosen = policies.policy(values.policy)
+    arguments = call().arguments or ["run"]
+    job = TaskRun(
+        path=tasks,
+        tasks=read_tasks(tasks),
+        policy=chosen,
+        given=name,
+        resume=resume,
+        system=system,
+        settings=values,
+        arguments=arguments,
+    )
+    for one in dict.fromkeys(
+        [chosen, *(task.policy for task in job.tasks if task.policy)]
+    ):
         for found in reach(one, most=1_000):
             if found.proof:
                 say(f"warning: policy {one.name or 'of its own'}: {found}")
@@ -123,17 +153,26 @@ def run(
     return _report(job, failure)
 
 
-async def _drive(job: Job) -> None:
-    """Run the job. If the model does not open, no run name is taken and no file is created."""
-    values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
+async def _drive(job: TaskRun) -> None:
+    """Run the job. If the model does not open, no run name is taken and no file is
+    created.
+    """
+    values = job.settings
+    scope = config.scope_of(job.settings)
+    total = len(job.tasks)
     progress = output.progress()
-    async with config.model_of(values) as model, config.stored(values, new=not job.resume) as store:
+    async with (
+        config.model_of(values) as model,
+        config.stored(values, new=not job.resume) as store,
+    ):
         find = _existing_run if job.resume else _new_run
         job.name = await find(store, scope, job)
-        say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
+        say(
+            f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}"
+        )
         progress.bar("running", 0, total, f"0/{total}")
 
-        def watch(row: Row) -> None:
+        def watch(row: TaskResult) -> None:
             job.rows.append(row)
             number = f"{len(job.rows)}/{total}"
             progress.say(str(row) if progress.live else f"{number} {row}")
@@ -141,21 +180,34 @@ async def _drive(job: Job) -> None:
 
         memory = config.memory_of(values, store) if values.memory else None
         writer = Writer(model, job.system, max_tokens=values.max_tokens)
-        options: Any = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+        options: Any = {
+            "store": store,
+            "scope": scope,
+            "memory": memory,
+            "generate": writer,
+        }
         await _batch(job, watch, **options, timeout=values.timeout)
-        found = await runs.stages_of(store, scope, job.name, [task.id for task in job.tasks])
+        found = await runs.stages_of(
+            store, scope, job.name, [task.id for task in job.tasks]
+        )
         names = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
-        stages = (replace(runs.stage_report(found[id], job.name), name=names[id]) for id in names)
-        report = runs.Report(job.path.name, job.name, tuple(stages), noun="task")
+        stages = (
+            replace(runs.stage_report(found[id], job.name), name=names[id])
+            for id in names
+        )
+        report = runs.Report(job.path.name, job.name, stages=tuple(stages), noun="task")
         job.page = write_html(report, "reports")
 
 
-async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None:
+async def _batch(
+    job: TaskRun, watch: Callable[[TaskResult], None], **options: Any
+) -> None:
     """Drive every task of the job as the loop `run/id`; every `Run` gets the `options`.
 
-    `watch` gets the row of each task that ends. The others continue if user code or an answer fails
-    in one task; after any other model error no new task begins. At the end the first error is
-    raised, with a note that names its task. A StoreError is raised at once.
+    `watch` gets the row of each task that ends. The others continue if user code or an
+    answer fails in one task; after any other model error no new task begins. At the end
+    the first error is raised, with a note that names its task. A StoreError is raised
+    at once.
     """
     failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(job.tasks)
@@ -166,10 +218,15 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
                 watch(await ended(task, job.name, job.policy, **options))
             except (errors.UserCodeError, errors.ModelError) as error:
                 failed[task.id] = error
-            if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
+            if not all(
+                isinstance(error, SINGLE_TASK_ERRORS) for error in failed.values()
+            ):
                 return
 
-    workers = [asyncio.create_task(work()) for _ in range(min(job.settings.jobs, len(job.tasks)))]
+    workers = [
+        asyncio.create_task(work())
+        for _ in range(min(job.settings.jobs, len(job.tasks)))
+    ]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -178,32 +235,50 @@ async def _batch(job: Job, watch: Callable[[Row], None], **options: Any) -> None
         await asyncio.gather(*workers, return_exceptions=True)
     if failed:
         first, *others = (task.id for task in job.tasks if task.id in failed)
-        also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
-        failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
+        also = (
+            f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
+        )
+        failed[first].add_note(
+            f"task {first!r} did not end{also}; all others are stored"
+        )
         raise failed[first]
 
 
-async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its row."""
+async def ended(task: Task, run: str, policy: Policy, **options: Any) -> TaskResult:
+    """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its
+    row.
+    """
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     options |= {"policy": task.policy or policy, "memory_key": task.key}
     result = await Run[Any](task.task, id=f"{run}/{task.id}", **options).finish()
-    attempts, usage = len(result.loop.attempts), result.usage
+    attempts = len(result.loop.attempts)
+    usage = result.usage
     ends = (result.passed, result.passed and attempts == 1, attempts)
     spent = (usage.calls, usage.tokens, usage.seconds)
     rule = result.stopped_by[0].rule if result.stopped_by else ""
     told = result.briefing.summary if result.briefing else ""
-    return Row(task.id, result.id, task.family, *ends, *spent, rule, result.candidate, told)
+    return TaskResult(
+        task.id, result.id, task.family, *ends, *spent, rule, result.candidate, told
+    )
 
 
-def _report(job: Job, failure: errors.HeedfulError | None) -> int:
-    """Print the results in the order of the tasks, then `failure`. Return the exit code."""
+def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
+    """Print the results in the order of the tasks, then `failure`. Return the exit
+    code.
+    """
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
     address, mark, model = job.settings.model.rpartition("#")
-    names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
-    counts = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
+    names = {
+        "at_once": "at_once",
+        "solved": "passed",
+        "calls": "calls",
+        "tokens": "tokens",
+    }
+    counts = {
+        key: sum(getattr(row, name) for row in rows) for key, name in names.items()
+    }
     seconds = round(sum(row.seconds for row in rows), 3)
     sums = {"tasks": len(rows), **counts, "seconds": seconds}
     document |= {"model": f"{shown(address)}{mark}{model}", **sums}
@@ -211,7 +286,7 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     if failure is None or not call().json:
         failed = [row.loop for row in rows if not row.passed]
         heads = {"": "run", **output.columns(" ".join(sums))}
-        table = Table(heads, [{"run": job.name, **sums}]) if rows else ""
+        table = TextTable(heads, [{"run": job.name, **sums}]) if rows else ""
         page = f"report {job.page}" if rows and job.page is not None else ""
         then = f"\n{following('why', failed[0], db=job.settings.db)}" if failed else ""
         answer(document, table, page, then)
@@ -223,8 +298,10 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     return output.report_error(failure, **document)
 
 
-def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as the end of a sentence, or "" if it has not begun."""
+def _how_to_resume(job: TaskRun) -> str:
+    """Return how to resume the run, as the end of a sentence, or "" if it has not
+    begun.
+    """
     if not job.name:
         return ""
     kept = [word for word in job.arguments if word not in ("--resume", "--json")]
@@ -233,19 +310,26 @@ def _how_to_resume(job: Job) -> str:
     return f"; stored results stay; continue with:\n  {again}"
 
 
-async def _new_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the given name, or the file's name with a free number. Raises UsageError if taken.
+async def _new_run(store: Store, scope: Scope, job: TaskRun) -> str:
+    """Return the given name, or the file's name with a free number. Raises UsageError
+    if taken.
 
     Claiming the loop of the first task reserves the name.
     """
-    first, name = job.tasks[0], job.given
+    first = job.tasks[0]
+    name = job.given
     policy = first.policy or job.policy
     goals = list(map(to_document, first.goals or policy.goals))
-    head = Head(first.task, goals, policy_to(policy), memory_key=first.key)
-    for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
-        if (await store.read(scope, loops.newest, 1, f"{free}/"))[0]:
+    head = Head(
+        task=first.task, goals=goals, policy=policy_to(policy), memory_key=first.key
+    )
+    for free in (
+        [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1))
+    ):
+        if (await store.read(scope, loops.newest, limit=1, prefix=f"{free}/"))[0]:
             continue
-        id, owner = f"{free}/{first.id}", loops.new_owner()
+        id = f"{free}/{first.id}"
+        owner = loops.new_owner()
         with suppress(errors.LeaseLost):
             if (await store.write(scope, loops.claim, id, head, owner)).epoch == 1:
                 return free
@@ -253,9 +337,12 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     raise errors.UsageError(f"run {name!r} exists; {what}")
 
 
-async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
-    """Return the name of the run to continue: the given name, or the newest. Raises NotFound."""
-    stem, name = _stem(job.path), job.given
+async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
+    """Return the name of the run to continue: the given name, or the newest. Raises
+    NotFound.
+    """
+    stem = _stem(job.path)
+    name = job.given
     begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
     form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
     found, _ = await store.read(scope, loops.newest, most, begins)
@@ -267,40 +354,63 @@ async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
 
 
 def _stem(path: Path) -> str:
-    return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
+    return re.sub(r"[^\w.-]", "_", path.stem)[:MAX_RUN_NAME_CHARS] or "tasks"
 
 
 def demo(
     full: Annotated[bool, Option("--full", help="Run all tasks.")] = False,
-    pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
-    tasks: Annotated[Path | None, Option(help="Another file of tasks. [house rules]")] = None,
-    out: Annotated[Path | None, Option(help="The folder for results. [out/demo]")] = None,
-    fresh: Annotated[bool, Option("--fresh", help="Delete earlier results first.")] = False,
+    pipeline: Annotated[
+        bool, Option("--pipeline", help="Stages that correct themselves.")
+    ] = False,
+    tasks: Annotated[
+        Path | None, Option(help="Another file of tasks. [house rules]")
+    ] = None,
+    out: Annotated[
+        Path | None, Option(help="The folder for results. [out/demo]")
+    ] = None,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Delete earlier results first.")
+    ] = False,
 ) -> None:
     """Run tasks with and without memory, and compare the results.
 
-    The prompts do not contain the rule that answers must follow; only a check has it. Nothing is
-    faked: the model writes every answer, so another model gives other numbers. With --pipeline, a
-    pipeline of checked stages runs instead; the first attempts of two stages fail. If you stop the
-    demo, the same command continues it.
+    The prompts do not contain the rule that answers must follow; only a check has it.
+    Nothing is faked: the model writes every answer, so another model gives other
+    numbers. With --pipeline, a pipeline of checked stages runs instead; the first
+    attempts of two stages fail. If you stop the demo, the same command continues it.
     """
     values = config.settings()
-    words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
+    words = [
+        word
+        for word in call().arguments or ["demo"]
+        if word not in ("--fresh", "--json")
+    ]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
-        raise errors.InvalidInput("--pipeline", "with --full or --tasks", "without both of them")
+        raise errors.InvalidInput(
+            "--pipeline", "with --full or --tasks", "without both of them"
+        )
     out = out or Path("out/pipeline" if pipeline else "out/demo")
-    last = f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
-    package = ModuleType(EXAMPLES)
+    last = (
+        f"stopped; what is done is kept in {out}. The same command continues:\n  "
+        f"{again}"
+    )
+    package = ModuleType(EXAMPLES_PACKAGE)
     package.__path__ = [str(examples_folder())]
-    sys.modules.setdefault(EXAMPLES, package)
-    lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
+    sys.modules.setdefault(EXAMPLES_PACKAGE, package)
+    lab: Any = import_module(
+        f"{EXAMPLES_PACKAGE}.demo.{'pipeline' if pipeline else 'lab'}"
+    )
     if pipeline:
-        lab.write(output.drive(lab.run(values, out, fresh), lambda: last), again, call().json)
+        lab.write(
+            output.drive(lab.run(values, out, fresh), lambda: last), again, call().json
+        )
         return
     chosen = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    measured = output.drive(lab.measure(chosen, values, out, fresh, again), lambda: last)
+    measured = output.drive(
+        lab.measure(chosen, values, out, fresh, again), lambda: last
+    )
     lab.write(measured, out, call().json)
 
 
@@ -314,5 +424,11 @@ def examples_folder() -> Path:
 
 
 def program() -> str:
-    """Return the command that starts heedful: `heedful` if it is on PATH, else `python -m …`."""
-    return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"
+    """Return the command that starts heedful: `heedful` if it is on PATH, else `python
+    -m …`.
+    """
+    return (
+        "heedful"
+        if which("heedful")
+        else f"{shlex.quote(sys.executable)} -m heedful.cli"
+    )

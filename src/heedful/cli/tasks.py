@@ -1,4 +1,6 @@
-"""Files that users write: tasks as JSON Lines, YAML or TOML. Every error names its line."""
+"""Files that users write: tasks as JSON Lines, YAML or TOML. Every error names its
+line.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,18 @@ from heedful.redact import redact
 from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
-KEPT = 100  # characters of the names in a memory key
+MAX_KEY_NAMES_CHARS = 100  # characters of the names in a memory key
 
 
-class Shape(BaseModel):
-    """The base class of the entries of files. It forbids unknown keys and infinite numbers."""
+class EntryShape(BaseModel):
+    """The base class of the entries of files. It forbids unknown keys and infinite
+    numbers.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class TaskShape(Shape):
+class TaskShape(EntryShape):
     """The shape of an entry in a task file."""
 
     # Printable; Unicode's category C is control characters and the like.
@@ -46,12 +50,15 @@ class TaskShape(Shape):
     policy: Any = None
 
 
-Entry = tuple[int, Any]  # an entry of a file: the line where it begins, from 1, and its value
+Entry = tuple[
+    int, Any
+]  # an entry of a file: the line where it begins, from 1, and its value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML file.
+    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML
+    file.
 
     Tasks of one file with the same checks have the same memory key: `key`.
     """
@@ -67,23 +74,32 @@ class Task:
 
     @property
     def family(self) -> str:
-        """Return the value of `family` in the task's context as text, or "" if it has none."""
-        named = self.context.get("family") if isinstance(self.context, Mapping) else None
+        """Return the value of `family` in the task's context as text, or "" if it has
+        none.
+        """
+        named = (
+            self.context.get("family") if isinstance(self.context, Mapping) else None
+        )
         return "" if named is None else str(named)
 
 
 def read_tasks(path: Path) -> list[Task]:
     """Return the tasks of a .jsonl, .yaml, .yml or .toml file, at least one, in order.
 
-    If a check names a module, the file's folder is searched first. Raises LineError with the line.
+    If a check names a module, the file's folder is searched first. Raises LineError
+    with the line.
     """
     text = text_of(path)
-    parse = _PARSERS.get(path.suffix.lower())
+    parse = _TASK_FILE_PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise LineError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
+        raise LineError(
+            str(path), 0, f"its name must end in one of {', '.join(_TASK_FILE_PARSERS)}"
+        )
     entries = parse(path, text)
     if not entries:
-        raise LineError(str(path), 0, "it has no task; give at least one with id and task")
+        raise LineError(
+            str(path), 0, "it has no task; give at least one with id and task"
+        )
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
@@ -96,8 +112,17 @@ def read_tasks(path: Path) -> list[Task]:
             raise LineError(str(path), line, str(error)) from error
         said = json.dumps(given.checks, sort_keys=True, default=str)
         names = f"{path.stem}: {', '.join(check_names(checks))}"
-        key = f"{clean(names, KEPT)} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
-        task = Task(given.id, given.task, given.context, goals, checks, chosen, line, redact(key))
+        key = f"{clean(names, MAX_KEY_NAMES_CHARS)} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
+        task = Task(
+            id=given.id,
+            task=given.task,
+            context=given.context,
+            goals=goals,
+            checks=checks,
+            policy=chosen,
+            line=line,
+            key=redact(key),
+        )
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
             raise LineError(str(path), line, f"{what}; give another")
@@ -106,7 +131,9 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def fit(shape: type[M], value: Any) -> M:
-    """Return `value` as an instance of `shape`. Raises UsageError with the wrong field."""
+    """Return `value` as an instance of `shape`. Raises UsageError with the wrong
+    field.
+    """
     try:
         return shape.model_validate(value)
     except RecursionError as error:
@@ -118,7 +145,9 @@ def fit(shape: type[M], value: Any) -> M:
         where = ".".join(map(str, parts)) or "it"
         known = {"extra_forbidden": "an unknown key; remove it or correct its name"}
         known["missing"] = "missing; it must be given"
-        raise UsageError(f"{where} is {known.get(first['type']) or wrong(first)}") from error
+        raise UsageError(
+            f"{where} is {known.get(first['type']) or wrong(first)}"
+        ) from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -140,12 +169,23 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         node = loader.get_single_node()
         if node is not None and not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
-            raise LineError(str(path), line, "it must be a list: begin each task with -")
+            raise LineError(
+                str(path), line, "it must be a list: begin each task with -"
+            )
         items = node.value if node else ()
-        return [(item.start_mark.line + 1, loader.construct_document(item)) for item in items]
+        return [
+            (item.start_mark.line + 1, loader.construct_document(item))
+            for item in items
+        ]
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line = mark.line + 1 if mark else text.count("\n", 0, getattr(error, "position", 0)) + 1
+        mark = getattr(error, "problem_mark", None) or getattr(
+            error, "context_mark", None
+        )
+        line = (
+            mark.line + 1
+            if mark
+            else text.count("\n", 0, getattr(error, "position", 0)) + 1
+        )
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise LineError(str(path), line, f"not YAML: {what}") from error
     except (ValueError, RecursionError) as error:
@@ -159,7 +199,9 @@ def _toml(path: Path, text: str) -> list[Entry]:
         raise LineError(str(path), 0, f"not TOML: {error}") from error
     tasks = document.get("tasks", [])
     if document.keys() - {"tasks"} or not isinstance(tasks, list):
-        raise LineError(str(path), 0, "it may only have tasks; write each of them as [[tasks]]")
+        raise LineError(
+            str(path), 0, "it may only have tasks; write each of them as [[tasks]]"
+        )
     return [(0, task) for task in tasks]
 
 
@@ -172,12 +214,17 @@ def text_of(path: Path) -> str:
         raise LineError(str(path), 0, what) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        what = f"byte {error.object[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        what = (
+            f"byte {error.object[error.start]:#04x} is not UTF-8; save the file as "
+            "UTF-8"
+        )
         raise LineError(str(path), line, what) from error
 
 
 def json_lines(path: Path, text: str) -> list[Entry]:
-    """Return the number and the JSON object of each line that is not empty. Raises LineError."""
+    """Return the number and the JSON object of each line that is not empty. Raises
+    LineError.
+    """
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -191,4 +238,9 @@ def json_lines(path: Path, text: str) -> list[Entry]:
     return entries
 
 
-_PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}
+_TASK_FILE_PARSERS = {
+    ".jsonl": json_lines,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".toml": _toml,
+}

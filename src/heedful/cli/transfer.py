@@ -1,4 +1,6 @@
-"""`heedful export`, `import`, `db copy` and `migrate`: lessons in files, and whole databases."""
+"""`heedful export`, `import`, `db copy` and `migrate`: lessons in files, and whole
+databases.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,20 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import output, settings
 from heedful.cli.app import group
-from heedful.cli.output import Table, answer, counted, following
+from heedful.cli.output import TextTable, answer, counted, following
 from heedful.cli.settings import By, DryRun, Why
 from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
-from heedful.store import POSTGRES, needs_psycopg, shown
+from heedful.store import POSTGRES_PREFIXES, needs_psycopg, shown
 from heedful.store.store import Store
 
 
 def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> int:
     """Write all lessons to a file, for another machine or another person.
 
-    The file contains the lessons with their examples and sources. Its last line shows whether the
-    file is complete. `heedful db copy` copies sightings, rulings and the proof, too.
+    The file contains the lessons with their examples and sources. Its last line shows
+    whether the file is complete. `heedful db copy` copies sightings, rulings and the
+    proof, too.
     """
     done = settings.ask(lambda memory: memory.export(str(file)))
     words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / 1_000:,.0f} KB"
@@ -32,15 +35,18 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
 
 def import_(
     file: Annotated[str, Argument(help="The file to read.")],
-    trust: Annotated[str, Option(help="external, or operator if you vouch for it.")] = "external",
+    trust: Annotated[
+        str, Option(help="external, or operator if you vouch for it.")
+    ] = "external",
     by: By = "",
     why: Why = "",
     dry_run: DryRun = False,
 ) -> int:
     """Import a file of `heedful export`. A second import adds nothing.
 
-    Imported lessons wait in quarantine. If you vouch for them with --trust operator, they keep
-    their trust and state. A damaged file is refused before anything is written.
+    Imported lessons wait in quarantine. If you vouch for them with --trust operator,
+    they keep their trust and state. A damaged file is refused before anything is
+    written.
     """
 
     async def read(store: Store) -> Imported:
@@ -54,20 +60,22 @@ def import_(
     done = settings.ask_store(values, read, new=True, stopped=rest)
     row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
     texts = {"repeated": output.repeated(), "waiting": following("quarantine", "list")}
-    texts["table"] = str(Table(("from", "new", "known", "quarantined"), [row]))
+    texts["table"] = str(TextTable(("from", "new", "known", "quarantined"), [row]))
     page = output.page("import", done=done, dry_run=dry_run, by=by, **texts)
     return answer({"file": shown(file), "dry_run": dry_run, **asdict(done)}, page)
 
 
 db: Typer = group()
 Part = Literal["pre", "post", "all"]
-DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
+DOCTOR_HINT = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
 @db.command("copy")
 def copy_(
     source: Annotated[str, Argument(help="A SQLite file, which may be in use.")],
-    target: Annotated[str, Argument(help="A new file, or a postgresql:// URL of the owner.")],
+    target: Annotated[
+        str, Argument(help="A new file, or a postgresql:// URL of the owner.")
+    ],
 ) -> int:
     """Copy a SQLite file with the data of every tenant, as a backup or to PostgreSQL.
 
@@ -77,38 +85,56 @@ def copy_(
 
     done = copy(source, target)
     total = sum(done.values())
-    old, new = shown(source), shown(target)
+    old = shown(source)
+    new = shown(target)
     return answer(
         {"source": old, "target": new, "rows": total, "tables": done},
-        Table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows]),
+        TextTable(
+            ("table", "rows"), [(name, rows) for name, rows in done.items() if rows]
+        ),
         f"{new} has the {counted(total, 'row')} of {old}",
-        DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target),
+        DOCTOR_HINT
+        if target.startswith(POSTGRES_PREFIXES)
+        else following("doctor", db=target),
     )
 
 
 def migrate(
-    part: Annotated[Part, Option(help="pre: before an update; post: after it.")] = "all",
-    role: Annotated[str, Option(help="Create this role for the service if it is missing.")] = "",
+    part: Annotated[
+        Part, Option(help="pre: before an update; post: after it.")
+    ] = "all",
+    role: Annotated[
+        str, Option(help="Create this role for the service if it is missing.")
+    ] = "",
 ) -> int:
     """Update the schema of a PostgreSQL database, in one transaction.
 
-    Run it with the role that owns, or will own, the tables. The service needs another role. A
-    SQLite file needs no migration: heedful updates the file when opening it.
+    Run it with the role that owns, or will own, the tables. The service needs another
+    role. A SQLite file needs no migration: heedful updates the file when opening it.
     """
     url = settings.settings().db
-    if not url.startswith(POSTGRES):
+    if not url.startswith(POSTGRES_PREFIXES):
         why = "a SQLite file is migrated when it is opened"
         raise UsageError(f"{url} is no postgresql:// URL; {why}")
     needs_psycopg()
     from heedful.store import postgres
 
     done = postgres.migrate(url, part, role)
-    applied, waiting = ([one._asdict() for one in steps] for steps in (done.applied, done.waiting))
+    applied, waiting = (
+        [one._asdict() for one in steps] for steps in (done.applied, done.waiting)
+    )
     record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
-    words = f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} applied"
+    words = (
+        f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} "
+        "applied"
+    )
     served = f"role {role} may serve; name it in the URL of the service" if role else ""
-    then = DOCTOR
+    then = DOCTOR_HINT
     if done.waiting:
-        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
+        later = (
+            " when no older heedful runs any more"
+            if done.waiting[0].part == "post"
+            else ""
+        )
         then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
     return answer({**record, "schema": done.schema}, words, served, then)

@@ -1,4 +1,6 @@
-"""The names, arguments and results of earlier reflection systems, imported at their first use."""
+"""The names, arguments and results of earlier reflection systems, imported at their
+first use.
+"""
 
 from importlib import import_module
 from typing import Any
@@ -17,7 +19,11 @@ _NAMES = {
     "ReflectionEngine ReflectionEngineV2 ReflectionResult Reflector generate_reflection "
     "query_reflections store_reflection",
 }
-_HOMES = {name: f"heedful.compat.{at}" for at, names in _NAMES.items() for name in names.split()}
+_HOMES = {
+    name: f"heedful.compat.{at}"
+    for at, names in _NAMES.items()
+    for name in names.split()
+}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 

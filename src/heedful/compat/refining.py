@@ -1,4 +1,6 @@
-"""Single steps of critiquing, revising and validating, under the names of earlier systems."""
+"""Single steps of critiquing, revising and validating, under the names of earlier
+systems.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from heedful.pipeline import validate
 from heedful.store.runs import CheckResult, StageAttempt, Status
 
 # Rules that end a loop although it has not converged.
-UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
+UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")
 
 
 async def run_iteration(
@@ -33,21 +35,26 @@ async def run_iteration(
 ) -> dict[str, Any]:
     """Judge a candidate; if it does not pass, revise it once and judge the revision.
 
-    The result has these keys: `candidate` is the better of the two candidates, as in every loop.
-    `critique` of the given candidate has `severity` (0..1), `issues` and `suggestions`. `converged`
-    is True if a further attempt is not worthwhile. `improvement` is how much less severe the
-    revision is (-1..1). Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
+    The result has these keys: `candidate` is the better of the two candidates, as in
+    every loop. `critique` of the given candidate has `severity` (0..1), `issues` and
+    `suggestions`. `converged` is True if a further attempt is not worthwhile.
+    `improvement` is how much less severe the revision is (-1..1). Raises InvalidInput,
+    CheckFailed, GenerateFailed, ModelError.
     """
     policy = policies.policy(policy)
     record.require(candidate is not None, "candidate", candidate, "the output to judge")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
-    record.require(callable(revise), "revise", revise, "a function (prompt, candidate, findings)")
+    record.require(
+        callable(revise), "revise", revise, "a function (prompt, candidate, findings)"
+    )
     judges: Any = {"checks": checks, "evaluate": evaluate, "goals": goals}
     judges["policy"] = replace(policy, rules=(*policy.rules, stop.MaxAttempts(2)))
     writers: Any = {"generate": lambda task, hint: candidate, "revise": revise}
     result = await run(prompt, initial=candidate, store=None, **writers, **judges)
-    judged = [attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts]
+    judged = [
+        attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts
+    ]
     first = judged[0]
     complaints = [finding for finding in first.findings if finding.level != "note"]
     fixes = [finding.fix for finding in complaints if finding.fix]
@@ -60,13 +67,19 @@ async def run_iteration(
     }
 
 
-def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflection) -> bool:
-    """Return True if the loop passed, or a rule of `policy` except attempts and budget stops it."""
+def check_convergence(
+    loop: record.Loop, policy: decide.Policy = policies.reflection
+) -> bool:
+    """Return True if the loop passed, or a rule of `policy` except attempts and budget
+    stops it.
+    """
     return _settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop passed, or was stopped by a rule other than attempts and budget."""
+    """Return True if the loop passed, or was stopped by a rule other than attempts and
+    budget.
+    """
     return _settled(result.verdict)
 
 
@@ -78,7 +91,9 @@ def improvement_score(before: record.Evaluation, after: record.Evaluation) -> fl
 def _settled(verdict: decide.Verdict) -> bool:
     if not isinstance(verdict, decide.Done):
         return False
-    return verdict.passed or any(each.rule not in UNSETTLED for each in verdict.stopped_by)
+    return verdict.passed or any(
+        each.rule not in UNCONVERGED_RULES for each in verdict.stopped_by
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +101,7 @@ class GuardrailCheckResult(CheckResult, Record):
     """The result of one check of a stage's output, with attributes and keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageGuardrailReport(Record):
     """The report on one output of a stage, with attributes and keys.
 
@@ -119,9 +134,11 @@ class StageGuardrail:
     checks: Sequence[Check]
 
     def validate(self, output: Any, state: Any = None) -> StageGuardrailReport:
-        """Check an output; store nothing. The arguments are those of `heedful.pipeline.validate`.
+        """Check an output; store nothing. The arguments are those of
+        `heedful.pipeline.validate`.
 
-        Inside an event loop, the loop waits until the checks have ended. Raises InvalidInput.
+        Inside an event loop, the loop waits until the checks have ended. Raises
+        InvalidInput.
         """
         work = validate(self.stage, self.checks, output, state)
         with ThreadPoolExecutor(1) as thread:  # its caller may be inside an event loop

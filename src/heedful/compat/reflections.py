@@ -1,4 +1,6 @@
-"""Generate, store and query reflections, with the names and results of earlier systems."""
+"""Generate, store and query reflections, with the names and results of earlier
+systems.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,28 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Literal
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LONGEST, Match, Scope, Trust, check_texts, short_digest
-from heedful.lessons.lesson import Reflection as Lesson
-from heedful.lessons.ranking import PRODUCTS, claimed_importance
+from heedful.lessons.lesson import (
+    MAX_EXAMPLE_TEXT_CHARS,
+    Lesson,
+    Match,
+    Scope,
+    Trust,
+    check_texts,
+    short_digest,
+)
+from heedful.lessons.ranking import EPISODE_LESSON_KINDS, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import check_integer, check_share, require
-from heedful.memory.draft import PROMPTS, Score, by_outcome
+from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import STRONGER, Reflected, keep, reflect
+from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, Reflected, keep, reflect
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
@@ -29,33 +38,48 @@ from heedful.store.store import Store
 from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 
-STORE = "heedful.db"
+DEFAULT_REFLECTIONS_STORE = "heedful.db"
 Method = Callable[..., Coroutine[Any, Any, Any]]
-UNKNOWN: Any = {"outcome": "", "task_description": "", "event_count": 0, "session_id": ""}
+UNKNOWN_RUN_METADATA: Any = {
+    "outcome": "",
+    "task_description": "",
+    "event_count": 0,
+    "session_id": "",
+}
 
 
-# Plain text is taken where a member is; event types and error categories are open lists.
+# Plain text is taken where a member is; event types and error categories are open
+# lists.
 class EventType(StrEnum):
     """What an event is."""
 
-    TOOL_CALL, TOOL_RESPONSE = "tool_call", "tool_response"
-    LLM_CALL, LLM_RESPONSE = "llm_call", "llm_response"
-    ERROR_EVENT, SYSTEM_EVENT = "error_event", "system_event"
+    TOOL_CALL = "tool_call"
+    TOOL_RESPONSE = "tool_response"
+    LLM_CALL = "llm_call"
+    LLM_RESPONSE = "llm_response"
+    ERROR_EVENT = "error_event"
+    SYSTEM_EVENT = "system_event"
 
 
 class OutcomeType(StrEnum):
     """How a run ended."""
 
-    SUCCESS, FAILURE, PARTIAL = "success", "failure", "partial"
-    TIMEOUT, ERROR = "timeout", "error"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    PARTIAL = "partial"
+    TIMEOUT = "timeout"
+    ERROR = "error"
 
 
 class ErrorCategory(StrEnum):
     """The kind of an error."""
 
-    TIMEOUT_ERROR, TOOL_ERROR = "timeout_error", "tool_error"
-    NETWORK_ERROR, PERMISSION_ERROR = "network_error", "permission_error"
-    VALIDATION_ERROR, UNKNOWN_ERROR = "validation_error", "unknown_error"
+    TIMEOUT_ERROR = "timeout_error"
+    TOOL_ERROR = "tool_error"
+    NETWORK_ERROR = "network_error"
+    PERMISSION_ERROR = "permission_error"
+    VALIDATION_ERROR = "validation_error"
+    UNKNOWN_ERROR = "unknown_error"
 
 
 @dataclass
@@ -64,6 +88,7 @@ class Event(Record):
 
     event_id: str
     event_type: str
+    _: KW_ONLY
     timestamp: Any
     content: Any
     metadata: dict[str, Any] | None = None
@@ -80,7 +105,7 @@ class ErrorInfo(Record):
     context: Any = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ReflectionContext(Record):
     """A finished run to reflect on. Its events and its error may also be mappings."""
 
@@ -95,13 +120,14 @@ class ReflectionContext(Record):
     related_memory_ids: Sequence[str] | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
 
-    They are the author's own; `heedful_importance` is heedful's. `dropped` has the `text`, the
-    `part` and the `unsupported` words of each text of a model that the events do not support.
-    `model_error` says why a model's answer was not used, so that rules wrote the texts.
+    They are the author's own; `heedful_importance` is heedful's. `dropped` has the
+    `text`, the `part` and the `unsupported` words of each text of a model that the
+    events do not support. `model_error` says why a model's answer was not used, so that
+    rules wrote the texts.
     """
 
     reflection_text: str
@@ -124,12 +150,14 @@ class ReflectionResult(Record):
     model_error: str | None = None
 
 
-class Generated(ReflectionResult):
+class GeneratedReflection(ReflectionResult):
     """The answer of `generate_reflection`; its attribute `made` has the lessons."""
 
     def __init__(self, made: Reflected) -> None:
         self.made: Reflected = made
-        lesson, strategy, meta = made.reflection, made.strategy, made.reflection.meta
+        lesson = made.reflection
+        strategy = made.strategy
+        meta = made.reflection.meta
         super().__init__(
             lesson.text,
             strategy.text if strategy else None,
@@ -139,7 +167,7 @@ class Generated(ReflectionResult):
             meta["error_category"] or None,
             list(meta["source_event_ids"]),
             list(meta["related_memory_ids"]),
-            {name: meta[name] for name in UNKNOWN},
+            {name: meta[name] for name in UNKNOWN_RUN_METADATA},
             iso(time.time()),
             lesson.signature.digest,
             strategy.signature.digest if strategy else None,
@@ -152,20 +180,21 @@ class Generated(ReflectionResult):
 async def generate_reflection(
     context: ReflectionContext | Mapping[str, Any],
     *,
-    store: Memory | Store | str = STORE,
+    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
     model: Model | Callable[..., Any] | None = None,
-    prompts: Mapping[str, str] = PROMPTS,
+    prompts: Mapping[str, str] = OUTCOME_PROMPTS,
     score: Score = by_outcome,
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
 ) -> ReflectionResult:
     """Return the lesson of a run, without storing it.
 
-    A failure that is already known is not sent to the model. Equal failures have equal ids. Without
-    a strategy, `strategy_id` and `strategy_text` are None; without an error, `error_category` is
-    None. `trust` says who wrote the task and the user's messages; `trust`, `prompts`, `score` and
-    `on_model_error` are arguments of `reflect`. A `model` may be a function of the messages. Raises
-    InvalidInput, ModelError, StoreError.
+    A failure that is already known is not sent to the model. Equal failures have equal
+    ids. Without a strategy, `strategy_id` and `strategy_text` are None; without an
+    error, `error_category` is None. `trust` says who wrote the task and the user's
+    messages; `trust`, `prompts`, `score` and `on_model_error` are arguments of
+    `reflect`. A `model` may be a function of the messages. Raises InvalidInput,
+    ModelError, StoreError.
     """
     context = await asyncio.to_thread(_as_data, context)
     (episode,) = EpisodeReader(Limits()).add(context)
@@ -174,13 +203,15 @@ async def generate_reflection(
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
     memory = _memory(store, context["tenant_id"], context["project_id"])
-    model = Function(model) if callable(model) and not isinstance(model, Model) else model
+    model = (
+        Function(model) if callable(model) and not isinstance(model, Model) else model
+    )
     how: Any = {"prompts": prompts, "score": score, "trust": trust, "store": False}
     how |= {"on_model_error": on_model_error, "related": list(map(str, related))}
     made = await reflect(episode, memory=memory, model=model, **how)
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
-    return Generated(made)
+    return GeneratedReflection(made)
 
 
 async def store_reflection(
@@ -189,58 +220,106 @@ async def store_reflection(
     project_id: str,
     session_id: str | None = None,
     *,
-    store: Memory | Store | str = STORE,
+    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
 ) -> dict[str, str | None]:
-    """Store a generated reflection; return the ids of its lessons, their `state` and `trust`.
+    """Store a generated reflection; return the ids of its lessons, their `state` and
+    `trust`.
 
-    If they wait in quarantine, `release` is the command that releases them. Storing it twice adds
-    nothing. A result that `generate_reflection` did not make, or whose texts were changed since,
-    has the trust "external": its author is unknown. Raises InvalidInput, QuotaExceeded, StoreError.
+    If they wait in quarantine, `release` is the command that releases them. Storing it
+    twice adds nothing. A result that `generate_reflection` did not make, or whose texts
+    were changed since, has the trust "external": its author is unknown. Raises
+    InvalidInput, QuotaExceeded, StoreError.
     """
     made = _reflected(result)
     if session_id is not None:
         check_texts(session_id=session_id)
         session = {"session_id": safe_id(session_id)}
-        lesson, strategy = made.reflection, made.strategy
+        lesson = made.reflection
+        strategy = made.strategy
         strategy = strategy and replace(strategy, meta={**strategy.meta, **session})
         lesson = replace(lesson, meta={**lesson.meta, **session})
         made = replace(made, reflection=lesson, strategy=strategy)
     made = replace(made, stored=await keep(made, _memory(store, tenant_id, project_id)))
     strategy_id = made.strategy.signature.digest if made.strategy else None
-    ids = {"reflection_id": made.reflection.signature.digest, "strategy_id": strategy_id}
+    ids = {
+        "reflection_id": made.reflection.signature.digest,
+        "strategy_id": strategy_id,
+    }
     return ids | {name: getattr(made, name) for name in ("state", "trust", "release")}
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
-    """Return the lessons of a result; heedful knows the origin of texts that it made itself."""
+    """Return the lessons of a result; heedful knows the origin of texts that it made
+    itself.
+    """
     if not isinstance(result, Mapping) or "reflection_text" not in result:
-        raise InvalidInput("result", result, "a ReflectionResult, or a mapping with its fields")
-    known = {name: result[name] for name in ReflectionResult.__dataclass_fields__ if name in result}
+        raise InvalidInput(
+            "result", result, "a ReflectionResult, or a mapping with its fields"
+        )
+    known = {
+        name: result[name]
+        for name in ReflectionResult.__dataclass_fields__
+        if name in result
+    }
     given = ReflectionResult(**known)
-    made = result.made if isinstance(result, Generated) else None
-    texts = made and (made.reflection.text, made.strategy.text if made.strategy else None)
+    made = result.made if isinstance(result, GeneratedReflection) else None
+    texts = made and (
+        made.reflection.text,
+        made.strategy.text if made.strategy else None,
+    )
     if made is not None and texts == (given.reflection_text, given.strategy_text):
         return made
-    text, rule, category = given.reflection_text, given.strategy_text, given.error_category or ""
+    text = given.reflection_text
+    rule = given.strategy_text
+    category = given.error_category or ""
     check_texts(reflection_text=text, strategy_text=rule or "", error_category=category)
     check_share("importance", given.importance)
     check_share("confidence", given.confidence)
     name = signature(category or "reflection", redact(text))
-    lists = {one: list(given[one] or ()) for one in ("source_event_ids", "related_memory_ids")}
+    lists = {
+        one: list(given[one] or ())
+        for one in ("source_event_ids", "related_memory_ids")
+    }
     own = {"by": "caller", "confidence": given.confidence, "error_category": category}
-    meta = {**UNKNOWN, "outcome": "failure", **(given.metadata or {}), **lists, **own}
+    meta = {
+        **UNKNOWN_RUN_METADATA,
+        "outcome": "failure",
+        **(given.metadata or {}),
+        **lists,
+        **own,
+    }
     meta["episode"] = short_digest(f"{text}\0{rule}")
-    words, weight = redact(text)[:LONGEST], given.importance
+    words = redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
+    weight = given.importance
     tags = tuple(dict.fromkeys(given.tags or ()))
-    about: Any = {"importance": weight, "tags": tags, "meta": meta, "state": "quarantined"}
-    lesson = Lesson("reflection", name, name.error_type, words, words, trust="external", **about)
+    about: Any = {
+        "importance": weight,
+        "tags": tags,
+        "meta": meta,
+        "state": "quarantined",
+    }
+    lesson = Lesson(
+        "reflection",
+        name,
+        error_type=name.error_type,
+        text=words,
+        sighting=words,
+        trust="external",
+        **about,
+    )
     if not rule:
-        return Reflected(lesson, None, (), (), ())
-    words, weight = redact(rule)[:LONGEST], min(1.0, round(weight * STRONGER, 6))
-    changes: Any = {"text": words, "sighting": words, "importance": weight, "kind": "strategy"}
+        return Reflected(lesson, None, claims=(), dropped=(), signals=())
+    words = redact(rule)[:MAX_EXAMPLE_TEXT_CHARS]
+    weight = min(1.0, round(weight * STRATEGY_IMPORTANCE_FACTOR, 6))
+    changes: Any = {
+        "text": words,
+        "sighting": words,
+        "importance": weight,
+        "kind": "strategy",
+    }
     changes["tags"] = tuple(dict.fromkeys((*tags, "strategy")))
     strategy = replace(lesson, signature=strategy_signature(name, words), **changes)
-    return Reflected(lesson, strategy, (), (), ())
+    return Reflected(lesson, strategy, claims=(), dropped=(), signals=())
 
 
 async def query_reflections(
@@ -252,23 +331,25 @@ async def query_reflections(
     tags: Sequence[str] | None = None,
     match: Literal["any", "all"] = "any",
     *,
-    store: Memory | Store | str = STORE,
+    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
     waiting: bool = True,
 ) -> list[dict[str, Any]]:
     """Return at most `k` reflections and strategies for a query, best first.
 
-    Without `query_text`, return the most important lessons. With `tags`, a lesson needs any of
-    them, or all of them with `match="all"`. Lessons in quarantine are returned, too, unless
-    `waiting` is False; their `state` marks them, and `release` is the command that releases them.
-    Never put them into a prompt. `importance` and `confidence` of a record are those of its author,
-    `heedful_importance` is heedful's own. Raises InvalidInput, StoreError.
+    Without `query_text`, return the most important lessons. With `tags`, a lesson needs
+    any of them, or all of them with `match="all"`. Lessons in quarantine are returned,
+    too, unless `waiting` is False; their `state` marks them, and `release` is the
+    command that releases them. Never put them into a prompt. `importance` and
+    `confidence` of a record are those of its author, `heedful_importance` is heedful's
+    own. Raises InvalidInput, StoreError.
     """
     check_integer("k", k)
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
-    memory, text = _memory(store, tenant_id, project_id), query_text or ""
+    memory = _memory(store, tenant_id, project_id)
+    text = query_text or ""
     options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
-    options |= {"kind": PRODUCTS, "waiting": waiting}
+    options |= {"kind": EPISODE_LESSON_KINDS, "waiting": waiting}
     return [_row(one) for one in await memory.query(text, k, **options)]
 
 
@@ -290,7 +371,9 @@ def _row(match: Match) -> dict[str, Any]:
         "error_category": of("error_category", "") or None,
         "source_event_ids": list(map(str, of("source_event_ids", []))),
         "related_memory_ids": list(map(str, of("related_memory_ids", []))),
-        "metadata": {name: of(name, empty) for name, empty in UNKNOWN.items()},
+        "metadata": {
+            name: of(name, empty) for name, empty in UNKNOWN_RUN_METADATA.items()
+        },
         "source": "reflection_engine_v2",
         "layer": "rm",
         "state": match.state,
@@ -301,16 +384,18 @@ def _row(match: Match) -> dict[str, Any]:
 
 
 class Reflector:
-    """The functions `generate_reflection`, `store_reflection` and `query_reflections` as methods.
+    """The functions `generate_reflection`, `store_reflection` and `query_reflections`
+    as methods.
 
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
-    episode)` returns the importance, 0..1. A `memory_repository` is used instead of `store`.
-    `trust` says who wrote the tasks and the users' messages. Raises InvalidInput.
+    episode)` returns the importance, 0..1. A `memory_repository` is used instead of
+    `store`. `trust` says who wrote the tasks and the users' messages. Raises
+    InvalidInput.
     """
 
     def __init__(
         self,
-        store: Memory | Store | str = STORE,
+        store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
         model: Model | Callable[..., Any] | None = None,
         memory_repository: Memory | None = None,
         prompts: Mapping[str, str] | None = None,
@@ -322,7 +407,11 @@ class Reflector:
         if not isinstance(own, Memory | Store | str):
             name = "store" if own is store else "memory_repository"
             raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
-        options: Any = {"prompts": prompts or PROMPTS, "score": score or by_outcome, "trust": trust}
+        options: Any = {
+            "prompts": prompts or OUTCOME_PROMPTS,
+            "score": score or by_outcome,
+            "trust": trust,
+        }
         options |= {"store": own, "model": model}
         self.generate_reflection: Method = partial(generate_reflection, **options)
         self.store_reflection: Method = partial(store_reflection, store=own)
@@ -333,8 +422,11 @@ ReflectionEngine = ReflectionEngineV2 = Reflector  # the names of earlier system
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
-    """Return the memory of this scope; a Memory of another scope lends its store and settings."""
-    scope, memory = Scope(tenant, project), store
+    """Return the memory of this scope; a Memory of another scope lends its store and
+    settings.
+    """
+    scope = Scope(tenant, project)
+    memory = store
     if not isinstance(memory, Memory) or memory.scope == scope:
         return Memory.of(memory, scope)
     own = memory.embedder, memory.holdout, memory.max_entries, memory.quota
@@ -346,9 +438,13 @@ def _as_data(context: Any) -> Mapping[str, Any]:
     try:
         value = json.loads(json.dumps(context, default=_plain))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
+        raise InvalidInput(
+            "context", type(context).__name__, "data that JSON can hold"
+        ) from error
     if not isinstance(value, dict):
-        raise InvalidInput("context", type(context).__name__, "a ReflectionContext, or a mapping")
+        raise InvalidInput(
+            "context", type(context).__name__, "a ReflectionContext, or a mapping"
+        )
     return value
 
 

@@ -1,1 +1,3 @@
-"""Drive loops in this process, record them in a journal, and decide on reported attempts."""
+"""Drive loops in this process, record them in a journal, and decide on reported
+attempts.
+"""

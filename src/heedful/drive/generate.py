@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Context, blocking, call, takes
@@ -20,48 +20,62 @@ from heedful.sanitize import cut_middle
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
-# Characters of the last candidate that a retry shows: a prompt must not grow with the answers.
-PREVIOUS = 1_200
-# A shorter candidate is easier to write again than to correct. Of 24 one-line tasks, the embedded
-# 0.5B model solved 20 within 4 attempts if a retry showed feedback and task, but 7 with the last
-# answer before them, and 1 with task, last answer, feedback: a small model copies what it sees.
-SHORT = 200
-CALLED = Usage(calls=1)
+# Characters of the last candidate that a retry shows: a prompt must not grow with the
+# answers.
+MAX_PREVIOUS_ANSWER_CHARS = 1_200
+# A shorter candidate is easier to write again than to correct. Of 24 one-line tasks,
+# the embedded 0.5B model solved 20 within 4 attempts if a retry showed feedback and
+# task, but 7 with the last answer before them, and 1 with task, last answer, feedback:
+# a small model copies what it sees.
+MAX_REWRITE_CHARS = 200
+SINGLE_CALL_USAGE = Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
     """A model that writes candidates.
 
-    `system` is the system message. `schema` is the JSON Schema of the answer. `max_tokens` limits
-    the length of the answer. Each retry is a new prompt with bounded size: recalled examples and
-    those of recalled rules as chat turns, the rules, the last candidate if it is longer than
-    `SHORT` characters, the feedback, and the task.
+    `system` is the system message. `schema` is the JSON Schema of the answer.
+    `max_tokens` limits the length of the answer. Each retry is a new prompt with
+    bounded size: recalled examples and those of recalled rules as chat turns, the
+    rules, the last candidate if it is longer than `MAX_REWRITE_CHARS` characters, the feedback, and
+    the task.
     """
 
     model: Model
     system: str = ""
+    _: KW_ONLY
     schema: Mapping[str, Any] | None = None
     max_tokens: int = 512
 
     def messages(self, at: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
         messages = [Message("system", self.system)] if self.system else []
-        worked = [replace(rule, example=rule.worked) for rule in at.advice if rule.worked]
+        worked = [
+            replace(rule, example=rule.worked) for rule in at.advice if rule.worked
+        ]
         messages += [*as_messages(worked), *at.examples]
         advice = [replace(one, worked=None) for one in at.advice]
         parts = [as_text((), at.seed, advice)] if advice else []
         if at.hint:
-            last = redact(at.previous if isinstance(at.previous, str) else json.dumps(at.previous))
-            shown = [f"Your last answer:\n{cut_middle(last, PREVIOUS)}"]
-            parts += shown * (len(last) > SHORT) + [at.hint]
-        parts.append(at.task if isinstance(at.task, str) else json.dumps(at.task, default=str))
+            last = redact(
+                at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
+            )
+            shown = [
+                f"Your last answer:\n{cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)}"
+            ]
+            parts += shown * (len(last) > MAX_REWRITE_CHARS) + [at.hint]
+        parts.append(
+            at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
+        )
         messages.append(Message("user", "\n\n".join(parts)))
         return [Message(message.role, redact(message.content)) for message in messages]
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate` (a Model in a Writer), and True if its call blocks. Raises InvalidInput."""
+    """Return `generate` (a Model in a Writer), and True if its call blocks. Raises
+    InvalidInput.
+    """
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
     if isinstance(generate, Writer):
@@ -72,7 +86,7 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class CandidateBatch:
     """The candidates of one attempt, at least one, and their cost."""
 
     values: tuple[Any, ...]
@@ -84,60 +98,78 @@ class Produced:
         return [[journalable(value) for value in self.values], usage]
 
     @classmethod
-    def of(cls, plain: Sequence[Any]) -> Produced:
+    def of(cls, plain: Sequence[Any]) -> CandidateBatch:
         """Return the candidates from JSON data that the method `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
-async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed, ModelError."""
+async def produce(
+    generate: Generate | Writer, at: Context, thread: bool
+) -> CandidateBatch:
+    """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed,
+    ModelError.
+    """
     if isinstance(generate, Writer):
         options: Any = {"schema": generate.schema, "max_tokens": generate.max_tokens}
         options |= {"temperature": at.temperature, "seed": at.seed}
         answer = await complete(generate.model, generate.messages(at), **options)
-        return Produced((answer.text,), answer.usage)
+        return CandidateBatch((answer.text,), answer.usage)
     arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
     return await _produced(generate, at, thread, *arguments)
 
 
 def whole_hint(at: Context) -> str:
-    """Return what memory tells about the task and the feedback on the last attempt, as a text."""
+    """Return what memory tells about the task and the feedback on the last attempt, as
+    a text.
+    """
     told = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
     return "\n\n".join(filter(None, (told, at.hint)))
 
 
-async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
-    """Return what `revise` makes of the last candidate and `findings`. Raises GenerateFailed."""
+async def revised(
+    revise: Revise, at: Context, findings: Sequence[Finding]
+) -> CandidateBatch:
+    """Return what `revise` makes of the last candidate and `findings`. Raises
+    GenerateFailed.
+    """
     return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
 
 
 async def _produced(
     function: Callable[..., Any], at: Context, thread: bool, *arguments: Any
-) -> Produced:
+) -> CandidateBatch:
     def failed(error: BaseException) -> GenerateFailed:
         what = f"{type(error).__name__}: {redact(str(error))[:300]}"
         return GenerateFailed(f"generate raised {what}")
 
     value = await call(failed, function, *arguments, at=at, thread=thread)
     if type(value) is str:  # nearly always
-        return Produced((value,), CALLED)
+        return CandidateBatch((value,), SINGLE_CALL_USAGE)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     pair = isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None
     if pair and (usage := usage_of(value[1])):  # otherwise these are two candidates
-        return Produced(value[:1], usage)
+        return CandidateBatch(value[:1], usage)
     if not values:
-        raise GenerateFailed("generate returned an empty list; return at least one candidate")
+        raise GenerateFailed(
+            "generate returned an empty list; return at least one candidate"
+        )
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
     plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
-    answers = [(None if isinstance(v, plain) else answer_of(v)) or Answer(v) for v in values]
+    answers = [
+        (None if isinstance(v, plain) else answer_of(v)) or Answer(v) for v in values
+    ]
     costs = [answer.usage for answer in answers]
-    return Produced(tuple(answer.text for answer in answers), sum(costs[1:], costs[0]))
+    return CandidateBatch(
+        tuple(answer.text for answer in answers), sum(costs[1:], costs[0])
+    )
 
 
 def declared(function: Any) -> Any:
     """Return the pydantic class that a function declares to return, or None."""
-    with suppress(NameError, TypeError, AttributeError):  # a name that is not defined, no function
+    with suppress(
+        NameError, TypeError, AttributeError
+    ):  # a name that is not defined, no function
         kind = get_type_hints(function).get("return")
         kinds = (kind, *get_args(kind))
         return next((one for one in kinds if hasattr(one, "model_validate")), None)
@@ -145,7 +177,9 @@ def declared(function: Any) -> Any:
 
 
 def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return stored values as objects of the class that `function` declares to return."""
+    """Return stored values as objects of the class that `function` declares to
+    return.
+    """
     kind: Any = declared(function) if values else None
 
     def read(value: Any) -> Any:
@@ -159,29 +193,37 @@ def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     """Return a reviser that rewrites only the parts of a text that findings point to.
 
-    `rewrite(task, text, findings)` gets each part that findings mark with their `span`, and returns
-    the new text or an Answer. Overlapping parts are joined. If no finding has a span, `rewrite`
-    gets the whole candidate. The candidate must be text.
+    `rewrite(task, text, findings)` gets each part that findings mark with their `span`,
+    and returns the new text or an Answer. Overlapping parts are joined. If no finding
+    has a span, `rewrite` gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, since only parts change")
-        spans, usage = _spans(candidate, findings), Usage()
-        for start, end, flagged in reversed(spans or [(0, len(candidate), list(findings))]):
+        spans = _spans(candidate, findings)
+        usage = Usage()
+        for start, end, flagged in reversed(
+            spans or [(0, len(candidate), list(findings))]
+        ):
             text = rewrite(task, candidate[start:end], flagged)
             if hasattr(text, "__await__"):
                 text = await text
             if isinstance(text, Answer):
-                usage, text = usage + text.usage, text.text
+                usage = usage + text.usage
+                text = text.text
             candidate = f"{candidate[:start]}{text}{candidate[end:]}"
         return Answer(candidate, usage) if usage.calls else candidate
 
     return revise
 
 
-def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[Finding]]]:
-    flagged = [(*finding.span, finding) for finding in findings if finding.span is not None]
+def _spans(
+    text: str, findings: Sequence[Finding]
+) -> list[tuple[int, int, list[Finding]]]:
+    flagged = [
+        (*finding.span, finding) for finding in findings if finding.span is not None
+    ]
     spans: list[tuple[int, int, list[Finding]]] = []
     for start, end, finding in sorted(flagged, key=lambda span: span[:2]):
         start = max(0, start)

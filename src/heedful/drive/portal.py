@@ -1,4 +1,6 @@
-"""Call heedful from code without an event loop; one background loop serves the whole process."""
+"""Call heedful from code without an event loop; one background loop serves the whole
+process.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,25 @@ from heedful.memory.memory import Memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# A plain function keeps its thread while it waits in `run_sync`, so with too few threads such
-# functions would wait for each other. Threads start when they are needed.
-THREADS = 512
-# A plain function that is called inside the background loop blocks it until it ends, and so
-# runs in a second background loop; everything that the function calls waits in that loop, too.
+# A plain function keeps its thread while it waits in `run_sync`, so with too few
+# threads such functions would wait for each other. Threads start when they are needed.
+MAX_PORTAL_THREADS = 512
+# A plain function that is called inside the background loop blocks it until it ends,
+# and so runs in a second background loop; everything that the function calls waits in
+# that loop, too.
 _level: ContextVar[int] = ContextVar("heedful_level", default=0)
 
 
 @cache
 def _loop(level: int) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(ThreadPoolExecutor(THREADS, "heedful-call"))
+    loop.set_default_executor(ThreadPoolExecutor(MAX_PORTAL_THREADS, "heedful-call"))
 
     def forever() -> None:
         while not loop.is_closed():
-            with suppress(KeyboardInterrupt, SystemExit):  # the task passes it to the caller
+            with suppress(
+                KeyboardInterrupt, SystemExit
+            ):  # the task passes it to the caller
                 loop.run_forever()
 
     threading.Thread(target=forever, name="heedful-portal", daemon=True).start()
@@ -53,26 +58,34 @@ if hasattr(os, "register_at_fork"):
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result, for callers without an event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised again.
-    A second interrupt does not wait. Raises UsageError inside a running event loop, which would
-    wait for itself, and for an argument that is not a coroutine.
+    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is
+    raised again. A second interrupt does not wait. Raises UsageError inside a running
+    event loop, which would wait for itself, and for an argument that is not a
+    coroutine.
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
-            f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an async "
-            "iterator, use `async for` in an async function, and pass a call of the function"
+            f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an "
+            "async "
+            "iterator, use `async for` in an async function, and pass a call of the "
+            "function"
         )
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return _wait(coroutine, _level.get())
     coroutine.close()
-    raise UsageError("run_sync was called inside an event loop; write `await` there instead")
+    raise UsageError(
+        "run_sync was called inside an event loop; write `await` there instead"
+    )
 
 
 def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
-    """Run a coroutine in the background loop `level`, and block this thread until it has ended."""
-    loop, context = _loop(level), copy_context()
+    """Run a coroutine in the background loop `level`, and block this thread until it
+    has ended.
+    """
+    loop = _loop(level)
+    context = copy_context()
     context.run(_level.set, level)
     tasks: list[asyncio.Task[T]] = []
     ended = threading.Event()
@@ -107,31 +120,48 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
 def self_correcting(function: Callable[P, T], /) -> Callable[..., T]: ...
 @overload
 def self_correcting(
-    function: None = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
+    function: None = None,
+    /,
+    *,
+    on_exhausted: Literal["raise", "best"] = "raise",
+    **options: Any,
 ) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
 def self_correcting(
-    function: Any = None, /, *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
+    function: Any = None,
+    /,
+    *,
+    on_exhausted: Literal["raise", "best"] = "raise",
+    **options: Any,
 ) -> Any:
-    """Decorate `generate(task, hint, …)`: each call runs a loop and returns an accepted candidate.
+    """Decorate `generate(task, hint, …)`: each call runs a loop and returns an accepted
+    candidate.
 
-    Takes the options of `run`. The decorated function is async if the original function is. The
-    parameter called `hint` (or `feedback`) gets the feedback; callers do not pass it. A function
-    without such a parameter gets no hint; it may read `heedful.context().hint`. If no candidate
-    passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the best
-    candidate. If no candidate was evaluated, always raises NotPassed. Methods (first parameter
-    `self` or `cls`) work too. Raises InvalidInput, and UnknownName for an unknown option.
+    Takes the options of `run`. The decorated function is async if the original function
+    is. The parameter called `hint` (or `feedback`) gets the feedback; callers do not
+    pass it. A function without such a parameter gets no hint; it may read
+    `heedful.context().hint`. If no candidate passes, raises NotPassed with the result,
+    or with `on_exhausted="best"` returns the best candidate. If no candidate was
+    evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`) work
+    too. Raises InvalidInput, and UnknownName for an unknown option.
     """
-    require(on_exhausted in ("raise", "best"), "on_exhausted", on_exhausted, "raise or best")
-    known = [field.name for field in fields(Run) if field.init][2:]  # without task and generate
+    require(
+        on_exhausted in ("raise", "best"), "on_exhausted", on_exhausted, "raise or best"
+    )
+    known = [field.name for field in fields(Run) if field.init][
+        2:
+    ]  # without task and generate
     check_options("self_correcting", options, [*known, "on_exhausted"])
-    Run(None, **{"generate": len, **options, "memory": None, "store": None})  # checks the others
+    Run(
+        None, **{"generate": len, **options, "memory": None, "store": None}
+    )  # checks the others
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         key = options.get("memory_key")
         settings = {**options, "memory_key": key_of(function) if key is None else key}
-        fine, returned = callable(function) and not isinstance(function, type), declared(function)
+        fine = callable(function) and not isinstance(function, type)
+        returned = declared(function)
         signature = inspect.signature(function) if fine else inspect.Signature()
         takes = signature.parameters
         names = [name for name in takes if name not in ("hint", "feedback")]
@@ -144,18 +174,26 @@ def self_correcting(
             try:
                 bound = outer.bind(*args, **named)
             except TypeError as error:
-                raise TypeError(f"{error}; call it as {outer}, the loop passes the hint") from None
+                raise TypeError(
+                    f"{error}; call it as {outer}, the loop passes the hint"
+                ) from None
             bound.apply_defaults()
             given = bound.arguments
 
             def generate(task: Any, hint: str) -> Any:
-                whole = {**dict.fromkeys(takes.keys() - names, hint), **given, first: task}
+                whole = {
+                    **dict.fromkeys(takes.keys() - names, hint),
+                    **given,
+                    first: task,
+                }
                 call = inspect.BoundArguments(signature, whole)
                 return function(*call.args, **call.kwargs)
 
             generate.__annotations__["return"] = returned
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
-            result = await Run[Any](given[first], generate=generate, **settings).finish()
+            result = await Run[Any](
+                given[first], generate=generate, **settings
+            ).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate
@@ -167,6 +205,9 @@ def self_correcting(
                 level += asyncio.get_running_loop() is _loop(level)
             return _wait(drive(*args, **named), level)
 
-        return cast("Callable[..., T]", drive if inspect.iscoroutinefunction(function) else called)
+        return cast(
+            "Callable[..., T]",
+            drive if inspect.iscoroutinefunction(function) else called,
+        )
 
     return decorate if function is None else decorate(function)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from heedful import errors, telemetry
@@ -24,25 +24,30 @@ from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 
-LONGEST = 200  # characters of an id, which appears in addresses and lists
-REPORT = "report"  # the name of a report's own evaluation among the judges of an attempt
+MAX_LOOP_ID_CHARS = 200  # characters of an id, which appears in addresses and lists
+REPORT_JUDGE = (
+    "report"  # the name of a report's own evaluation among the judges of an attempt
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
+    """An attempt as an orchestrator reports it: its output or a digest, its evaluation,
+    its cost.
 
-    The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs `checks` on
-    the output. `request` is further JSON data of the report, such as the arguments of the checks;
-    it is part of the `name`. If nobody has `vouched` for evaluation and checks, or the loop has
-    other goals than `goals`, its lessons wait in quarantine. Raises InvalidInput, UsageError.
+    The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs
+    `checks` on the output. `request` is further JSON data of the report, such as the
+    arguments of the checks; it is part of the `name`. If nobody has `vouched` for
+    evaluation and checks, or the loop has other goals than `goals`, its lessons wait in
+    quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None
     digest: str = ""
+    _: KW_ONLY
     evaluation: record.Evaluation | None = None
     checks: Sequence[Check] = ()
-    usage: record.Usage = record.NOTHING
+    usage: record.Usage = record.NO_USAGE
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
     request: Any = None
@@ -50,18 +55,27 @@ class AttemptReport:
     goals: Sequence[record.Goal] | None = None
 
     def __post_init__(self) -> None:
-        output, spent = self.output, self.usage
+        output = self.output
+        spent = self.usage
         if not isinstance(output, str | dict | None) and (answer := answer_of(output)):
             output = answer.text
-            spent = answer.usage if spent == record.NOTHING else spent
+            spent = answer.usage if spent == record.NO_USAGE else spent
         spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
-        record.require(spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK")
+        record.require(
+            spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK"
+        )
         if not isinstance(self.evaluation, record.Evaluation | None):
-            raise errors.InvalidInput("evaluation", self.evaluation, "an Evaluation, or None")
-        record.require(isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks")
+            raise errors.InvalidInput(
+                "evaluation", self.evaluation, "an Evaluation, or None"
+            )
+        record.require(
+            isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks"
+        )
         given = self.digest or self.checks or self.request
         if output is None and self.evaluation is None and not given:
-            raise errors.UsageError("the report is empty: give output, digest or evaluation")
+            raise errors.UsageError(
+                "the report is empty: give output, digest or evaluation"
+            )
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", spent)
 
@@ -69,22 +83,41 @@ class AttemptReport:
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
         evaluation = self.evaluation and codec.to_document(self.evaluation)
-        made = record.as_data(self.output), self.digest, evaluation, codec.to_document(self.usage)
+        made = (
+            record.as_data(self.output),
+            self.digest,
+            evaluation,
+            codec.to_document(self.usage),
+        )
         parts = (*made, dict(self.labels), self.request, self.reported_as)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[
+            :32
+        ]
 
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt. If it has no output and no digest, it never counts as a repeat."""
+        """Return the attempt. If it has no output and no digest, it never counts as a
+        repeat.
+        """
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
-        candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
-        judges = (*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None))
+        candidate = record.Candidate(
+            self.digest or own.digest, own.text if given else None
+        )
+        judges = (
+            *map(stop.rule_name, self.checks),
+            *[REPORT_JUDGE] * (self.evaluation is not None),
+        )
         usage = self.usage + evaluation.usage if evaluation is not None else self.usage
-        near = stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
-        vouched = self.vouched and (self.goals is None or set(self.goals) == set(loop.goals))
-        made, source = (number, candidate, evaluation, usage, near), (self.name, self.reported_as)
+        near = (
+            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
+        )
+        vouched = self.vouched and (
+            self.goals is None or set(self.goals) == set(loop.goals)
+        )
+        made = (number, candidate, evaluation, usage, near)
+        source = (self.name, self.reported_as)
         return record.Attempt(*made, self.labels, False, *source, judges, vouched)
 
 
@@ -92,7 +125,8 @@ class AttemptReport:
 class ReportResult:
     """The loop up to the reported attempt, and the verdict on the attempt.
 
-    `new` is False if the same report arrived before; then `verdict` is the verdict of that report.
+    `new` is False if the same report arrived before; then `verdict` is the verdict of
+    that report.
     """
 
     loop: record.Loop
@@ -109,16 +143,20 @@ async def report(
     memory: Memory | None = None,
     load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
 ) -> ReportResult:
-    """Decide on an attempt and store it; if the same report came before, return its verdict again.
+    """Decide on an attempt and store it; if the same report came before, return its
+    verdict again.
 
-    `load` returns the checks of a new attempt. It is not called for a report that came before,
-    which changed settings may refuse. With a `memory` of the same store and scope, a loop that ends
-    adds lessons to the memory. Raises NotFound; AttemptTaken if the attempt was reported with other
-    content; OutOfOrder if an earlier attempt is missing; LoopEnded; LeaseLost if a process drives
-    the loop; Conflict if the policy contains user code; CheckFailed, ModelError, NotJournalable.
+    `load` returns the checks of a new attempt. It is not called for a report that came
+    before, which changed settings may refuse. With a `memory` of the same store and
+    scope, a loop that ends adds lessons to the memory. Raises NotFound; AttemptTaken if
+    the attempt was reported with other content; OutOfOrder if an earlier attempt is
+    missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
+    contains user code; CheckFailed, ModelError, NotJournalable.
     """
     data = journal.journalable(attempt_report.output)
-    judged = list[tuple[AttemptReport, record.Evaluation | None]]()  # at most one, if read again
+    judged = list[
+        tuple[AttemptReport, record.Evaluation | None]
+    ]()  # at most one, if read again
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.state.stored
@@ -131,14 +169,21 @@ async def report(
             return ReportResult(known, first.verdict, new=False)
         policy = _next_policy(snapshot, number)
         if not judged:
-            new = replace(attempt_report, checks=await load()) if load else attempt_report
+            new = (
+                replace(attempt_report, checks=await load()) if load else attempt_report
+            )
             judged.append((new, await _evaluation(new, stored)))
         [(new, evaluation)] = judged
         attempt = new.attempt(stored.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
-        # Redact as the store does: joined texts can form a secret that no part contains.
-        verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
-        entry = journal.decision_entry(loop, policy, verdict, attempt, data)
+        # Redact as the store does: joined texts can form a secret that no part
+        # contains.
+        verdict = codec.verdict_from(
+            redact_data(codec.verdict_to(decide.decide(loop, policy)))
+        )
+        entry = journal.decision_entry(
+            loop, policy, verdict=verdict, attempt=attempt, value=data
+        )
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
@@ -150,12 +195,14 @@ async def report(
 class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
-    `created` is True if `open_loop` made the loop, `stored` is the loop after the last call.
-    `briefing` is what memory told before the first attempt; its `examples` are chat turns.
+    `created` is True if `open_loop` made the loop, `stored` is the loop after the last
+    call. `briefing` is what memory told before the first attempt; its `examples` are
+    chat turns.
     """
 
     store: Store
     scope: Scope
+    _: KW_ONLY
     stored: StoredLoop
     created: bool
     memory: Memory | None = None
@@ -179,18 +226,25 @@ class ReportedLoop:
 
     @property
     def passed(self) -> bool:
-        """True if the loop has ended with a candidate that has no error and meets every goal."""
+        """True if the loop has ended with a candidate that has no error and meets every
+        goal.
+        """
         return decide.state_after(self.verdict) == "passed"
 
     @property
     def candidate(self) -> Any:
-        """The best candidate so far as text or JSON data; None before the first evaluation."""
+        """The best candidate so far as text or JSON data; None before the first
+        evaluation.
+        """
         return self.stored.values[self.loop.best - 1] if self.loop.best else None
 
     @property
     def hint(self) -> str:
-        """What memory tells, then what was wrong with the last attempt; "" for neither."""
-        at, told = _context(self.stored), self.briefing
+        """What memory tells, then what was wrong with the last attempt; "" for
+        neither.
+        """
+        at = _context(self.stored)
+        told = self.briefing
         return whole_hint(replace(at, examples=told.examples, advice=told.advice))
 
     async def report(
@@ -198,21 +252,31 @@ class ReportedLoop:
     ) -> decide.Verdict:
         """Report an attempt, by default the next one, and return the verdict on it.
 
-        `output` and further `fields` are those of AttemptReport; `checks` are by default those of
-        the loop. The same report of the same `attempt` again changes nothing. Raises as `run` does,
-        and AttemptTaken, OutOfOrder, LoopEnded, InvalidInput, UsageError for an empty report.
+        `output` and further `fields` are those of AttemptReport; `checks` are by
+        default those of the loop. The same report of the same `attempt` again changes
+        nothing. Raises as `run` does, and AttemptTaken, OutOfOrder, LoopEnded,
+        InvalidInput, UsageError for an empty report.
         """
         errors.check_options("a report", fields, AttemptReport.__slots__)
         made = AttemptReport(output, **fields)
         made = made if "checks" in fields else replace(made, checks=self.checks)
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
         record.check_integer("attempt", number)
-        result = await report(self.store, self.scope, self.stored.id, number, made, self.memory)
+        result = await report(
+            self.store,
+            scope=self.scope,
+            id=self.stored.id,
+            number=number,
+            attempt_report=made,
+            memory=self.memory,
+        )
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
         return result.verdict
 
     def explain(self) -> Explanation:
-        """Explain why the loop continued, why it ended, and what would have changed that."""
+        """Explain why the loop continued, why it ended, and what would have changed
+        that.
+        """
         return loops.explained(self.stored)
 
 
@@ -229,31 +293,59 @@ async def open_loop(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> ReportedLoop:
-    """Begin a loop whose attempts your own program makes, or continue the loop with this `id`.
+    """Begin a loop whose attempts your own program makes, or continue the loop with
+    this `id`.
 
-    Your program reports its attempts with `ReportedLoop.report`; heedful checks them and decides.
-    With a `memory`, whose store and scope the loop then has, it is told what earlier loops learnt,
-    and teaches when it ends; loops with the same `memory_key` tell each other the rules that they
-    broke. Checks find `context` as `Context.data`. Raises InvalidInput, StoreError, and Conflict if
-    the loop exists with another task, context, goals, policy or memory key.
+    Your program reports its attempts with `ReportedLoop.report`; heedful checks them
+    and decides. With a `memory`, whose store and scope the loop then has, it is told
+    what earlier loops learnt, and teaches when it ends; loops with the same
+    `memory_key` tell each other the rules that they broke. Checks find `context` as
+    `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
+    with another task, context, goals, policy or memory key.
     """
-    policy, aims = drive.validate_arguments(id, checks, goals, policy, memory_key=memory_key)
+    policy, aims = drive.validate_arguments(
+        id, checks, goals, policy, memory_key=memory_key
+    )
     journal.check_json(task=task, context=context)
-    if not (isinstance(id, str) and 0 < len(id) <= LONGEST and id.isprintable()):
-        raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
+    if not (
+        isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS and id.isprintable()
+    ):
+        raise errors.InvalidInput(
+            "id", id, f"1 to {MAX_LOOP_ID_CHARS} printable characters"
+        )
     plain = codec.policy_to(policy)
     allowed = "made of shipped rules: no code of the host"
     record.require(codec.is_complete(plain), "policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
-    held = known.store if known else store if isinstance(store, Store) else open_store(store)
+    held = (
+        known.store
+        if known
+        else store
+        if isinstance(store, Store)
+        else open_store(store)
+    )
     scope = known.scope if known else scope or Scope()
     record.require(isinstance(scope, Scope), "scope", scope, "a Scope")
-    head = Head(task, list(map(codec.to_document, aims)), plain, context, memory_key=memory_key)
+    head = Head(
+        task=task,
+        goals=list(map(codec.to_document, aims)),
+        policy=plain,
+        context=context,
+        memory_key=memory_key,
+    )
     opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
-    opened.memory, opened.checks = known, checks
+    opened.memory = known
+    opened.checks = checks
     if known is not None:
-        names, new = stop.check_names(checks), not opened.loop.attempts
-        brief = await known.brief(journal.text_of(task), id, new, memory_key, names)
+        names = stop.check_names(checks)
+        new = not opened.loop.attempts
+        brief = await known.brief(
+            journal.text_of(task),
+            loop=id,
+            begins=new,
+            memory_key=memory_key,
+            checks=names,
+        )
         await held.write(scope, loops.brief, id, brief)
         opened.briefing = brief
     return opened
@@ -262,25 +354,40 @@ async def open_loop(
 async def learn(
     id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
 ) -> ReportedLoop:
-    """Learn from a loop that your program has finished; the last attempt is the answer you kept.
+    """Learn from a loop that your program has finished; the last attempt is the answer
+    you kept.
 
-    It counts as accepted only if its evaluation has no error. Takes the `options` of `open_loop`,
-    without a policy. Raises the errors of `open_loop` and of `ReportedLoop.report`.
+    It counts as accepted only if its evaluation has no error. Takes the `options` of
+    `open_loop`, without a policy. Raises the errors of `open_loop` and of
+    `ReportedLoop.report`.
     """
     if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
         raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")
     policy = decide.Policy((stop.MaxAttempts(len(attempts)),), name="as made")
     loop = await open_loop(id, task, policy=policy, **options)
     for number, made in enumerate(attempts, 1):
-        await report(loop.store, loop.scope, id, number, made, loop.memory)
+        await report(
+            loop.store,
+            scope=loop.scope,
+            id=id,
+            number=number,
+            attempt_report=made,
+            memory=loop.memory,
+        )
     loop.stored = await loop.store.read(loop.scope, loops.read, id)
     return loop
 
 
 async def cancel(
-    store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
+    store: Store,
+    scope: Scope,
+    id: str,
+    by: str,
+    why: str = "",
+    memory: Memory | None = None,
 ) -> decide.Verdict:
-    """Cancel a loop for the actor `by`; return the verdict. An ended loop does not change.
+    """Cancel a loop for the actor `by`; return the verdict. An ended loop does not
+    change.
 
     Raises NotFound, and LeaseLost if a process drives the loop.
     """
@@ -291,7 +398,8 @@ async def cancel(
             return last
         snapshot.check_free()
         policy = snapshot.state.policy
-        actor, loop = redact(f"{by}: {why}" if why else by), _loop(snapshot, policy)
+        actor = redact(f"{by}: {why}" if why else by)
+        loop = _loop(snapshot, policy)
         loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
         await _commit(snapshot, memory, entry, loop)
         return verdict
@@ -310,19 +418,29 @@ async def override(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> decide.Verdict:
-    """Let a stored loop continue past `rule`; a loop that the rule stopped is open again.
+    """Let a stored loop continue past `rule`; a loop that the rule stopped is open
+    again.
 
-    Takes the arguments of `Run.override` and raises its errors. Also raises OverrideRefused if user
-    code stopped the loop, NotFound, and LeaseLost if a process drives the loop.
+    Takes the arguments of `Run.override` and raises its errors. Also raises
+    OverrideRefused if user code stopped the loop, NotFound, and LeaseLost if a process
+    drives the loop.
     """
-    new = record.Override(rule, by, why, decisions, until=until)
+    new = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
         head = snapshot.state.stored.head
         last = decide.latest_verdict(snapshot.state.stored.decisions)
-        policy, entry = snapshot.state.policy, JournalEntry(loop, 0)
-        known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-        stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
+        policy = snapshot.state.policy
+        entry = JournalEntry(id=loop, epoch=0)
+        known = {stop.rule_name(rule) for rule in policy.rules} | {
+            "cancelled",
+            "unscored",
+        }
+        stops = (
+            [each.rule for each in last.stopped_by]
+            if isinstance(last, decide.Done)
+            else []
+        )
         if unknown := [one for one in stops if one not in known]:
             raise errors.OverrideRefused(
                 f"the loop was stopped by {unknown[0]!r}, a rule that is user code; "
@@ -342,28 +460,41 @@ async def override(
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the stored loop with the improvement and the counts of findings that `policy` uses."""
+    """Return the stored loop with the improvement and the counts of findings that
+    `policy` uses.
+    """
     loop = snapshot.state.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded, Conflict."""
-    stored, following = snapshot.state.stored, len(snapshot.state.stored.loop.attempts) + 1
+    """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded,
+    Conflict.
+    """
+    stored = snapshot.state.stored
+    following = len(snapshot.state.stored.loop.attempts) + 1
     if number != following:
-        what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
+        what = (
+            f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
+        )
         raise errors.OutOfOrder(what)
     last = decide.latest_verdict(stored.decisions)
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
-        raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
+        raise errors.LoopEnded(
+            f"loop {stored.id!r} {how}; attempt {number} comes too late"
+        )
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
-        raise errors.Conflict(f"loop {stored.id!r} contains user code; continue it where it began")
+        raise errors.Conflict(
+            f"loop {stored.id!r} contains user code; continue it where it began"
+        )
     return snapshot.state.policy
 
 
-async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evaluation | None:
+async def _evaluation(
+    report: AttemptReport, stored: StoredLoop
+) -> record.Evaluation | None:
     """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
         return None
@@ -376,28 +507,53 @@ async def _evaluation(report: AttemptReport, stored: StoredLoop) -> record.Evalu
 
 
 def _context(stored: StoredLoop) -> Context:
-    last, head = decide.latest_verdict(stored.decisions), stored.head
+    last = decide.latest_verdict(stored.decisions)
+    head = stored.head
     hint = last.feedback if isinstance(last, decide.Again) else ""
-    previous, number = stored.values[-1] if stored.values else None, len(stored.values) + 1
-    return Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
+    previous = stored.values[-1] if stored.values else None
+    number = len(stored.values) + 1
+    return Context(
+        head.task,
+        number,
+        loop_id=stored.id,
+        hint=hint,
+        previous=previous,
+        data=head.context,
+        began=stored.created,
+    )
 
 
 async def _commit(
-    snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
+    snapshot: journal.Snapshot,
+    memory: Memory | None,
+    entry: JournalEntry,
+    loop: record.Loop,
 ) -> None:
-    """Write `entry`. With a `memory`, write the lessons and the outcome of the loop, too."""
+    """Write `entry`. With a `memory`, write the lessons and the outcome of the loop,
+    too.
+    """
     task = journal.text_of(snapshot.state.stored.head.task)
-    brief, teaches = Briefing(snapshot.state.stored.head.memory_key), False
+    brief = Briefing(snapshot.state.stored.head.memory_key)
+    teaches = False
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
+            raise errors.InvalidInput(
+                "memory", memory, "one in the store and scope of the loop"
+            )
         done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
         teaches = bool(done and (brief.memory_key or done.passed) and memory.embedder)
         if teaches and memory.embedder and memory.later is None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             brief = replace(brief, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    known: Any = {"together": True, "measured": measured, "briefing": brief, "exposed": True}
-    await journal.LoopRecorder(snapshot.commit, memory, task, **known).commit(entry, loop)
+    known: Any = {
+        "together": True,
+        "measured": measured,
+        "briefing": brief,
+        "exposed": True,
+    }
+    await journal.LoopRecorder(
+        write=snapshot.commit, memory=memory, task=task, **known
+    ).commit(entry, loop)
     if teaches and memory and memory.later:
         await memory.later()

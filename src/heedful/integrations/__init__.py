@@ -1,7 +1,8 @@
-"""heedful inside the agents of others: the core (`Host`), and a module for each framework.
+"""heedful inside the agents of others: the core (`Host`), and a module for each
+framework.
 
-A module imports its framework and the core, nothing else, and is imported by its own name, such as
-`heedful.integrations.langchain`. No framework is pinned.
+A module imports its framework and the core, nothing else, and is imported by its own
+name, such as `heedful.integrations.langchain`. No framework is pinned.
 """
 
 from collections.abc import Mapping
@@ -13,23 +14,31 @@ if TYPE_CHECKING:  # the hook process decides when to import the core
     from heedful.traces.episode import Ended
 
 __all__ = ["Advice", "Host", "HostRun", "verdict_of"]
-KEY = "heedful"  # of what heedful adds to a result, a state or a message of a framework
+RESULT_KEY = (
+    "heedful"  # of what heedful adds to a result, a state or a message of a framework
+)
 # How a run ends by whether its last output has passed; None if it was not judged.
-ENDS: "Mapping[Any, Ended]" = {None: "partial", True: "success", False: "failure"}
+PASSED_OUTCOMES: "Mapping[Any, Ended]" = {
+    None: "partial",
+    True: "success",
+    False: "failure",
+}
 
 
 def verdict_of(result: Any) -> "Done | None":
-    """Return the verdict on the result of an agent, in LangChain its state; None if it has none.
+    """Return the verdict on the result of an agent, in LangChain its state; None if it
+    has none.
 
-    `passed` says if the checks accept the answer, `stopped_by` has the rules that ended the run
-    otherwise; then the answer is the best one. After a failure of heedful, the rule is `unjudged`.
+    `passed` says if the checks accept the answer, `stopped_by` has the rules that ended
+    the run otherwise; then the answer is the best one. After a failure of heedful, the
+    rule is `unjudged`.
     """
     from heedful.loop import codec
 
     if not isinstance(result, Mapping):
-        return cast("Done | None", vars(result).get(KEY))
+        return cast("Done | None", vars(result).get(RESULT_KEY))
     last = (result.get("messages") or [None])[-1]
-    held = getattr(last, "response_metadata", {}).get(KEY)
+    held = getattr(last, "response_metadata", {}).get(RESULT_KEY)
     return cast("Done", codec.verdict_from(held)) if held else None
 
 

@@ -1,8 +1,9 @@
 """heedful as an MCP server: six tools, three resources and two prompts for any agent.
 
-The tools ask the routes of the service, so keys, permissions, limits and quarantine are those of
-HTTP, also over standard input and output. What comes in has the trust of a tool, and waits in
-quarantine unless an operator trusts its source. Overrides and releases are no tools.
+The tools ask the routes of the service, so keys, permissions, limits and quarantine are
+those of HTTP, also over standard input and output. What comes in has the trust of a
+tool, and waits in quarantine unless an operator trusts its source. Overrides and
+releases are no tools.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WrapValidator
 
-from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError, check_options
+from heedful.errors import (
+    HeedfulError,
+    PackageMissing,
+    Refused,
+    UsageError,
+    check_options,
+)
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered
 from heedful.loop.codec import verdict_from
@@ -36,36 +43,50 @@ from heedful.store.store import Effects
 _asking: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
 # How an operator writes a command, so that it finds the database from any folder.
 _line: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
-# Characters of a resource: a loop may have many attempts, and a model reads the resource.
-LONGEST = 50_000
-PATH = "/mcp"  # in the service
+# Characters of a resource: a loop may have many attempts, and a model reads the
+# resource.
+MAX_RESOURCE_CHARS = 50_000
+MCP_PATH = "/mcp"  # in the service
 # Bytes of a request; the service has already compared it with its own limit.
-ANY_SIZE = 2**40
+MAX_MCP_REQUEST_BYTES = 2**40
 # Without this refusal, the loop would end as unscored.
-UNJUDGED = """\
+UNJUDGED_ATTEMPT_MESSAGE = """\
 nobody has judged this attempt, so nothing is decided. Report it again with `evaluation`, such as
 {"findings": [{"check": "dates", "message": "1999 is wrong", "fix": "write 2001"}], "scores": {}},
 where findings are empty if nothing is wrong and each goal has a score; or with `checks`, such as
 [{"name": "not_empty"}]."""
 
 Task = Annotated[str, Field(description="The task, in the words in which you got it.")]
-LoopId = Annotated[str, Field(description="The id of a loop: one name for all attempts at a task.")]
-Error = Annotated[str, Field(description="The text of the error, or all that a command wrote.")]
-Specs = Annotated[list[dict[str, Any]], Field(description='Checks, such as {"name": "not_empty"}.')]
-Goals = Annotated[list[str], Field(description='Goals of a new loop, such as "quality >= 0.8".')]
+LoopId = Annotated[
+    str, Field(description="The id of a loop: one name for all attempts at a task.")
+]
+Error = Annotated[
+    str, Field(description="The text of the error, or all that a command wrote.")
+]
+Specs = Annotated[
+    list[dict[str, Any]], Field(description='Checks, such as {"name": "not_empty"}.')
+]
+Goals = Annotated[
+    list[str], Field(description='Goals of a new loop, such as "quality >= 0.8".')
+]
 # As it was sent, with the fields that the package would drop: they are refused.
 Judged = Annotated[Evaluation, WrapValidator(lambda sent, valid: valid(sent) and sent)]
-Signatures = Annotated[list[str], Field(description="Errors of the task, as seen_error names them")]
-ErrorType = Annotated[str, Field(description="The tool that failed or the type of the error.")]
+Signatures = Annotated[
+    list[str], Field(description="Errors of the task, as seen_error names them")
+]
+ErrorType = Annotated[
+    str, Field(description="The tool that failed or the type of the error.")
+]
 
 
 # The answers have no slots, which the package would take for default values.
 @dataclass(frozen=True)
-class RecallAnswer:
+class LessonsAnswer:
     """What earlier runs teach about a task.
 
-    `text` has the facts between delimiters; it is empty if nothing fits. With a loop, `shown` and
-    `withheld` count the lessons: a random part is withheld to measure whether lessons help.
+    `text` has the facts between delimiters; it is empty if nothing fits. With a loop,
+    `shown` and `withheld` count the lessons: a random part is withheld to measure
+    whether lessons help.
     """
 
     text: str
@@ -73,11 +94,13 @@ class RecallAnswer:
     withheld: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SeenAnswer:
-    """What is known about an error: how often it was seen, and in `text` what put it right.
+    """What is known about an error: how often it was seen, and in `text` what put it
+    right.
 
-    `signature` names the error for `report_outcome`. `quarantine` says what waits there.
+    `signature` names the error for `report_outcome`. `quarantine` says what waits
+    there.
     """
 
     count: int
@@ -86,7 +109,7 @@ class SeenAnswer:
     quarantine: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainAnswer:
     """Why a loop continued and why it stopped, as a text and by attempt."""
 
@@ -98,15 +121,19 @@ class ExplainAnswer:
 
 @dataclass(frozen=True)
 class RememberAnswer:
-    """The stored lesson. `quarantine` says if it waits for a release, and which command does it."""
+    """The stored lesson. `quarantine` says if it waits for a release, and which command
+    does it.
+    """
 
     lesson: Remembered
     quarantine: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttemptAnswer:
-    """The verdict on an attempt: try "again" with the feedback, or stop because it is "done"."""
+    """The verdict on an attempt: try "again" with the feedback, or stop because it is
+    "done".
+    """
 
     attempt: int
     decision: Literal["again", "done"]
@@ -123,19 +150,22 @@ class OutcomeAnswer:
     quarantine: str
 
 
-async def recall_lessons(task: Task, loop: LoopId = "") -> RecallAnswer:
-    """Call this before you begin a task: it returns what earlier runs teach about such tasks.
+async def recall_lessons(task: Task, loop: LoopId = "") -> LessonsAnswer:
+    """Call this before you begin a task: it returns what earlier runs teach about such
+    tasks.
 
-    Give a loop if you will report attempts or an outcome; then it counts what you were shown.
+    Give a loop if you will report attempts or an outcome; then it counts what you were
+    shown.
     """
     about = {"loop": loop} if loop else {}
     answer = await _asked("POST", "/v1/recall", {"task": task, "form": "text", **about})
     exposure = answer["exposure"] or {"shown": 0, "withheld": 0}
-    return RecallAnswer(answer["text"], exposure["shown"], exposure["withheld"])
+    return LessonsAnswer(answer["text"], exposure["shown"], exposure["withheld"])
 
 
 async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
-    """Call this after an error, before you try something else: it returns what put it right before.
+    """Call this after an error, before you try something else: it returns what put it
+    right before.
 
     It finds the error even if names, paths and numbers in it differ.
     """
@@ -143,30 +173,51 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     known = [one["text"] for one in answer["lessons"] if not one.get("entry")]
     text = facts(known) if known else ""
     waits = _waits("what is known about it", answer)
-    return SeenAnswer(answer["count"], answer["signature"], text, waits)
+    return SeenAnswer(
+        count=answer["count"],
+        signature=answer["signature"],
+        text=text,
+        quarantine=waits,
+    )
 
 
 async def explain(loop: LoopId) -> ExplainAnswer:
-    """Call this to know why a loop continued or stopped, and what would have changed that."""
+    """Call this to know why a loop continued or stopped, and what would have changed
+    that.
+    """
     return ExplainAnswer(**await _asked("GET", f"/v1/loops/{loop}/explain"))
 
 
 async def remember(
     error: Error,
-    lesson: Annotated[str, Field(description="What to do next time, in one or two sentences.")],
+    lesson: Annotated[
+        str, Field(description="What to do next time, in one or two sentences.")
+    ],
     error_type: ErrorType = "error",
     task: Annotated[str, Field(description="The task in which it happened.")] = "",
     rejected: Annotated[str, Field(description="The output that was wrong.")] = "",
     accepted: Annotated[str, Field(description="The output that was right.")] = "",
-    tags: Annotated[list[str], Field(description="Words by which lessons are selected.")] = [],  # noqa: B006 - a schema's default
+    tags: Annotated[
+        list[str], Field(description="Words by which lessons are selected.")
+    ] = [],  # noqa: B006 - a schema's default
 ) -> RememberAnswer:
     """Call this when you know what puts an error right, so that later runs are told.
 
     The lesson waits in quarantine until an operator releases it or trusts its source.
     """
-    body: dict[str, Any] = {"error_type": error_type, "text": error, "lesson": lesson, "tags": tags}
+    body: dict[str, Any] = {
+        "error_type": error_type,
+        "text": error,
+        "lesson": lesson,
+        "tags": tags,
+    }
     if task:
-        body["example"] = {"task": task, "rejected": rejected, "accepted": accepted, "wrong": error}
+        body["example"] = {
+            "task": task,
+            "rejected": rejected,
+            "accepted": accepted,
+            "wrong": error,
+        }
     answer = await _asked("POST", "/v1/reflections", body)
     waits = _waits("the lesson", answer)
     return RememberAnswer(Remembered(**answer), waits)
@@ -176,47 +227,70 @@ async def report_attempt(
     loop: LoopId,
     task: Task,
     output: Annotated[str, Field(description="The whole output of this attempt.")],
-    attempt: Annotated[int, Field(description="Its number, from 1; 0 is the next one.")] = 0,
-    evaluation: Annotated[Judged | None, Field(description="Needed if no checks judge.")] = None,
+    attempt: Annotated[
+        int, Field(description="Its number, from 1; 0 is the next one.")
+    ] = 0,
+    evaluation: Annotated[
+        Judged | None, Field(description="Needed if no checks judge.")
+    ] = None,
     checks: Specs = [],  # noqa: B006 - a schema's default
     goals: Goals = [],  # noqa: B006 - a schema's default
 ) -> AttemptAnswer:
     """Call this after each attempt at a task: it decides whether you try again or stop.
 
-    Begins the loop if it is new. Only checks that the operator has pinned to the loop measure; what
-    the loop teaches otherwise waits in quarantine.
+    Begins the loop if it is new. Only checks that the operator has pinned to the loop
+    measure; what the loop teaches otherwise waits in quarantine.
     """
     sent: Any = evaluation
     check_options("evaluation", sent or (), [each.name for each in fields(Evaluation)])
     known = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
-    (_, caller), scores = _asking.get(), (sent or {}).get("scores", {})
+    (_, caller) = _asking.get()
+    scores = (sent or {}).get("scores", {})
     missing = [one["score"] for one in known["goals"] if one["score"] not in scores]
     judged = checks or caller.setup.pinned(caller.scope, loop).checks
     empty = not judged if sent is None else not (scores or "findings" in sent)
     if empty or (missing and not judged):
-        raise UsageError(UNJUDGED + "".join(f" A goal needs the score {name}." for name in missing))
+        raise UsageError(
+            UNJUDGED_ATTEMPT_MESSAGE
+            + "".join(f" A goal needs the score {name}." for name in missing)
+        )
     report = {"output": output, "checks": checks, "evaluation": sent}
     number = attempt or len(known["made"]) + 1
     answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
     decision = answer["decision"]
     verdict = verdict_from({**answer, "verdict": decision})
     waits = _waits("what the loop teaches", answer)
-    return AttemptAnswer(answer["attempt"], decision, verdict, waits)
+    return AttemptAnswer(
+        attempt=answer["attempt"], decision=decision, verdict=verdict, quarantine=waits
+    )
 
 
 async def report_outcome(
     loop: LoopId,
-    right_at_once: Annotated[bool, Field(description="True if the first attempt was accepted.")],
-    calls: Annotated[int, Field(description="How often a model was called for the task.")],
+    right_at_once: Annotated[
+        bool, Field(description="True if the first attempt was accepted.")
+    ],
+    calls: Annotated[
+        int, Field(description="How often a model was called for the task.")
+    ],
     signatures: Signatures = [],  # noqa: B006 - a schema's default
-    why: Annotated[str, Field(description="Why the loop ends now, if it is still open.")] = "",
+    why: Annotated[
+        str, Field(description="Why the loop ends now, if it is still open.")
+    ] = "",
 ) -> OutcomeAnswer:
-    """Call this when a task has ended: it ends the loop if it is open, and the outcome counts.
+    """Call this when a task has ended: it ends the loop if it is open, and the outcome
+    counts.
 
-    Only the first outcome of a loop counts, and only with a reported attempt and recalled lessons.
+    Only the first outcome of a loop counts, and only with a reported attempt and
+    recalled lessons.
     """
     ended = await _asked("POST", f"/v1/loops/{loop}/cancel", {"why": why})
-    body = {"loop": loop, "right_at_once": right_at_once, "calls": calls, "signatures": signatures}
+    body = {
+        "loop": loop,
+        "right_at_once": right_at_once,
+        "calls": calls,
+        "signatures": signatures,
+    }
     counted = await _asked("POST", "/v1/outcomes", body)
     waits = _waits("what the loop teaches", ended)
     return OutcomeAnswer(ended["state"], counted["number"], waits)
@@ -232,17 +306,24 @@ async def read_lesson(id: str) -> str:
     lesson = await _asked("GET", f"/v1/reflections/{id}")
     if lesson["state"] == "quarantined":
         todo = _line.get().replace("{}", "heedful quarantine list")
-        return f"lesson {id} waits in quarantine; an operator reads and releases it: {todo}"
+        return (
+            f"lesson {id} waits in quarantine; an operator reads and releases it: "
+            f"{todo}"
+        )
     return _document("lesson", lesson)
 
 
 async def read_proof() -> str:
-    """Whether memory helps: tasks with and without lessons, in total and for each lesson."""
+    """Whether memory helps: tasks with and without lessons, in total and for each
+    lesson.
+    """
     return _document("proof", await _asked("GET", "/v1/proof"))
 
 
 def _document(label: str, data: Any) -> str:
-    return facts([json.dumps(data, ensure_ascii=False, indent=1)], label, LONGEST)
+    return facts(
+        [json.dumps(data, ensure_ascii=False, indent=1)], label, MAX_RESOURCE_CHARS
+    )
 
 
 def reflect_on_failure(task: str, error: str, attempted: str = "") -> str:
@@ -257,7 +338,9 @@ def critique(task: str, output: str, criteria: str = "") -> str:
     return render("critique.txt.j2", data=data).strip()
 
 
-TOOLS: Mapping[Callable[..., Any], tuple[str, bool, bool]] = {  # title, read-only, idempotent
+MCP_TOOLS: Mapping[
+    Callable[..., Any], tuple[str, bool, bool]
+] = {  # title, read-only, idempotent
     recall_lessons: ("Recall lessons for a task", False, True),
     seen_error: ("Look up an error", True, True),
     explain: ("Explain a loop", True, True),
@@ -265,7 +348,7 @@ TOOLS: Mapping[Callable[..., Any], tuple[str, bool, bool]] = {  # title, read-on
     report_attempt: ("Report an attempt", False, False),
     report_outcome: ("Report how a task ended", False, True),
 }
-RESOURCES: Mapping[str, Callable[..., Any]] = {
+MCP_RESOURCES: Mapping[str, Callable[..., Any]] = {
     "heedful://loops/{id}": read_loop,
     "heedful://lessons/{id}": read_lesson,
     "heedful://proof": read_proof,
@@ -273,15 +356,24 @@ RESOURCES: Mapping[str, Callable[..., Any]] = {
 
 
 def server_of(app: Any, caller: Any, db: str = "") -> Any:
-    """Return an `MCPServer` whose tools ask the routes of `app`, the service, as `caller`.
+    """Return an `MCPServer` whose tools ask the routes of `app`, the service, as
+    `caller`.
 
-    With the database `db`, the commands in its answers find it from any folder. The server works in
-    the current task and in those that this task starts. Raises PackageMissing.
+    With the database `db`, the commands in its answers find it from any folder. The
+    server works in the current task and in those that this task starts. Raises
+    PackageMissing.
     """
     _asking.set((app, caller.as_tool()))
     if db:
-        names = {"HEEDFUL_TENANT": caller.scope.tenant, "HEEDFUL_PROJECT": caller.scope.project}
-        before = (f"{name}={quote(names[name])} " for name in names if names[name] != "default")
+        names = {
+            "HEEDFUL_TENANT": caller.scope.tenant,
+            "HEEDFUL_PROJECT": caller.scope.project,
+        }
+        before = (
+            f"{name}={quote(names[name])} "
+            for name in names
+            if names[name] != "default"
+        )
         place = shown(db) if "://" in db else str(Path(db).absolute())
         _line.set("".join(before) + "{} --db " + quote(place))
     return server()
@@ -291,12 +383,12 @@ def server_of(app: Any, caller: Any, db: str = "") -> Any:
 class Endpoint:
     """The route of the service that speaks MCP over streamable HTTP, without sessions.
 
-    Its tools ask the other routes of `app` as the caller of the request, which was admitted before.
-    A request of a page of another origin is refused.
+    Its tools ask the other routes of `app` as the caller of the request, which was
+    admitted before. A request of a page of another origin is refused.
     """
 
     app: Any
-    path: str = PATH  # for the log of the service
+    path: str = MCP_PATH  # for the log of the service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request. Raises PackageMissing."""
@@ -308,10 +400,15 @@ class Endpoint:
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         same = [f"http://{host}", f"https://{host}"]
         guard = TransportSecuritySettings(allowed_hosts=[host], allowed_origins=same)
-        how: Any = {"json_response": True, "stateless": True, "max_request_body_size": ANY_SIZE}
+        how: Any = {
+            "json_response": True,
+            "stateless": True,
+            "max_request_body_size": MAX_MCP_REQUEST_BYTES,
+        }
         manager = StreamableHTTPSessionManager(low, security_settings=guard, **how)
         _asking.set((self.app, scope["state"]["caller"].as_tool()))
-        # The tasks of the manager belong to this request: they end with it, and ask as its caller.
+        # The tasks of the manager belong to this request: they end with it, and ask as
+        # its caller.
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
@@ -324,12 +421,18 @@ def _low_level() -> Any:
 
 
 def server() -> Any:
-    """Return a new `MCPServer` with the tools, resources and prompts. Raises PackageMissing."""
+    """Return a new `MCPServer` with the tools, resources and prompts. Raises
+    PackageMissing.
+    """
     from heedful import __version__
 
     try:
         from mcp.server.mcpserver import MCPServer
-        from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+        from mcp.server.mcpserver.exceptions import (
+            ResourceError,
+            ResourceNotFoundError,
+            ToolError,
+        )
         from mcp_types import ToolAnnotations
     except ImportError as error:
         raise PackageMissing("the MCP server", "mcp", "mcp") from error
@@ -340,31 +443,40 @@ def server() -> Any:
     about["instructions"] = render("mcp.txt.j2").strip()
     made: Any = MCPServer("heedful", subscriptions=False, **about)
     logging.root.removeHandler(quiet)
-    call, named = made.call_tool, {each.__name__: signature(each).parameters for each in TOOLS}
+    call = made.call_tool
+    named = {each.__name__: signature(each).parameters for each in MCP_TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        check_options(name, arguments, [*named.get(name, arguments)])  # the package drops them
+        check_options(
+            name, arguments, [*named.get(name, arguments)]
+        )  # the package drops them
         return await call(name, arguments, context)
 
     made.call_tool = _refusing(exact, ToolError)
-    for function, (title, reads, again) in TOOLS.items():
+    for function, (title, reads, again) in MCP_TOOLS.items():
         hints: dict[str, Any] = {"read_only_hint": reads, "idempotent_hint": again}
         hints |= {"destructive_hint": False, "open_world_hint": False}
         notes = ToolAnnotations(title=title, **hints)
         tool = made.tool(annotations=notes, title=title, structured_output=True)
         tool(_refusing(function, ToolError))
-    for uri, read in RESOURCES.items():
+    for uri, read in MCP_RESOURCES.items():
         name = read.__name__.removeprefix("read_")
-        made.resource(uri, name=name)(_refusing(read, ResourceError, ResourceNotFoundError))
+        made.resource(uri, name=name)(
+            _refusing(read, ResourceError, ResourceNotFoundError)
+        )
     for prompt in (reflect_on_failure, critique):
         made.prompt()(prompt)
     return made
 
 
 def _refusing(
-    function: Callable[..., Any], refusal: type[Exception], missing: type[Exception] | None = None
+    function: Callable[..., Any],
+    refusal: type[Exception],
+    missing: type[Exception] | None = None,
 ) -> Callable[..., Any]:
-    """Return the function with errors of heedful as errors of MCP, which the model may read."""
+    """Return the function with errors of heedful as errors of MCP, which the model may
+    read.
+    """
 
     @wraps(function)
     async def refusing(*given: Any, **named: Any) -> Any:
@@ -386,7 +498,9 @@ async def ask(
     query: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, Any]:
-    """Return the status and the JSON answer of a route of `app`, without a connection."""
+    """Return the status and the JSON answer of a route of `app`, without a
+    connection.
+    """
     content = b"" if body is None else json.dumps(body).encode()
     sent = iter([{"type": "http.request", "body": content, "more_body": False}])
     parts: list[Mapping[str, Any]] = []
@@ -399,12 +513,21 @@ async def ask(
 
     given = {"content-type": "application/json", **(headers or {})}
     scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "scheme": "http"}
-    scope |= {"method": method, "path": path, "root_path": "", "query_string": query.encode()}
-    scope |= {"headers": [(name.encode(), value.encode()) for name, value in given.items()]}
+    scope |= {
+        "method": method,
+        "path": path,
+        "root_path": "",
+        "query_string": query.encode(),
+    }
+    scope |= {
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()]
+    }
     scope |= {"state": {"caller": caller}}
     with Effects(actor=caller.actor):
         await app(scope, receive, send)
-    return parts[0]["status"], json.loads(b"".join(one.get("body", b"") for one in parts[1:]))
+    return parts[0]["status"], json.loads(
+        b"".join(one.get("body", b"") for one in parts[1:])
+    )
 
 
 async def _asked(method: str, path: str, body: Any = None) -> Any:
@@ -419,7 +542,9 @@ def _waits(what: str, answer: dict[str, Any]) -> str:
     """Take the command for a release out of an answer, and say what waits for it."""
     release = answer.pop("release")
     line = _line.get().replace("{}", release)
-    return f"{what} waits in quarantine until an operator runs: {line}" if release else ""
+    return (
+        f"{what} waits in quarantine until an operator runs: {line}" if release else ""
+    )
 
 
 def _data(**texts: str) -> str:

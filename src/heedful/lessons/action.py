@@ -1,9 +1,10 @@
 """Actions: the digests by which an action of an agent is found again. Pure.
 
-The same action differs from run to run in its folders, so these are left out. A failure is stored
-under the whole action, and under the name that its error quotes, together with the word before this
-name. On recorded sessions that this was not chosen on, other parts of an action, such as its
-program alone, announce the wrong failure, and so do actions without their numbers.
+The same action differs from run to run in its folders, so these are left out. A failure
+is stored under the whole action, and under the name that its error quotes, together
+with the word before this name. On recorded sessions that this was not chosen on, other
+parts of an action, such as its program alone, announce the wrong failure, and so do
+actions without their numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -20,18 +21,25 @@ from heedful.lessons.lesson import State, Trust, digest_of, release_command
 from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
-COMMANDS = ("command", "cmd")
-MENDED = "What put it right:"  # the line before the mend in a lesson from a session
-LONGEST = 4_096  # characters of an action that are read
-MOST_PAIRS = 128  # pairs of words that are compared
-_FOLDER = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")  # a path without its last part
-_WORD = re.compile(r"[A-Za-z_][\w.-]*\w")
-QUOTED = re.compile(r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`")
+COMMAND_ARGUMENTS = ("command", "cmd")
+MEND_HEADING = (
+    "What put it right:"  # the line before the mend in a lesson from a session
+)
+MAX_ACTION_CHARS = 4_096  # characters of an action that are read
+MAX_WORD_PAIRS = 128  # pairs of words that are compared
+_FOLDER_PATTERN = re.compile(
+    r"(?:[~.\w@+-]*/)+(?=[\w.@+-])"
+)  # a path without its last part
+_ACTION_WORD_PATTERN = re.compile(r"[A-Za-z_][\w.-]*\w")
+QUOTED_TEXT_PATTERN = re.compile(
+    r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of an agent: its `tool`, and its arguments as one `text` without secrets.
+    """An action of an agent: its `tool`, and its arguments as one `text` without
+    secrets.
 
     A command has no `tool`: it is the same action whichever tool runs it.
     """
@@ -42,60 +50,95 @@ class Action:
     @property
     def whole(self) -> str:
         """The digest of the tool with all arguments, without folders."""
-        return digest_of("action", f"{self.tool} {' '.join(_FOLDER.sub('', self.text).split())}")
+        return digest_of(
+            "action",
+            f"{self.tool} {' '.join(_FOLDER_PATTERN.sub('', self.text).split())}",
+        )
 
     def digests(self, error: str = "") -> tuple[str, ...]:
         """Return the digests of the whole action and of its parts, without repetitions.
 
-        Of an action that failed with `error`, only the part that the error quotes is returned.
+        Of an action that failed with `error`, only the part that the error quotes is
+        returned.
         """
-        words = ["", *(word.lower() for word in islice(_WORD.findall(self.text), MOST_PAIRS))]
-        parts = {two: digest_of("part", f"{self.tool} {' '.join(two)}") for two in pairwise(words)}
+        words = [
+            "",
+            *(
+                word.lower()
+                for word in islice(
+                    _ACTION_WORD_PATTERN.findall(self.text), MAX_WORD_PAIRS
+                )
+            ),
+        ]
+        parts = {
+            two: digest_of("part", f"{self.tool} {' '.join(two)}")
+            for two in pairwise(words)
+        }
         chosen = list(parts.values())
         if error:
-            quoted = (next(filter(None, found)).lower() for found in QUOTED.findall(error))
-            names = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
-            found = ([part for two, part in parts.items() if two[1] == name] for name in names)
+            quoted = (
+                next(filter(None, found)).lower()
+                for found in QUOTED_TEXT_PATTERN.findall(error)
+            )
+            names = chain.from_iterable(
+                (text, text.rpartition(".")[2]) for text in quoted
+            )
+            found = (
+                [part for two, part in parts.items() if two[1] == name]
+                for name in names
+            )
             chosen = next(filter(None, found), [])
         return tuple(dict.fromkeys((self.whole, *chosen)))
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
-    """Return an action: a tool with its arguments, as JSON data or as the text of a command.
+    """Return an action: a tool with its arguments, as JSON data or as the text of a
+    command.
 
     >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
     >>> one.whole == action("bash", "npm run build --prefix /srv/app").whole
     True
     """
     if text := command_of(arguments):
-        return Action("", redact(text[:LONGEST]))
+        return Action("", redact(text[:MAX_ACTION_CHARS]))
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
-    return Action(tool.strip().lower(), redact(text[:LONGEST]))
+    return Action(tool.strip().lower(), redact(text[:MAX_ACTION_CHARS]))
 
 
 def command_of(arguments: Mapping[str, Any] | str) -> str:
-    """Return the command of a call, or "" if its arguments have none; a text is a command."""
+    """Return the command of a call, or "" if its arguments have none; a text is a
+    command.
+    """
     if isinstance(arguments, str):
         return arguments.strip()
-    value = next((arguments[name] for name in COMMANDS if arguments.get(name)), "")
+    value = next(
+        (arguments[name] for name in COMMAND_ARGUMENTS if arguments.get(name)), ""
+    )
     if isinstance(value, list | tuple):
         words = [str(word) for word in value]
         shell = len(words) == 3 and re.fullmatch(r"(?:.*/)?\w{0,4}sh", words[0])
-        return words[2].strip() if shell and words[1].startswith("-") else shlex.join(words)
+        return (
+            words[2].strip()
+            if shell and words[1].startswith("-")
+            else shlex.join(words)
+        )
     return value.strip() if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a finished run: its action, and the `error` with which it failed, or "".
+    """A step of a finished run: its action, and the `error` with which it failed, or
+    "".
 
-    `lesson` is the id of the lesson (of the kind `reflection`) about this failure; without one, the
-    failure is not stored. `state` says in what state the step failed, such as the step before it.
-    `at` is the time of its result in seconds since 1970, 0 if unknown.
+    `lesson` is the id of the lesson (of the kind `reflection`) about this failure;
+    without one, the failure is not stored. `state` says in what state the step failed,
+    such as the step before it. `at` is the time of its result in seconds since 1970, 0
+    if unknown.
     """
 
     action: Action
     error: str = ""
+    _: KW_ONLY
     lesson: int = 0
     state: str = ""
     at: float = 0.0
@@ -105,14 +148,16 @@ class Step:
 class KnownFailure:
     """A failure of an action that has not worked since.
 
-    `what` says what happened, and `fix` what mended it, or "". `trust` and `lesson_state` say how
-    sure the fix is, `runs` in how many runs the action failed, `failed` when it failed last, in
-    seconds since 1970, and `state` in what state. `lesson` is the id of the lesson. If `whole` is
-    false, only a part of the action failed.
+    `what` says what happened, and `fix` what mended it, or "". `trust` and
+    `lesson_state` say how sure the fix is, `runs` in how many runs the action failed,
+    `failed` when it failed last, in seconds since 1970, and `state` in what state.
+    `lesson` is the id of the lesson. If `whole` is false, only a part of the action
+    failed.
     """
 
     lesson: int
     what: str
+    _: KW_ONLY
     fix: str
     trust: Trust
     lesson_state: State
@@ -127,15 +172,17 @@ class KnownFailure:
         after = f" ({self.state})" if self.state else ""
         sure = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
         fix = sure if self.fix else "no fix is known"
-        return f"{same} failed {times} and has not worked since{after}: {self.what}\n{fix}"
+        return (
+            f"{same} failed {times} and has not worked since{after}: {self.what}\n{fix}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ActionHistory:
     """The result of `Memory.before`; true if a failure of the action is known.
 
-    `failures` are the known failures, most frequent first. `waiting` are the ids of lessons about
-    the action that wait in quarantine; their texts are not shown.
+    `failures` are the known failures, most frequent first. `waiting` are the ids of
+    lessons about the action that wait in quarantine; their texts are not shown.
     """
 
     failures: tuple[KnownFailure, ...] = ()

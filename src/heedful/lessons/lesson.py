@@ -1,42 +1,52 @@
 """The records of memory: lessons, their examples, and what a search returns.
 
-A `Reflection` is a lesson to be stored, with at most one `Example`. Its `Signature` names the
-error; lessons with the same pattern are stored as one lesson with several examples. A `Match` is an
-example that a search found. Every record belongs to a `Scope`. The `check_` functions raise
-InvalidInput for a wrong argument and name the argument, its value and the allowed values.
+A `Lesson` is a lesson to be stored, with at most one `Example`. Its `Signature`
+names the error; lessons with the same pattern are stored as one lesson with several
+examples. A `Match` is an example that a search found. Every record belongs to a
+`Scope`. The `check_` functions raise InvalidInput for a wrong argument and name the
+argument, its value and the allowed values.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import LARGEST, check_number, check_share, require, thousandths
+from heedful.loop.record import (
+    MAX_SCORE,
+    check_number,
+    check_share,
+    require,
+    thousandths,
+)
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-# From most to least trusted. "operator": a person answers for the text; "measured": an outcome of a
-# loop in this scope; "external": a document, an end user or an import.
-ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
-KINDS = ("check", "error", "example", "reflection", "strategy")
-# Characters stored of each text of an example: a longer text does not fit into a prompt.
-LONGEST = 4_000
+# From most to least trusted. "operator": a person answers for the text; "measured": an
+# outcome of a loop in this scope; "external": a document, an end user or an import.
+TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
+LESSON_KINDS = ("check", "error", "example", "reflection", "strategy")
+# Characters stored of each text of an example: a longer text does not fit into a
+# prompt.
+MAX_EXAMPLE_TEXT_CHARS = 4_000
 
 
 def clip(text: str) -> str:
-    """Redact the secrets of a text, then return its first `LONGEST` characters."""
-    return redact(text)[:LONGEST]
+    """Redact the secrets of a text, then return its first `MAX_EXAMPLE_TEXT_CHARS` characters."""
+    return redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A tenant and one of its projects; memory and loops are never shared between scopes."""
+    """A tenant and one of its projects; memory and loops are never shared between
+    scopes.
+    """
 
     tenant: str = "default"
     project: str = "default"
@@ -47,19 +57,23 @@ class Scope:
             if not value or len(value) > 200 or not value.isprintable():
                 raise InvalidInput(name, value, "1 to 200 printable characters")
             if value != redact(value):
-                raise InvalidInput(name, value, "without a secret, because it is not redacted")
+                raise InvalidInput(
+                    name, value, "without a secret, because it is not redacted"
+                )
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The name of an error.
 
-    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped and in lower
-    case. `pattern` is the text with its particulars masked, `digest` the same of type and pattern.
+    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped
+    and in lower case. `pattern` is the text with its particulars masked, `digest` the
+    same of type and pattern.
     """
 
     exact: str
     pattern: str
+    _: KW_ONLY
     digest: str
     error_type: str = field(default="", compare=False)
 
@@ -70,20 +84,25 @@ def short_digest(text: str) -> str:
 
 
 def digest_of(error_type: str, pattern: str) -> str:
-    """Return the digest of an error type and a pattern; equal digests mean the same lesson."""
+    """Return the digest of an error type and a pattern; equal digests mean the same
+    lesson.
+    """
     return short_digest(f"{error_type}\0{pattern}")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A task, its rejected output, what was wrong with that output, and the accepted output.
+    """A task, its rejected output, what was wrong with that output, and the accepted
+    output.
 
-    `rejected` and `wrong` are empty if the first output was accepted. `before` and `after` are the
-    scores of the two outputs. `evidence` is that of the finding, `context` is text around the task.
+    `rejected` and `wrong` are empty if the first output was accepted. `before` and
+    `after` are the scores of the two outputs. `evidence` is that of the finding,
+    `context` is text around the task.
     """
 
     task: str
     accepted: str
+    _: KW_ONLY
     rejected: str = ""
     wrong: str = ""
     before: Mapping[str, float] = field(default_factory=dict)
@@ -93,31 +112,41 @@ class Example:
 
     @property
     def deltas(self) -> dict[str, float]:
-        """The gain in each score that both outputs have, with scores rounded to thousandths."""
-        before, after = self.before, self.after
+        """The gain in each score that both outputs have, with scores rounded to
+        thousandths.
+        """
+        before = self.before
+        after = self.after
         names = sorted(before.keys() & after.keys())
-        return {n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names}
+        return {
+            n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names
+        }
 
     @property
     def difference(self) -> str:
-        """The smallest change from `rejected` to `accepted`; "" if `rejected` is empty."""
+        """The smallest change from `rejected` to `accepted`; "" if `rejected` is
+        empty.
+        """
         return difference(self.rejected, self.accepted) if self.rejected else ""
 
     @property
     def digest(self) -> str:
-        """The digest of task and accepted output; it distinguishes the examples of one lesson."""
+        """The digest of task and accepted output; it distinguishes the examples of one
+        lesson.
+        """
         return short_digest(f"{self.task}\0{self.accepted}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A rule that loops with one memory key broke; memory tells its lesson to later loops.
+    """A rule that loops with one memory key broke; memory tells its lesson to later
+    loops.
 
-    `rule` identifies the rule within the key, `checks` name the checks that may have found the
-    mistake, and `severity` is the highest of its findings. `fix` is 1 if one of them said what to
-    do. `loops` counts the loops that broke the rule, `mended` those of them that passed. `quiet`
-    counts the loops that were told the rule and have kept it since it was last broken; from
-    `QUIET` on, it counts all loops of the key.
+    `rule` identifies the rule within the key, `checks` name the checks that may have
+    found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
+    of them said what to do. `loops` counts the loops that broke the rule, `mended`
+    those of them that passed. `quiet` counts the loops that were told the rule and have
+    kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all loops of the key.
     """
 
     memory_key: str
@@ -130,47 +159,58 @@ class Cause:
     quiet: int = 0
 
     def rests(self, checks: Sequence[str], verified: bool) -> str:
-        """Return why a loop with these checks is not told the rule now; "" if it may be told.
+        """Return why a loop with these checks is not told the rule now; "" if it may be
+        told.
 
         `verified` is true if a loop broke the rule of this lesson and then passed.
         """
         if checks and self.checks and not set(checks) & set(self.checks):
-            return f"found by the check {self.checks[0]!r}, which this loop does not have"
+            return (
+                f"found by the check {self.checks[0]!r}, which this loop does not have"
+            )
         known = verified or self.mended
         if not known and not self.fix:
             return f"mended in none of {self.loops} loops, and no fix is known"
         if not known and self.loops < 2:
-            return "broken in 1 loop and mended in none; told once a second loop breaks it"
+            return (
+                "broken in 1 loop and mended in none; told once a second loop breaks it"
+            )
         failed = self.loops - 2 * self.mended
-        if failed > PATIENCE and failed % TURN:
-            return f"mended in {self.mended} of {self.loops} loops; told to one loop in {TURN}"
-        if self.quiet >= QUIET and self.quiet % TURN:
-            return f"kept by the last {self.quiet} loops; told to one loop in {TURN}"
+        if failed > MAX_FAILED_LOOPS and failed % REMINDER_INTERVAL_LOOPS:
+            return (
+                f"mended in {self.mended} of {self.loops} loops; told to one loop in "
+                f"{REMINDER_INTERVAL_LOOPS}"
+            )
+        if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
+            return f"kept by the last {self.quiet} loops; told to one loop in {REMINDER_INTERVAL_LOOPS}"
         return ""
 
 
-# A rule that this many loops were told and kept is told to one loop in `TURN`. So is a rule that
-# feedback does not mend, or mends in less than half of the loops but two.
-QUIET = 20
-PATIENCE = 2
-TURN = 5
+# A rule that this many loops were told and kept is told to one loop in `REMINDER_INTERVAL_LOOPS`. So is a
+# rule that feedback does not mend, or mends in less than half of the loops but two.
+MIN_QUIET_LOOPS = 20
+MAX_FAILED_LOOPS = 2
+REMINDER_INTERVAL_LOOPS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Reflection:
-    """A lesson to be stored: its signature, text, trust and state, and at most one example.
+class Lesson:
+    """A lesson to be stored: its signature, text, trust and state, and at most one
+    example.
 
-    `kind` is "check" for a corrected finding, "example" for an accepted first output, "error" for
-    an error that a caller remembered, and "reflection" or "strategy" for a lesson from an episode.
-    `sighting` is the exact text of this occurrence. A search by words also reads `context`.
-    `vector` is the embedding of the example's task, or of `text` without an example; `space` names
-    the embedder. `source` names the origin of the text, `sources` name others that it depends on,
-    `parents` are the ids of examples that this lesson is derived from, and `meta` is further JSON
-    data. `cause` is the rule that the loop broke, if loops with its `memory_key` recall it.
+    `kind` is "check" for a corrected finding, "example" for an accepted first output,
+    "error" for an error that a caller remembered, and "reflection" or "strategy" for a
+    lesson from an episode. `sighting` is the exact text of this occurrence. A search by
+    words also reads `context`. `vector` is the embedding of the example's task, or of
+    `text` without an example; `space` names the embedder. `source` names the origin of
+    the text, `sources` name others that it depends on, `parents` are the ids of
+    examples that this lesson is derived from, and `meta` is further JSON data. `cause`
+    is the rule that the loop broke, if loops with its `memory_key` recall it.
     """
 
     kind: str
     signature: Signature
+    _: KW_ONLY
     error_type: str
     text: str
     sighting: str
@@ -194,16 +234,19 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The result of storing a lesson: its id, whether it is new, and how often it was seen.
+    """The result of storing a lesson: its id, whether it is new, and how often it was
+    seen.
 
-    `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its whole group.
-    `state` and `trust` are those of the stored text. If the text waits in quarantine, `entry` is
-    its id there, and `release` the command that releases it. If memory is full and all stored
-    lessons are pinned or worth more than the new one, `id` and `seen` are 0.
+    `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
+    whole group. `state` and `trust` are those of the stored text. If the text waits in
+    quarantine, `entry` is its id there, and `release` the command that releases it. If
+    memory is full and all stored lessons are pinned or worth more than the new one,
+    `id` and `seen` are 0.
     """
 
     id: int
     created: bool
+    _: KW_ONLY
     seen: int
     state: State = "candidate"
     trust: Trust = "operator"
@@ -211,26 +254,33 @@ class Remembered:
 
     @property
     def release(self) -> str:
-        """The command that releases the text from quarantine; "" if it does not wait there."""
+        """The command that releases the text from quarantine; "" if it does not wait
+        there.
+        """
         return release_command([self.entry])
 
 
 def release_command(entries: Sequence[int]) -> str:
-    """Return the command that releases entries from quarantine; "" without an entry above 0."""
+    """Return the command that releases entries from quarantine; "" without an entry
+    above 0.
+    """
     ids = " ".join(map(str, filter(None, entries)))
     return f"heedful quarantine release {ids} --by NAME" if ids else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The lessons that a search may return; a field with its default value allows all lessons.
+    """The lessons that a search may return; a field with its default value allows all
+    lessons.
 
-    A lesson needs one of the `tags`, or all with `match="all"`. `importance` is the minimum, 0..1.
-    `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
+    A lesson needs one of the `tags`, or all with `match="all"`. `importance` is the
+    minimum, 0..1. `since` is the earliest time of storage, in seconds since 1970.
+    Raises InvalidInput.
     """
 
     tags: Sequence[str] = ()
     match: Literal["any", "all"] = "any"
+    _: KW_ONLY
     kind: str | tuple[str, ...] = ""
     error_type: str = ""
     importance: float = 0.0
@@ -239,40 +289,57 @@ class Filter:
     def __post_init__(self) -> None:
         tags = self.tags if isinstance(self.tags, str) else tuple(self.tags)
         object.__setattr__(self, "tags", tags)
-        if isinstance(self.tags, str) or not all(isinstance(t, str) and t for t in self.tags):
+        if isinstance(self.tags, str) or not all(
+            isinstance(t, str) and t for t in self.tags
+        ):
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
         require(self.match in ("any", "all"), "match", self.match, "any or all")
-        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,) * (self.kind != "")
+        kinds = (
+            self.kind
+            if isinstance(self.kind, tuple)
+            else (self.kind,) * (self.kind != "")
+        )
         object.__setattr__(self, "kind", kinds)
-        require(all(one in KINDS for one in kinds), "kind", self.kind, f"one of {', '.join(KINDS)}")
+        require(
+            all(one in LESSON_KINDS for one in kinds),
+            "kind",
+            self.kind,
+            f"one of {', '.join(LESSON_KINDS)}",
+        )
         if not isinstance(self.error_type, str):
-            raise InvalidInput("error_type", self.error_type, "the type of an error, a text")
+            raise InvalidInput(
+                "error_type", self.error_type, "the type of an error, a text"
+            )
         check_share("importance", self.importance)
-        check_number("since", self.since, 0, LARGEST)
+        check_number("since", self.since, low=0, high=MAX_SCORE)
 
 
-ANY = Filter()
+ANY_LESSON = Filter()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An example that a search found, or a lesson without examples, whose text is then the task.
+    """An example that a search found, or a lesson without examples, whose text is then
+    the task.
 
-    `cosine` compares the vectors of query and example (-1..1; None without vectors). `keyword` is
-    the BM25 score divided by the best one (0..1; None if full text search did not find it).
-    `coverage` is the weighted share of the query's words that the example contains (0..1).
-    `overlap` is the cosine of the query's set of words and that of the example's task (0..1, set by
-    `rank`). `seen` counts the sightings of the lesson, `lesson` is its text, and `signature` is the
-    digest of its pattern. `at` is the time of storage of the example, in seconds since 1970.
-    `useful` is the factor by which proven usefulness changes the rank. `state` and `trust` are
-    those of the example, `meta` is the data stored with its lesson. Only `Memory.query` returns
-    examples that are quarantined. `cause` is set if the memory key of a loop found the lesson;
-    then `worked` is the output that broke the rule and what was accepted, unless they are long.
-    `own` is true if the loop that asks has the memory key of the example, and the key has rules.
+    `cosine` compares the vectors of query and example (-1..1; None without vectors).
+    `keyword` is the BM25 score divided by the best one (0..1; None if full text search
+    did not find it). `coverage` is the weighted share of the query's words that the
+    example contains (0..1). `overlap` is the cosine of the query's set of words and
+    that of the example's task (0..1, set by `rank`). `seen` counts the sightings of the
+    lesson, `lesson` is its text, and `signature` is the digest of its pattern. `at` is
+    the time of storage of the example, in seconds since 1970. `useful` is the factor by
+    which proven usefulness changes the rank. `state` and `trust` are those of the
+    example, `meta` is the data stored with its lesson. Only `Memory.query` returns
+    examples that are quarantined. `cause` is set if the memory key of a loop found the
+    lesson; then `worked` is the output that broke the rule and what was accepted,
+    unless they are long. `own` is true if the loop that asks has the memory key of the
+    example, and the key has rules.
     """
 
     id: int
     reflection: int
+    _: KW_ONLY
     example: Example
     kind: str
     state: State
@@ -298,7 +365,8 @@ class Match:
     def relevance(self) -> float:
         """How well the match fits the query, 0..1.
 
-        It is the mean of `coverage` and `cosine`; without a vector, `coverage` times `keyword`.
+        It is the mean of `coverage` and `cosine`; without a vector, `coverage` times
+        `keyword`.
         """
         if self.cosine is None:
             return self.coverage * (self.keyword or 0.0)
@@ -311,54 +379,63 @@ class Match:
 
     @property
     def release(self) -> str:
-        """The command that releases the example from quarantine; "" if it does not wait there."""
+        """The command that releases the example from quarantine; "" if it does not wait
+        there.
+        """
         return release_command([self.id] if self.state == "quarantined" else [])
 
 
-SHARE = 0.10  # the default probability of withholding a lesson
+DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A lesson that recall selected for the prompt of a loop, and that was shown or withheld.
+    """A lesson that recall selected for the prompt of a loop, and that was shown or
+    withheld.
 
-    `lesson` is its name, `kind/signature`. `signature` is the digest of its error. `share` is the
-    probability that it is withheld, 0 if withholding was off. `together` is true if one coin
-    decided about all lessons of the loop. `examples` are the ids of its examples in the prompt.
+    `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
+    `share` is the probability that it is withheld, 0 if withholding was off. `together`
+    is true if one coin decided about all lessons of the loop. `examples` are the ids of
+    its examples in the prompt.
     """
 
     lesson: str
     loop: str
+    _: KW_ONLY
     shown: bool
     signature: str = ""
-    share: float = SHARE
+    share: float = DEFAULT_HOLDOUT_SHARE
     together: bool = False
     examples: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a loop: whether its first attempt passed, and how many model calls it made.
+    """The end of a loop: whether its first attempt passed, and how many model calls it
+    made.
 
-    `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
-    `memory_key` is the key of the loop, and `rules` are the rules of this key that it broke.
+    `signatures` are the digests of the errors of its attempts. Abandoned loops have an
+    outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
+    key that it broke.
     """
 
     loop: str
     right_at_once: bool
+    _: KW_ONLY
     calls: int
     signatures: frozenset[str] = frozenset()
     memory_key: str = ""
     rules: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopExposures:
     """The exposures of one loop that the store has recorded.
 
-    `ended` counts the loops of the scope with exposures and an outcome. `number` is the position of
-    this loop among them, 0 if it has no outcome. `memory_key` is the key of the loop, and `waiting`
-    counts what waits in quarantine, at most 100; only `brief` reads these two.
+    `ended` counts the loops of the scope with exposures and an outcome. `number` is the
+    position of this loop among them, 0 if it has no outcome. `memory_key` is the key of
+    the loop, and `waiting` counts what waits in quarantine, at most 100; only `brief`
+    reads these two.
     """
 
     exposures: tuple[Exposure, ...] = ()
@@ -368,8 +445,8 @@ class Past:
     waiting: int = 0
 
 
-LONGEST_SOURCE = 500  # characters
-_TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+MAX_SOURCE_NAME_CHARS = 500  # characters
+_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 
 
 def check_texts(**arguments: object) -> None:
@@ -380,20 +457,30 @@ def check_texts(**arguments: object) -> None:
 
 def check_trust(trust: object) -> None:
     """Raise InvalidInput unless `trust` is a level of trust."""
-    require(trust in ORDER, "trust", trust, f"one of {', '.join(ORDER)}")
+    require(trust in TRUST_ORDER, "trust", trust, f"one of {', '.join(TRUST_ORDER)}")
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence (no str or bytes) of `kind` objects."""
+    """Raise InvalidInput unless `values` is a sequence (no str or bytes) of `kind`
+    objects.
+    """
     text = isinstance(values, str | bytes)
-    if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
+    if (
+        text
+        or not isinstance(values, Sequence)
+        or not all(isinstance(v, kind) for v in values)
+    ):
         raise InvalidInput(field, values, allowed)
 
 
 def check_source(source: str) -> str:
-    """Return the name of a source. Raises InvalidInput if it is too long or not a string."""
-    if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
-        raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
+    """Return the name of a source. Raises InvalidInput if it is too long or not a
+    string.
+    """
+    if not isinstance(source, str) or len(source) > MAX_SOURCE_NAME_CHARS:
+        raise InvalidInput(
+            "source", source, f"a name of at most {MAX_SOURCE_NAME_CHARS} characters"
+        )
     return source
 
 
@@ -423,8 +510,14 @@ def check_memory(
     if example is None:
         return
     require(isinstance(example, Example), "example", example, "an Example, or None")
-    check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
+    check_texts(
+        **{f"example.{name}": getattr(example, name) for name in _EXAMPLE_TEXT_FIELDS}
+    )
     for when, scores in (("before", example.before), ("after", example.after)):
         numbers = scores.values() if isinstance(scores, Mapping) else [None]
-        known = all(isinstance(number, int | float) and isfinite(number) for number in numbers)
-        require(known, f"example.{when}", scores, "a mapping of names to finite numbers")
+        known = all(
+            isinstance(number, int | float) and isfinite(number) for number in numbers
+        )
+        require(
+            known, f"example.{when}", scores, "a mapping of names to finite numbers"
+        )

@@ -1,10 +1,13 @@
 """Groups of patterns that differ only in a particular that no mask recognises.
 
-A signature masks what looks like a particular. The name of a user, a state or a service looks like
-any other word. It can be recognised only if many patterns differ in nothing else. `Templates` finds
-these positions as IPLoM (Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC
-2023) do: it splits the patterns by error type, first word and length, and then by the position with
-the fewest values. It stops when the remaining patterns differ only where there are many values.
+A signature masks what looks like a particular. The name of a user, a state or a service
+looks like any other word. It can be recognised only if many patterns differ in nothing
+else. `Templates` finds these positions as IPLoM (Makanju, Zincir-Heywood, Milios, KDD
+2009) and Brain (Yu et al., IEEE TSC
+2023) do: it splits the patterns by error type, first word and length, and then by the
+      position with
+the fewest values. It stops when the remaining patterns differ only where there are many
+values.
 """
 
 from __future__ import annotations
@@ -12,27 +15,33 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import groupby, islice
 from typing import Any
 
 from heedful.lessons.lesson import Signature, release_command
 
-HOLE = "<*>"
-# A place with at least `MANY` values holds a particular. A pattern must keep at least `WORDS` words
-# if its masks are left out, and a template as many words as places differ.
-MANY = 4
-WORDS = 2
-MOST_PATTERNS = 2_048  # patterns kept for a scope
-LONGEST = 1_024  # characters of a pattern
-MOST_TOKENS = 64  # tokens of a pattern that is compared
-_TOKEN = re.compile(r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+")
-_WORD = re.compile(r"[A-Za-z]+[.!?,:;=]?")
-MASK = re.compile(r"<[A-Z]+>")
+PATTERN_HOLE = "<*>"
+# A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern must keep at least
+# `MIN_PATTERN_WORDS` words if its masks are left out, and a template as many words as places
+# differ.
+MIN_PARTICULAR_VALUES = 4
+MIN_PATTERN_WORDS = 2
+MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
+MAX_PATTERN_CHARS = 1_024  # characters of a pattern
+MAX_PATTERN_TOKENS = 64  # tokens of a pattern that is compared
+_PATTERN_TOKEN_PATTERN = re.compile(
+    r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+"
+)
+_PATTERN_WORD_PATTERN = re.compile(r"[A-Za-z]+[.!?,:;=]?")
+MASK_PATTERN = re.compile(r"<[A-Z]+>")
 # What continues a list of particulars, whose length is a particular too.
-_LIST = re.compile(r"<\*>|[()\[\],]+")
-# Never a particular: quoted text, an unmasked number, punctuation, an exception, a negation.
-_FIXED = re.compile(r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)")
+_LIST_TOKEN_PATTERN = re.compile(r"<\*>|[()\[\],]+")
+# Never a particular: quoted text, an unmasked number, punctuation, an exception, a
+# negation.
+_FIXED_TOKEN_PATTERN = re.compile(
+    r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)"
+)
 Tokens = tuple[str, ...]
 _Key = tuple[str, str]  # error type and first word
 _Groups = dict[_Key, dict[Tokens, "Merge"]]
@@ -51,10 +60,11 @@ class Merge:
 class Templates:
     """The patterns of one scope and their groups; immutable.
 
-    The groups depend on the patterns but not on their order. The order only decides the name of a
-    group, which is the digest that was learnt first. Patterns with different error types,
-    exceptions, quoted texts or unmasked numbers are never merged, and assertions are never merged
-    at all. At most `MOST_PATTERNS` are stored; further ones are only matched with the groups.
+    The groups depend on the patterns but not on their order. The order only decides the
+    name of a group, which is the digest that was learnt first. Patterns with different
+    error types, exceptions, quoted texts or unmasked numbers are never merged, and
+    assertions are never merged at all. At most `MAX_SCOPE_PATTERNS` are stored; further ones
+    are only matched with the groups.
 
     >>> from heedful import signature
     >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
@@ -67,23 +77,29 @@ class Templates:
 
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
-    _groups: _Groups = field(default_factory=dict, init=False, repr=False, compare=False)
+    _groups: _Groups = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def learn(self, *signatures: Signature) -> Templates:
-        """Return the templates with the patterns of these signatures added, in order."""
+        """Return the templates with the patterns of these signatures added, in
+        order.
+        """
         new = {
             (_key(each), each.digest): each.pattern
             for each in filter(is_learnable, signatures)
             if each.digest not in self.branches.get(_key(each), ())
         }
-        room = MOST_PATTERNS - sum(map(len, self.branches.values()))
+        room = MAX_SCOPE_PATTERNS - sum(map(len, self.branches.values()))
         grown = {key: {**self.branches.get(key, {})} for key, _ in new}
         for (key, digest), pattern in islice(new.items(), room):
             grown[key][digest] = pattern
         return replace(self, branches={**self.branches, **grown}) if new else self
 
     def group(self, pattern: Signature) -> str:
-        """Return the name of the signature's group, or else the digest of the signature."""
+        """Return the name of the signature's group, or else the digest of the
+        signature.
+        """
         merge = self.merge(pattern)
         return merge.group if merge else pattern.digest
 
@@ -91,20 +107,26 @@ class Templates:
         """Return the group of the signature, or None if it has no group."""
         if not is_learnable(pattern) or pattern.digest in self.apart:
             return None
-        tokens, groups = _parsed(pattern.pattern), self._grouped(_key(pattern))
+        tokens = _parsed(pattern.pattern)
+        groups = self._grouped(_key(pattern))
         for merge in groups.values():
             if pattern.digest in merge.members:
                 return merge if len(merge.members) > 1 else None
         for template, merge in groups.items():
             pairs = list(zip(tokens, template, strict=False))
-            fits = (a == b or (b == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
+            fits = (
+                a == b or (b == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(a))
+                for a, b in pairs
+            )
             if len(tokens) == len(template) and all(fits):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
     def merges(self) -> tuple[Merge, ...]:
         """Return every group of several patterns."""
-        groups = (merge for key in self.branches for merge in self._grouped(key).values())
+        groups = (
+            merge for key in self.branches for merge in self._grouped(key).values()
+        )
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
     def unmerge(self, *digests: str) -> Templates:
@@ -114,13 +136,21 @@ class Templates:
     def _grouped(self, key: _Key) -> dict[Tokens, Merge]:
         if key not in self._groups:
             branch = self.branches.get(key, {}).items()
-            parsed = {d: _parsed(pattern) for d, pattern in branch if d not in self.apart}
-            rows = {tokens for tokens in parsed.values() if len(tokens) <= MOST_TOKENS}
+            parsed = {
+                d: _parsed(pattern) for d, pattern in branch if d not in self.apart
+            }
+            rows = {
+                tokens
+                for tokens in parsed.values()
+                if len(tokens) <= MAX_PATTERN_TOKENS
+            }
             groups = self._groups[key] = {}
             for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
                 for template, merged in _grown(list(alike)):
                     held = set(merged)
-                    digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
+                    digests = tuple(
+                        digest for digest, tokens in parsed.items() if tokens in held
+                    )
                     groups[template] = Merge(digests[0], " ".join(template), digests)
         return self._groups[key]
 
@@ -131,37 +161,56 @@ def _key(pattern: Signature) -> _Key:
 
 
 def is_learnable(pattern: Signature) -> bool:
-    """Return True if the pattern may be grouped: it is neither too long nor a failed assertion."""
+    """Return True if the pattern may be grouped: it is neither too long nor a failed
+    assertion.
+    """
     text = pattern.pattern
     asserts = "<ACTUAL>" in text or "assert" in f"{pattern.error_type} {text}".lower()
-    return len(text) <= LONGEST and not asserts
+    return len(text) <= MAX_PATTERN_CHARS and not asserts
 
 
 def _parsed(pattern: str) -> Tokens:
-    """Return the tokens of a pattern. Masks become holes, unless too few words would remain."""
-    tokens, opened = tuple(_TOKEN.findall(pattern)), [""]
+    """Return the tokens of a pattern. Masks become holes, unless too few words would
+    remain.
+    """
+    tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
+    opened = [""]
     for token in tokens:
-        bare = MASK.sub("", token)
+        bare = MASK_PATTERN.sub("", token)
         quotes = token[0] in "'\"`" and any(map(str.isalpha, bare))
-        token = token if quotes or bare == token else HOLE
-        if opened[-1] != HOLE or not _LIST.fullmatch(token):
+        token = token if quotes or bare == token else PATTERN_HOLE
+        if opened[-1] != PATTERN_HOLE or not _LIST_TOKEN_PATTERN.fullmatch(token):
             opened.append(token)
-    return tuple(opened[1:]) if _words(opened) >= WORDS else tokens
+    return tuple(opened[1:]) if _words(opened) >= MIN_PATTERN_WORDS else tokens
 
 
 def _words(tokens: Iterable[str]) -> int:
-    return sum(1 for token in tokens if _WORD.fullmatch(token))
+    return sum(1 for token in tokens if _PATTERN_WORD_PATTERN.fullmatch(token))
 
 
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
     """Group rows that differ only in particulars; yield a template and its rows."""
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
-    fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
-    bad = [at for at in vary if fixed[at] or not (HOLE in places[at] or len(places[at]) >= MANY)]
+    fixed = {
+        at: {token for token in places[at] if _FIXED_TOKEN_PATTERN.fullmatch(token)}
+        for at in vary
+    }
+    bad = [
+        at
+        for at in vary
+        if fixed[at]
+        or not (PATTERN_HOLE in places[at] or len(places[at]) >= MIN_PARTICULAR_VALUES)
+    ]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
-        yield tuple(HOLE if at in fixed else token for at, token in enumerate(rows[0])), rows
+        yield (
+            tuple(
+                PATTERN_HOLE if at in fixed else token
+                for at, token in enumerate(rows[0])
+            ),
+            rows,
+        )
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
@@ -175,14 +224,16 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
 class Seen:
     """The result of `Memory.seen`; true if the error was seen before.
 
-    `count` is the number of sightings. If the pattern belongs to a `group`, count and lessons are
-    those of the whole group. The lessons of the pattern itself come first, then those seen most
-    often; there are at most 50. In a text with several lines, `lines` are the errors that are
-    known; count and lessons are those of all these errors.
+    `count` is the number of sightings. If the pattern belongs to a `group`, count and
+    lessons are those of the whole group. The lessons of the pattern itself come first,
+    then those seen most often; there are at most 50. In a text with several lines,
+    `lines` are the errors that are known; count and lessons are those of all these
+    errors.
     """
 
     count: int
     lessons: tuple[Mapping[str, Any], ...] = ()
+    _: KW_ONLY
     group: Merge | None = None
     lines: tuple[str, ...] = ()
 

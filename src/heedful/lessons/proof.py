@@ -1,16 +1,17 @@
 """Proof: does a lesson help? Recurrence, uplift and calls saved, each with an interval.
 
-Recall withholds a lesson with a known probability. The loops that were shown the lesson are
-compared with the loops that were not. The intervals stay valid however often somebody looks,
-because they come from bets against each possible gain (`Wealth`). A gain is refuted when a bet
-against it has won enough. With many lessons, e-BH keeps the share of false conclusions low.
+Recall withholds a lesson with a known probability. The loops that were shown the lesson
+are compared with the loops that were not. The intervals stay valid however often
+somebody looks, because they come from bets against each possible gain (`Wealth`). A
+gain is refuted when a bet against it has won enough. With many lessons, e-BH keeps the
+share of false conclusions low.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
@@ -18,47 +19,67 @@ from typing import Literal
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
 # The bets, chosen by the widths of the intervals they give: centres m, evenly spread in
-# asin(sqrt(m)), and stakes b, as weighted parts of the largest stake that never leads to debt.
-CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
-PARTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
-BETS = tuple((m, part) for m in CENTRES for part in PARTS)
-PRIOR = tuple(log(PARTS[part] / sum(PARTS.values()) / len(CENTRES)) for _, part in BETS)
+# asin(sqrt(m)), and stakes b, as weighted parts of the largest stake that never leads
+# to debt.
+BET_CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
+STAKE_PART_WEIGHTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
+BET_GRID = tuple((m, part) for m in BET_CENTRES for part in STAKE_PART_WEIGHTS)
+BET_LOG_WEIGHTS = tuple(
+    log(STAKE_PART_WEIGHTS[part] / sum(STAKE_PART_WEIGHTS.values()) / len(BET_CENTRES))
+    for _, part in BET_GRID
+)
 
 
 @lru_cache(64)
 def stakes(share: float) -> tuple[float, ...]:
-    """Return the stake of each of the `BETS`, for a lesson withheld with probability `share`."""
-    return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BETS)
+    """Return the stake of each of the `BET_GRID`, for a lesson withheld with probability
+    `share`.
+    """
+    return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BET_GRID)
 
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return how much a loop's result `value` (0..1) adds to the logarithm of each bet's wealth."""
+    """Return how much a loop's result `value` (0..1) adds to the logarithm of each
+    bet's wealth.
+    """
     sign = 1 / (1 - share) if shown else -1 / share
-    bets = zip(BETS, stakes(share), strict=True)
+    bets = zip(BET_GRID, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
 
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The wealth of each bet on a gain above 0, as a logarithm; much wealth is evidence for it."""
+    """The wealth of each bet on a gain above 0, as a logarithm; much wealth is evidence
+    for it.
+    """
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Return the wealth after the outcomes that `cells` counts; their order does not matter."""
-        logs = list(PRIOR)
+        """Return the wealth after the outcomes that `cells` counts; their order does
+        not matter.
+        """
+        logs = list(BET_LOG_WEIGHTS)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
-            logs = [a + n * b for a, b in zip(logs, payoffs(share, shown, value), strict=True)]
-        return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
+            logs = [
+                a + n * b
+                for a, b in zip(logs, payoffs(share, shown, value), strict=True)
+            ]
+        return cls(
+            tuple(logs), tuple((stakes(share), n) for share, n in tosses.items())
+        )
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the log of the evidence for a gain above `gain`, and the slope of this log."""
-        logs, slopes = list(self.logs), [0.0] * len(BETS)
+        """Return the log of the evidence for a gain above `gain`, and the slope of this
+        log.
+        """
+        logs = list(self.logs)
+        slopes = [0.0] * len(BET_GRID)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
                 logs[i] -= n * log1p(stake * gain)
@@ -69,8 +90,11 @@ class Wealth:
         return top + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """Return the smallest gain not refuted at this significance level, by Newton's method."""
-        gain, enough = -1.0, -log(level)
+        """Return the smallest gain not refuted at this significance level, by Newton's
+        method.
+        """
+        gain = -1.0
+        enough = -log(level)
         for _ in range(100):
             worth, slope = self.at(gain)
             if worth - enough < 1e-9 or gain >= 1:
@@ -80,12 +104,18 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """Return the counts with shown and withheld exchanged, so the gain has the opposite sign."""
-    return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
+    """Return the counts with shown and withheld exchanged, so the gain has the opposite
+    sign.
+    """
+    return {
+        (1 - share, not shown, value): n for (share, shown, value), n in cells.items()
+    }
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """Return both ends of the gain's interval, at the significance levels `low` and `high`."""
+    """Return both ends of the gain's interval, at the significance levels `low` and
+    `high`.
+    """
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
@@ -94,23 +124,27 @@ Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[str | None, Mapping[Case, int]]
-# Model calls of a loop count up to this, and so do abandoned loops: intervals need a bound.
-MOST_CALLS = 10
-LEVEL = 0.05
-MARGIN = 0.1  # a smaller uplift does not matter
+# Model calls of a loop count up to this, and so do abandoned loops: intervals need a
+# bound.
+MAX_COUNTED_CALLS = 10
+PROOF_ERROR_LEVEL = 0.05
+MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The means of a measure in loops with a lesson shown and withheld, and the gain from it.
+    """The means of a measure in loops with a lesson shown and withheld, and the gain
+    from it.
 
-    The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
-    is then as wide as possible. If the share of the holdout changed, each loop is weighted by 1
-    divided by the probability that the lesson was shown to it, or withheld from it, as it was.
+    The true `gain` lies between `low` and `high`. A mean is None without such loops;
+    the interval is then as wide as possible. If the share of the holdout changed, each
+    loop is weighted by 1 divided by the probability that the lesson was shown to it, or
+    withheld from it, as it was.
     """
 
     shown: float | None
     withheld: float | None
+    _: KW_ONLY
     gain: float | None
     low: float
     high: float
@@ -118,15 +152,18 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
+    """One lesson: how many loops it was `shown` to and `withheld` from, and its
+    effects.
 
-    A `lesson` of None means all of them. `uplift` compares the share of loops that passed at the
-    first attempt, `recurrence` the share in which the lesson's error occurred again (its gain
-    is the reduction), `calls` the model calls of a loop (its gain is the calls saved).
+    A `lesson` of None means all of them. `uplift` compares the share of loops that
+    passed at the first attempt, `recurrence` the share in which the lesson's error
+    occurred again (its gain is the reduction), `calls` the model calls of a loop (its
+    gain is the calls saved).
     """
 
     lesson: str | None
     shown: int
+    _: KW_ONLY
     withheld: int
     uplift: Effect
     recurrence: Effect
@@ -134,7 +171,9 @@ class Comparison:
     conclusion: Conclusion
 
     def __str__(self) -> str:
-        """Return one sentence, with shares in percent and the uplift in percentage points."""
+        """Return one sentence, with shares in percent and the uplift in percentage
+        points.
+        """
         up = self.uplift
         ends = (up.shown, up.withheld, up.gain, up.low, up.high)
         shown, withheld, gain, low, high = (round(100 * (end or 0.0)) for end in ends)
@@ -146,7 +185,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Memory as a whole, each lesson (ordered by name), and how many loops have no outcome."""
+    """Memory as a whole, each lesson (ordered by name), and how many loops have no
+    outcome.
+    """
 
     pooled: Comparison
     lessons: tuple[Comparison, ...]
@@ -154,67 +195,89 @@ class Proof:
 
 
 def is_due(outcomes: int) -> bool:
-    """Return True if a proof is due after so many outcomes: every 20th, and less often from 512 on.
+    """Return True if a proof is due after so many outcomes: every 20th, and less often
+    from 512 on.
 
-    From there it is due after 6 to 13 % more outcomes, so that all proofs together read each
-    outcome at most 16 times. The intervals allow any number of looks.
+    From there it is due after 6 to 13 % more outcomes, so that all proofs together read
+    each outcome at most 16 times. The intervals allow any number of looks.
     """
     return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
 def usefulness(comparison: Comparison) -> float:
-    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its proven uplift.
+    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its proven
+    uplift.
 
-    The proven uplift is the end of the interval that is closer to 0. Without proof it is 0.
+    The proven uplift is the end of the interval that is closer to 0. Without proof it
+    is 0.
     """
     ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return what these cases prove; `pending` is the number of loops without an outcome.
+    """Return what these cases prove; `pending` is the number of loops without an
+    outcome.
 
-    Each interval is valid at all times at once, with a probability of at least 95 %. A lesson helps
-    or hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
-    are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
-    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at most 2.5 % of the lessons said to hurt, or
-    to help, are expected not to. "no difference shown" means that the interval is within `MARGIN`
-    of 0. Loops without a holdout count only if there are no others.
+    Each interval is valid at all times at once, with a probability of at least 95 %. A
+    lesson helps or hurts if its interval of uplift is wholly above or below 0. With
+    many lessons these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas,
+    "False discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852):
+    at most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
+    difference shown" means that the interval is within `MIN_RELEVANT_UPLIFT` of 0. Loops without a
+    holdout count only if there are no others.
     """
     tables, low, high = _tables(cases)
-    pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
+    pooled = _Table.of(None, cases.get(None, {})).compared(
+        PROOF_ERROR_LEVEL / 2, PROOF_ERROR_LEVEL / 2
+    )
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """Return the comparisons of the lessons that help or hurt; faster than `prove_cases`."""
+    """Return the comparisons of the lessons that help or hurt; faster than
+    `prove_cases`.
+    """
     tables, low, high = _tables(cases)
     least = (True, -log(low) - 1e-6), (False, -log(high) - 1e-6)
-    likely = (one for one in tables if any(one.evidence(better) >= e for better, e in least))
+    likely = (
+        one for one in tables if any(one.evidence(better) >= e for better, e in least)
+    )
     found = (table.compared(low, high) for table in likely)
     return tuple(each for each in found if each.conclusion in ("helps", "hurts"))
 
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
-    """Return each lesson's table, sorted by name, and the e-BH levels for helping and hurting."""
+    """Return each lesson's table, sorted by name, and the e-BH levels for helping and
+    hurting.
+    """
     names = sorted(name for name in cases if name is not None)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if _difference(table.right) is not None]
-    low, high = (_level([table.evidence(better) for table in tested]) for better in (True, False))
+    low, high = (
+        _level([table.evidence(better) for table in tested]) for better in (True, False)
+    )
     return tables, low, high
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the significance level by e-BH; `evidence` has a logarithm for each lesson."""
+    """Return the significance level by e-BH; `evidence` has a logarithm for each
+    lesson.
+    """
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
-    found = max((n for n, one in ranked if one >= log(of / (LEVEL / 2 * n))), default=1)
-    return LEVEL / 2 * found / of
+    found = max(
+        (n for n, one in ranked if one >= log(of / (PROOF_ERROR_LEVEL / 2 * n))),
+        default=1,
+    )
+    return PROOF_ERROR_LEVEL / 2 * found / of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The results of one lesson: how often each value of each of the three measures occurred."""
+    """The results of one lesson: how often each value of each of the three measures
+    occurred.
+    """
 
     lesson: str | None
     right: Cells
@@ -223,59 +286,92 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
-        """Return the table of the cases that a coin decided, or of all cases if there are none."""
+        """Return the table of the cases that a coin decided, or of all cases if there
+        are none.
+        """
         cases = {case: n for case, n in cases.items() if case[0]} or cases
-        measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]
+        measures: list[Counter[tuple[float, bool, float]]] = [
+            Counter() for _ in range(3)
+        ]
         for (share, shown, at_once, recurred, made), n in cases.items():
-            values = at_once, recurred, min(max(made, 0), MOST_CALLS) / MOST_CALLS
+            values = (
+                at_once,
+                recurred,
+                min(max(made, 0), MAX_COUNTED_CALLS) / MAX_COUNTED_CALLS,
+            )
             for cells, value in zip(measures, values, strict=True):
                 cells[share, shown, float(value)] += n
         return cls(lesson, *measures)
 
     def evidence(self, better: bool) -> float:
-        """Return the logarithm of the evidence that the lesson helps (if `better`) or hurts."""
+        """Return the logarithm of the evidence that the lesson helps (if `better`) or
+        hurts.
+        """
         gain = _difference(self.right)
         if not gain or (gain > 0) != better:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the levels of the uplift's bounds."""
-        uplift, half = _effect(self.right, low, high), LEVEL / 2
+        """Return the comparison; `low` and `high` are the levels of the uplift's
+        bounds.
+        """
+        uplift = _effect(self.right, low, high)
+        half = PROOF_ERROR_LEVEL / 2
         recurrence = _effect(self.again, half, half, fewer=True)
-        calls = _effect(self.calls, half, half, fewer=True, unit=MOST_CALLS)
+        calls = _effect(self.calls, half, half, fewer=True, unit=MAX_COUNTED_CALLS)
         conclusion: Conclusion = "insufficient data"
         if uplift.low > 0 or uplift.high < 0:
             conclusion = "helps" if uplift.low > 0 else "hurts"
-        elif uplift.low > -MARGIN and uplift.high < MARGIN:
+        elif uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
             conclusion = "no difference shown"
         shown = sum(n for (_, kind, _), n in self.right.items() if kind)
         withheld = sum(self.right.values()) - shown
-        return Comparison(self.lesson, shown, withheld, uplift, recurrence, calls, conclusion)
+        return Comparison(
+            self.lesson,
+            shown,
+            withheld=withheld,
+            uplift=uplift,
+            recurrence=recurrence,
+            calls=calls,
+            conclusion=conclusion,
+        )
 
 
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect with its interval, multiplied by `unit`; with `fewer`, less is better."""
+    """Return an effect with its interval, multiplied by `unit`; with `fewer`, less is
+    better.
+    """
     better = mirror(cells) if fewer else cells
-    least, most, gain = -1.0, 1.0, _difference(better)
+    least = -1.0
+    most = 1.0
+    gain = _difference(better)
     if gain is not None:
         least, most = interval(better, low, high)
-        least, most = min(least, gain), max(most, gain)
+        least = min(least, gain)
+        most = max(most, gain)
     means = [_mean(cells, shown) for shown in (True, False)]
     shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))
-    return Effect(shown, withheld, gain, unit * least, unit * most)
+    return Effect(shown, withheld, gain=gain, low=unit * least, high=unit * most)
 
 
 def _difference(cells: Cells) -> float | None:
-    shown, withheld = _mean(cells, True), _mean(cells, False)
+    shown = _mean(cells, shown=True)
+    withheld = _mean(cells, shown=False)
     return None if shown is None or withheld is None else shown - withheld
 
 
 def _mean(cells: Cells, shown: bool) -> float | None:
-    """Return the mean over loops with the lesson `shown` (or withheld), weighted as in `Effect`."""
+    """Return the mean over loops with the lesson `shown` (or withheld), weighted as in
+    `Effect`.
+    """
     cells = {case: n for case, n in cells.items() if case[1] == shown}
-    weights = [n / ((1 - share) if shown else share) for (share, _, _), n in cells.items()]
-    worths = (weight * value for weight, (_, _, value) in zip(weights, cells, strict=True))
+    weights = [
+        n / ((1 - share) if shown else share) for (share, _, _), n in cells.items()
+    ]
+    worths = (
+        weight * value for weight, (_, _, value) in zip(weights, cells, strict=True)
+    )
     return fsum(worths) / fsum(weights) if cells else None

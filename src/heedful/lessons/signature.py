@@ -1,8 +1,8 @@
 """Signatures: the name of an error is its text with the particulars masked.
 
-The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses. These
-particulars are masked, so all occurrences have the same pattern. An assertion keeps its expression
-and its expected value; only the actual value is masked.
+The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses.
+These particulars are masked, so all occurrences have the same pattern. An assertion
+keeps its expression and its expected value; only the actual value is masked.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from typing import Any
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 from heedful.lessons.words import compiled
 
-MOST = 4_096  # a longer text is read at its two ends, which is where errors are named
+MAX_SIGNATURE_CHARS = (
+    4_096  # a longer text is read at its two ends, which is where errors are named
+)
 # A JSON text with more brackets is read as prose, because it may be nested too deeply.
-MOST_BRACKETS = 100
+MAX_JSON_BRACKETS = 100
 
 
 def signature(error_type: str, text: str) -> Signature:
     """Return the signature of an error; the same text always has the same signature.
 
-    Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion
-    keeps its expression and its expected value; its actual value is masked. In JSON, the order of
-    keys, and of the items of a list, does not matter.
+    Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`.
+    An assertion keeps its expression and its expected value; its actual value is
+    masked. In JSON, the order of keys, and of the items of a list, does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -36,37 +38,55 @@ def signature(error_type: str, text: str) -> Signature:
     """
     pattern = " ".join(_pattern(error_type, text.strip()).split())
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
-    return Signature(exact, pattern, digest_of(error_type, pattern), error_type)
+    return Signature(
+        exact, pattern, digest=digest_of(error_type, pattern), error_type=error_type
+    )
 
 
-_STRATEGY = "of reflection "
+_STRATEGY_PREFIX = "of reflection "
 
 
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
-    """Return the signature of a strategy, which differs from the signature of its failure.
+    """Return the signature of a strategy, which differs from the signature of its
+    failure.
 
     The pattern has no words of the failure, because these may be trusted less.
     """
-    pattern = f"{_STRATEGY}{failure.digest}: {digest_of('strategy', strategy)}"
+    pattern = f"{_STRATEGY_PREFIX}{failure.digest}: {digest_of('strategy', strategy)}"
     digest = digest_of("strategy", pattern)
-    return Signature(digest, pattern, digest, "strategy")
+    return Signature(digest, pattern, digest=digest, error_type="strategy")
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure behind a lesson; a strategy has it in its `pattern`."""
-    if pattern.startswith(_STRATEGY):
-        return pattern.removeprefix(_STRATEGY).partition(":")[0]
+    """Return the digest of the failure behind a lesson; a strategy has it in its
+    `pattern`.
+    """
+    if pattern.startswith(_STRATEGY_PREFIX):
+        return pattern.removeprefix(_STRATEGY_PREFIX).partition(":")[0]
     return digest
 
 
 def _pattern(error_type: str, text: str) -> str:
-    if len(text) > MOST:
-        text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
-    elif text[:1] in ("[", "{") and text.count("[") + text.count("{") <= MOST_BRACKETS:
+    if len(text) > MAX_SIGNATURE_CHARS:
+        text = (
+            f"{text[: MAX_SIGNATURE_CHARS // 2]}\n{text[-MAX_SIGNATURE_CHARS // 2 :]}"
+        )
+    elif (
+        text[:1] in ("[", "{")
+        and text.count("[") + text.count("{") <= MAX_JSON_BRACKETS
+    ):
         with suppress(ValueError):
             value = json.loads(text)
-            parts = {_masked(error_type, _plain(each)) for each in value} if text[0] == "[" else ()
-            return f"[{', '.join(sorted(parts))}]" if parts else _masked(error_type, _plain(value))
+            parts = (
+                {_masked(error_type, _plain(each)) for each in value}
+                if text[0] == "["
+                else ()
+            )
+            return (
+                f"[{', '.join(sorted(parts))}]"
+                if parts
+                else _masked(error_type, _plain(value))
+            )
     return _masked(error_type, text)
 
 
@@ -79,75 +99,97 @@ def _plain(value: Any) -> str:
 
 def _masked(error_type: str, text: str) -> str:
     pieces = split_assertions(error_type, text)
-    mask = partial(compiled(_PARTICULAR).sub, _mask)
+    mask = partial(compiled(_PARTICULAR_PATTERN).sub, _mask)
     return "".join(one if asserted else mask(one) for one, asserted in pieces)
 
 
-MOST_VALUES = 20
-MOST_STATEMENT = 8_192
-_ABOUT = ("assert", "expect", "want")  # a text without one of these words has no assertion
-_VALUE = (
+MAX_WHERE_VALUES = 20
+MAX_STATEMENT_CHARS = 8_192
+_ASSERTION_WORDS = (
+    "assert",
+    "expect",
+    "want",
+)  # a text without one of these words has no assertion
+_VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
     r"|[\[({][^\n]{0,100}[\])}]|(?i:true|false|none|null|nil|undefined|nan)\b)"
 )
-_GAP = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
-_OTHER = r"(?:[!=]==?|to (?:equal|be))"
-_STATEMENT = (
+_GAP_REGEX = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
+_COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be))"
+_ASSERT_STATEMENT_PATTERN = (
     r"(?m)^[ \t]*(E[ \t]+|>[ \t]+)?(?:AssertionError: )?(assert\s"
     r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?"
 )
-# What pytest adds: the expressions whose values an assertion shows, and how the values differ.
-_WHERE = r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
-_DETAIL = r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+"
-_BOTH_VALUES = rf"assert {_VALUE}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE}\s*)"
-# Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go and Rust.
-_ACTUAL = (
-    r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)(?!.*\bwant\b).+(?P<after>)",
-    rf"(?<![^\s:])(?P<before>){_VALUE}(?P<after> {_OTHER} {_VALUE})",
-    rf"(?P<before>= ){_VALUE}(?P<after>[,;] (?:want|expected))",
-    rf"\b(?P<before>(?i:actual|received|got|was){_GAP}){_VALUE}(?P<after>)",
+# What pytest adds: the expressions whose values an assertion shows, and how the values
+# differ.
+_WHERE_LINE_PATTERN = (
+    r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
 )
-_EXPECTED = (
+_ASSERT_DETAIL_PATTERN = r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+"
+_COMPARED_VALUES_PATTERN = (
+    rf"assert {_VALUE_REGEX}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE_REGEX}\s*)"
+)
+# Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
+# and Rust.
+_ACTUAL_VALUE_PATTERNS = (
+    r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)(?!.*\bwant\b).+(?P<after>)",
+    rf"(?<![^\s:])(?P<before>){_VALUE_REGEX}(?P<after> {_COMPARISON_REGEX} {_VALUE_REGEX})",
+    rf"(?P<before>= ){_VALUE_REGEX}(?P<after>[,;] (?:want|expected))",
+    rf"\b(?P<before>(?i:actual|received|got|was){_GAP_REGEX}){_VALUE_REGEX}(?P<after>)",
+)
+_EXPECTED_VALUE_PATTERN = (
     r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
-    rf"|\b(?i:expected|want){_GAP}(?!<ACTUAL>)(?P<value>{_VALUE})"
-    rf"|<ACTUAL> {_OTHER} ?(?P<other>{_VALUE})"
+    rf"|\b(?i:expected|want){_GAP_REGEX}(?!<ACTUAL>)(?P<value>{_VALUE_REGEX})"
+    rf"|<ACTUAL> {_COMPARISON_REGEX} ?(?P<other>{_VALUE_REGEX})"
 )
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each piece of the text, and True if the piece is asserted and must not be masked."""
+    """Yield each piece of the text, and True if the piece is asserted and must not be
+    masked.
+    """
     words = f"{error_type} {text}".lower()
-    if not any(word in words for word in _ABOUT):
+    if not any(word in words for word in _ASSERTION_WORDS):
         yield text, False
         return
-    found = list(compiled(_STATEMENT).finditer(text))
+    found = list(compiled(_ASSERT_STATEMENT_PATTERN).finditer(text))
     yield from _compared(text[: found[0].start()] if found else text)
     ends = [each.start() for each in found[1:]] + [len(text)] * bool(found)
     for statement, end in zip(found, ends, strict=True):
         rest = text[statement.end() : end]
-        values = compiled(_WHERE).findall(rest)[:MOST_VALUES]
+        values = compiled(_WHERE_LINE_PATTERN).findall(rest)[:MAX_WHERE_VALUES]
         yield _asserted(statement[2], values), True
-        rest = compiled(_WHERE).sub("", rest) if values else rest
-        yield from _compared(compiled(_DETAIL).sub("", rest, count=1) if statement[1] else rest)
+        rest = compiled(_WHERE_LINE_PATTERN).sub("", rest) if values else rest
+        yield from _compared(
+            compiled(_ASSERT_DETAIL_PATTERN).sub("", rest, count=1)
+            if statement[1]
+            else rest
+        )
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return the statement with each value replaced by the expression that had this value."""
-    if not values and (both := compiled(_BOTH_VALUES).fullmatch(statement)):
+    """Return the statement with each value replaced by the expression that had this
+    value.
+    """
+    if not values and (both := compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)):
         return f"assert <ACTUAL>{both['rest']}"
     for value, expression in values:
         shown = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
-        statement = shown.sub(expression.replace("\\", r"\\"), statement, count=1)[:MOST_STATEMENT]
+        statement = shown.sub(expression.replace("\\", r"\\"), statement, count=1)[
+            :MAX_STATEMENT_CHARS
+        ]
     return statement
 
 
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
-    """Mask actual values in the text; yield each piece, and True if it is an expected value."""
-    for actual in _ACTUAL:
+    """Mask actual values in the text; yield each piece, and True if it is an expected
+    value.
+    """
+    for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0
-    for found in compiled(_EXPECTED).finditer(text):
+    for found in compiled(_EXPECTED_VALUE_PATTERN).finditer(text):
         start, stop = found.span(found.lastgroup or 0)
         yield text[end:start], False
         yield text[start:stop], True
@@ -155,9 +197,11 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-# The shapes of particulars; a name without its digit is the mask. The first that matches counts.
-_SHAPES = {
-    # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash and more.
+# The shapes of particulars; a name without its digit is the mask. The first that
+# matches counts.
+_PARTICULAR_SHAPES = {
+    # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash
+    # and more.
     "PATH": (
         r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
         r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
@@ -177,47 +221,57 @@ _SHAPES = {
     ),
     "WORD": r"\w*\d\w*",
 }
-_DATE = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"  # the names of day and month before a time
-# A shape is tried only at the start of a date or of a word that is not all letters, so most of a
-# text is passed in one step. The time is linear: each character is looked at from few places.
-_PARTICULAR = (
-    rf"(?<![\w.])(?:{_DATE})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
-    rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _SHAPES.items())})"
+# the names of day and month before a time
+_DATE_PREFIX_REGEX = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
+# A shape is tried only at the start of a date or of a word that is not all letters, so
+# most of a text is passed in one step. The time is linear: each character is looked at
+# from few places.
+_PARTICULAR_PATTERN = (
+    rf"(?<![\w.])(?:{_DATE_PREFIX_REGEX})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
+    rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _PARTICULAR_SHAPES.items())})"
 )
-# The part of a name, between underscores, that is an id: hexadecimal, or letters and digits.
-_SEGMENT = (
+# The part of a name, between underscores, that is an id: hexadecimal, or letters and
+# digits.
+_ID_SEGMENT_PATTERN = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
 # The words before a number that names an error, and how far before it they begin.
-_CODE = r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z"
-_BEFORE = 24
+_ERROR_NUMBER_PATTERN = (
+    r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z"
+)
+_MAX_CODE_DISTANCE_CHARS = 24
 
 
 def _mask(found: re.Match[str]) -> str:
-    mask, start = (found.lastgroup or "").rstrip("123"), found.start()
+    mask = (found.lastgroup or "").rstrip("123")
+    start = found.start()
     if mask == "WORD":
-        return compiled(_SEGMENT).sub("<N>", found[0])
-    before = found.string[max(0, start - _BEFORE) : start]
-    named = found[0].isdecimal() and compiled(_CODE).search(before)
+        return compiled(_ID_SEGMENT_PATTERN).sub("<N>", found[0])
+    before = found.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
+    named = found[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before)
     return found[0] if named else f"<{mask}>"
 
 
-# What stands before the words of an error: a type, a tool, a level, a place; and how many of them.
-_TITLE = r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)"
-MOST_TITLES = 3
+# What stands before the words of an error: a type, a tool, a level, a place; and how
+# many of them.
+_ERROR_TITLE_PATTERN = (
+    r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)"
+)
+MAX_ERROR_TITLES = 3
 
 
 def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield the titles before the words of a pattern, in lower case, and the words; with all first.
+    """Yield the titles before the words of a pattern, in lower case, and the words;
+    with all first.
 
     >>> [words for _, words in untitled("Bash: cp: no such file")]
     ['Bash: cp: no such file', 'cp: no such file', 'no such file']
     """
     titles = frozenset[str]()
     yield titles, pattern
-    for _ in range(MOST_TITLES):
-        if (found := compiled(_TITLE).match(pattern)) is None:
+    for _ in range(MAX_ERROR_TITLES):
+        if (found := compiled(_ERROR_TITLE_PATTERN).match(pattern)) is None:
             return
         titles |= {(found[1] or "").lower()} - {""}
         pattern = pattern[found.end() :]
@@ -225,12 +279,16 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
 
 
 def words_of(error_type: str, pattern: str, titled: bool) -> str:
-    """Return the digest of the words of a lesson, by which it is found without its type or tool.
+    """Return the digest of the words of a lesson, by which it is found without its type
+    or tool.
 
-    That is the pattern without its error type or, if it is `titled`, without its first title.
+    That is the pattern without its error type or, if it is `titled`, without its first
+    title.
     """
-    found = compiled(_TITLE).match(pattern)
-    own = found is not None and (titled or (found[1] or "").lower() == error_type.lower())
+    found = compiled(_ERROR_TITLE_PATTERN).match(pattern)
+    own = found is not None and (
+        titled or (found[1] or "").lower() == error_type.lower()
+    )
     return bare_digest(pattern[found.end() :] if found is not None and own else pattern)
 
 

@@ -1,6 +1,8 @@
-"""How memory reads texts in any script: their words, and the difference between two texts.
+"""How memory reads texts in any script: their words, and the difference between two
+texts.
 
-The large patterns are compiled at their first use, because opening a store needs none of them.
+The large patterns are compiled at their first use, because opening a store needs none
+of them.
 """
 
 from __future__ import annotations
@@ -11,58 +13,72 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from math import log
 
-LONGEST = 20_000  # characters of a text that are read
-MOST = 2_000  # words of a text that are returned
-# Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these words are
-# kept (by 0.04 without an embedder), and by 0.02 (0.05) without stems. Porter's stems do no better.
-_STOP = frozenset(
-    "a an the of to in on at for and or is are was were be been do does did has have had what when"
-    " where who whom which why how with by from as that this it its his her their he she they i you"
+MAX_INDEXED_CHARS = 20_000  # characters of a text that are read
+MAX_INDEXED_WORDS = 2_000  # words of a text that are returned
+# Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these
+# words are kept (by 0.04 without an embedder), and by 0.02 (0.05) without stems.
+# Porter's stems do no better.
+_INDEX_STOP_WORDS = frozenset(
+    "a an the of to in on at for and or is are was were be been do does did has have "
+    "had what when"
+    " where who whom which why how with by from as that this it its his her their he "
+    "she they i you"
     " we my your our me him them so not".split()
 )
-# Scripts without spaces, and Korean, whose particles are attached to words: taken in pairs.
-DENSE = (
+# Scripts without spaces, and Korean, whose particles are attached to words: taken in
+# pairs.
+DENSE_SCRIPTS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-SIGNS = "\u0900-\u0963\u0966-\u0dff"  # Indian vowel signs: part of a word, though no letters
-_PART = rf"(?P<dense>[{DENSE}]+)|(?P<word>(?:[^\W_{DENSE}]|[{SIGNS}])+)|[^\w\s]"
-_WORD = r"[^\W_]+"
-_HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-_ACCENT = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
+# Indian vowel signs: part of a word, though no letters
+VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff"
+_INDEX_PART_PATTERN = rf"(?P<dense>[{DENSE_SCRIPTS}]+)|(?P<word>(?:[^\W_{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+)|[^\w\s]"
+_INDEX_WORD_PATTERN = r"[^\W_]+"
+_HAN_PATTERN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in order, in lower case, without common endings such as "-ing".
+    """Return the words of a text in order, in lower case, without common endings such
+    as "-ing".
 
-    Accents are removed. Common English words are removed too, unless the text has no other words.
-    In scripts without spaces, each pair of neighbouring characters is a word, and so is each Han
-    character. A symbol such as an emoji is a word. At most 20,000 characters are read, and 2,000
-    words returned.
+    Accents are removed. Common English words are removed too, unless the text has no
+    other words. In scripts without spaces, each pair of neighbouring characters is a
+    word, and so is each Han character. A symbol such as an emoji is a word. At most
+    20,000 characters are read, and 2,000 words returned.
 
     >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
     (['weigh', 'parcel'], ['重', '重量', '量'], ['caf', '🚀'])
     """
-    text = text[:LONGEST].lower()
+    text = text[:MAX_INDEXED_CHARS].lower()
     if text.isascii():
-        parts = compiled(_WORD).findall(text)
+        parts = compiled(_INDEX_WORD_PATTERN).findall(text)
     else:
-        bare = compiled(_ACCENT).sub("", unicodedata.normalize("NFKD", text).casefold())
+        bare = compiled(_ACCENT_PATTERN).sub(
+            "", unicodedata.normalize("NFKD", text).casefold()
+        )
         parts = list(_split(unicodedata.normalize("NFC", bare)))
-    return ([_stem(word) for word in parts if word not in _STOP] or parts)[:MOST]
+    return ([_stem(word) for word in parts if word not in _INDEX_STOP_WORDS] or parts)[
+        :MAX_INDEXED_WORDS
+    ]
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
-    """Return the weight of each term: ln(1 + (of + 1) / (n + 1)) for a term that n texts contain.
+    """Return the weight of each term: ln(1 + (of + 1) / (n + 1)) for a term that n
+    texts contain.
 
-    `seen_in` has the number of texts that contain each term, `of` is the number of all texts. Rare
-    terms weigh more, but in a small memory a new word does not outweigh all others.
+    `seen_in` has the number of texts that contain each term, `of` is the number of all
+    texts. Rare terms weigh more, but in a small memory a new word does not outweigh all
+    others.
     """
     return {term: log(1 + (of + 1) / (count + 1)) for term, count in seen_in.items()}
 
 
 def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
-    """Return the share of the total weight, 0..1, that belongs to the terms in `present`."""
+    """Return the share of the total weight, 0..1, that belongs to the terms in
+    `present`.
+    """
     covered = sum(weight for term, weight in weights.items() if term in present)
     return covered / sum(weights.values()) if covered else 0.0
 
@@ -74,11 +90,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    for part in compiled(_PART).finditer(text):
+    for part in compiled(_INDEX_PART_PATTERN).finditer(text):
         run = part[0]
         if part["dense"]:
             for n, character in enumerate(run):
-                if len(run) == 1 or compiled(_HAN).match(character):
+                if len(run) == 1 or compiled(_HAN_PATTERN).match(character):
                     yield character
                 if n + 1 < len(run):
                     yield run[n : n + 2]
@@ -102,41 +118,65 @@ def _stem(word: str) -> str:
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
                 word = word[:-1]
             break
-    return word[:-1] + "i" * (word[-1] == "y") if len(word) > 3 and word[-1] in "ey" else word
+    return (
+        word[:-1] + "i" * (word[-1] == "y")
+        if len(word) > 3 and word[-1] in "ey"
+        else word
+    )
 
 
-WIDEST = 100  # characters of each half of a line of a difference
-LINES = 5  # lines of a difference
-AROUND = 2  # tokens of both texts around a part that differs
-_LETTERS = rf"(?:[^\W{DENSE}]|[{SIGNS}])+"
-_TOKEN = rf"\s+|[{DENSE}]|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS})[^\w\s]*|[^\w\s]+"
+MAX_DIFFERENCE_CHARS = 100  # characters of each half of a line of a difference
+MAX_DIFFERENCE_LINES = 5  # lines of a difference
+DIFFERENCE_CONTEXT_TOKENS = 2  # tokens of both texts around a part that differs
+_LETTERS_REGEX = rf"(?:[^\W{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+"
+_DIFFERENCE_TOKEN_PATTERN = rf"\s+|[{DENSE_SCRIPTS}]|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS_REGEX})[^\w\s]*|[^\w\s]+"
 
 
 def difference(rejected: str, accepted: str) -> str:
-    """Return a line `old -> new` for each part that differs, in any script; at most `LINES` lines.
+    """Return a line `old -> new` for each part that differs, in any script; at most
+    `MAX_DIFFERENCE_LINES` lines.
 
-    Words and numbers, with the signs around them, and blanks are compared; in scripts without
-    spaces, characters. Each line begins and ends with about one word that both texts have.
+    Words and numbers, with the signs around them, and blanks are compared; in scripts
+    without spaces, characters. Each line begins and ends with about one word that both
+    texts have.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
     is 12 km long, I think -> is 12.0 km long
     """
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
-    a, b = (compiled(_TOKEN).findall(text) for text in (rejected, accepted))
+    a, b = (
+        compiled(_DIFFERENCE_TOKEN_PATTERN).findall(text)
+        for text in (rejected, accepted)
+    )
     # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
-    groups = SequenceMatcher(None, a, b).get_grouped_opcodes(AROUND)
+    groups = SequenceMatcher(None, a, b).get_grouped_opcodes(DIFFERENCE_CONTEXT_TOKENS)
     places = [(*group[0][1::2], *group[-1][2::2]) for group in groups]
-    shown = [f"{_one_line(a[i:k])} -> {_one_line(b[j:m])}" for i, j, k, m in places[:LINES]]
-    return "\n".join([*shown, *[f"and {len(places) - LINES} more"] * (len(places) > LINES)])
+    shown = [
+        f"{_one_line(a[i:k])} -> {_one_line(b[j:m])}"
+        for i, j, k, m in places[:MAX_DIFFERENCE_LINES]
+    ]
+    return "\n".join(
+        [
+            *shown,
+            *[f"and {len(places) - MAX_DIFFERENCE_LINES} more"]
+            * (len(places) > MAX_DIFFERENCE_LINES),
+        ]
+    )
 
 
 def count_common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Count the texts (or characters) that both sequences have in common at the start."""
+    """Count the texts (or characters) that both sequences have in common at the
+    start.
+    """
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
 def _one_line(tokens: Sequence[str]) -> str:
     text = "".join(tokens).replace("\n", "\\n") or "(nothing)"
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return (
+        text
+        if len(text) <= MAX_DIFFERENCE_CHARS
+        else f"{text[: MAX_DIFFERENCE_CHARS - 1]}…"
+    )

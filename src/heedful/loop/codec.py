@@ -1,8 +1,9 @@
 """Convert records of a loop to JSON data and back, without loss except for user code.
 
-`to_document` and `from_document` use the fields of the dataclasses. A document omits fields that
-have their default value, except fields in `_WRITTEN`. Documents of verdicts and rules also say
-which verdict or rule it is. For a rule that is user code only the name is stored.
+`to_document` and `from_document` use the fields of the dataclasses. A document omits
+fields that have their default value, except fields in `_REQUIRED_FIELDS`. Documents of verdicts
+and rules also say which verdict or rule it is. For a rule that is user code only the
+name is stored.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from heedful.errors import InvalidInput
 from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
-from heedful.loop.stop import RULES, All, StopRule, rule_name
+from heedful.loop.stop import STOP_RULES, All, StopRule, rule_name
 
 T = TypeVar("T")
 Plain = dict[str, Any]
-_SCALARS = frozenset((str, int, float, bool, type(None)))
-# Fields that are written even with their default value. Of other records, only the fields without a
-# default or with a default factory are always written.
-_WRITTEN: Mapping[type, frozenset[str]] = {
+_SCALAR_TYPES = frozenset((str, int, float, bool, type(None)))
+# Fields that are written even with their default value. Of other records, only the
+# fields without a default or with a default factory are always written.
+_REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
     Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),
     **{
@@ -40,7 +41,7 @@ def to_document(record: Any) -> Plain:
     for name, default in _defaults(type(record)):  # type: ignore[arg-type]  # mypy: no Hashable
         value = getattr(record, name)
         if default is MISSING or value != default:
-            document[name] = value if type(value) in _SCALARS else _plain(value)
+            document[name] = value if type(value) in _SCALAR_TYPES else _plain(value)
     return document
 
 
@@ -58,11 +59,17 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field and its default, which documents omit; MISSING if they omit no value."""
-    written = _WRITTEN.get(kind)
+    """Return each field and its default, which documents omit; MISSING if they omit no
+    value.
+    """
+    written = _REQUIRED_FIELDS.get(kind)
     held: Any = {field.name: field.default for field in fields(kind)}
     if written is not None:
-        made = {f.name: f.default_factory() for f in fields(kind) if callable(f.default_factory)}
+        made = {
+            f.name: f.default_factory()
+            for f in fields(kind)
+            if callable(f.default_factory)
+        }
         held |= made | dict.fromkeys(written, MISSING)
     return tuple(held.items())
 
@@ -77,7 +84,9 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
-    """Return for each field the function that reads its stored value; None if it is plain JSON."""
+    """Return for each field the function that reads its stored value; None if it is
+    plain JSON.
+    """
     hints = get_type_hints(kind)
     return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
@@ -97,7 +106,10 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
 
 def verdict_to(verdict: Verdict) -> Plain:
     """Return a verdict as JSON data; its key `verdict` is "again" or "done"."""
-    return {"verdict": "again" if isinstance(verdict, Again) else "done", **to_document(verdict)}
+    return {
+        "verdict": "again" if isinstance(verdict, Again) else "done",
+        **to_document(verdict),
+    }
 
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
@@ -106,25 +118,48 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     return from_document(kind, plain)
 
 
-def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
-    """Return a verdict, the loop's standing and the time of the decision as JSON data."""
+def decision_to(
+    verdict: Verdict, standing: Standing | None, decided: float = 0.0
+) -> Plain:
+    """Return a verdict, the loop's standing and the time of the decision as JSON
+    data.
+    """
     when = {"decided": decided} if decided else {}
-    return verdict_to(verdict) | (to_document(standing) if standing is not None else {}) | when
+    return (
+        verdict_to(verdict)
+        | (to_document(standing) if standing is not None else {})
+        | when
+    )
 
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
-    """Return the decision that `decision_to` wrote, made after `attempt` and recorded `at`."""
+    """Return the decision that `decision_to` wrote, made after `attempt` and recorded
+    `at`.
+    """
     standing = from_document(Standing, plain)
-    return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
+    return Decision(
+        attempt,
+        verdict_from(plain),
+        standing=standing,
+        at=at,
+        decided=plain.get("decided", at),
+    )
 
 
 def rule_to(rule: StopRule) -> Plain:
-    """Return a built-in rule with its settings as JSON data; for user code only its name."""
+    """Return a built-in rule with its settings as JSON data; for user code only its
+    name.
+    """
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
     name = rule_name(rule)
-    if type(rule) is RULES.get(name):  # a rule of the user's own may have the same name
-        return {"rule": name, **{field: getattr(rule, field) for field in rule.__slots__}}
+    if type(rule) is STOP_RULES.get(
+        name
+    ):  # a rule of the user's own may have the same name
+        return {
+            "rule": name,
+            **{field: getattr(rule, field) for field in rule.__slots__},
+        }
     return {"rule": name, "custom": True}
 
 
@@ -134,15 +169,17 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
     name = settings.pop("rule", "")
     if name == "all":
         return All(*rules_from(settings))
-    if not isinstance(name, str) or name not in RULES:
-        raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
+    if not isinstance(name, str) or name not in STOP_RULES:
+        raise InvalidInput("rule", name, f"one of {', '.join(sorted(STOP_RULES))}")
     try:
-        return RULES[name](**settings)
+        return STOP_RULES[name](**settings)
     except InvalidInput as error:
         field = f"{name}.{error.field.removeprefix(name).strip()}".rstrip(".")
         raise InvalidInput(field, error.value, error.allowed) from error
     except TypeError as error:
-        raise InvalidInput(f"rule {name}", settings, f"settings of this rule ({error})") from error
+        raise InvalidInput(
+            f"rule {name}", settings, f"settings of this rule ({error})"
+        ) from error
 
 
 def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
@@ -157,7 +194,9 @@ def policy_to(policy: Policy) -> Plain:
     plain |= {"min_gain": better.min_gain, "unscored": policy.unscored}
     if better.against != "best":
         plain["against"] = better.against
-    return plain | ({"goals": list(map(to_document, policy.goals))} if policy.goals else {})
+    return plain | (
+        {"goals": list(map(to_document, policy.goals))} if policy.goals else {}
+    )
 
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
@@ -166,7 +205,9 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
     goals = tuple(from_document(Goal, goal) for goal in plain.get("goals", ()))
     known = plain.get("unscored", "stop"), plain.get("name", "")
-    return Policy(shipped or ((_silent,) if rules else ()), improvement_from(plain), *known, goals)
+    return Policy(
+        shipped or ((_silent,) if rules else ()), improvement_from(plain), *known, goals
+    )
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
@@ -175,14 +216,20 @@ def improvement_from(plain: Mapping[str, Any]) -> Improvement:
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
-    """Return True if `policy_from(plain)` restores the whole policy: no part of it is user code."""
+    """Return True if `policy_from(plain)` restores the whole policy: no part of it is
+    user code.
+    """
     return not any(map(_has_own_code, _rules(plain)))
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     rules = plain.get("rules")
-    if not isinstance(rules, list | tuple) or not all(isinstance(r, Mapping) for r in rules):
-        raise InvalidInput("rules", rules, 'a list of objects such as {"rule": "attempts"}')
+    if not isinstance(rules, list | tuple) or not all(
+        isinstance(r, Mapping) for r in rules
+    ):
+        raise InvalidInput(
+            "rules", rules, 'a list of objects such as {"rule": "attempts"}'
+        )
     return rules
 
 
@@ -191,4 +238,6 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Never stop the loop; replaces rules that are user code, which are not restored."""
+    """Never stop the loop; replaces rules that are user code, which are not
+    restored.
+    """

@@ -1,40 +1,66 @@
 """Decide whether a loop continues: a pure function of a loop and a policy.
 
-Also apply overrides, give the reasons for recorded decisions, and measure a loop's `Standing`.
+Also apply overrides, give the reasons for recorded decisions, and measure a loop's
+`Standing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override, clean, require
-from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
+from heedful.loop.record import (
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+    clean,
+    require,
+)
+from heedful.loop.stop import (
+    LIFTABLE_RULES,
+    RULE_PRECEDENCE,
+    Echo,
+    Fatigue,
+    Stop,
+    StopRule,
+    flat,
+    rule_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The stop rules of a loop, what counts as improvement, and default goals.
 
-    Each of the `rules` can end a loop alone. `unscored` says what to do if a goal has no score:
-    "stop" or "again". `goals` apply to loops without goals of their own.
+    Each of the `rules` can end a loop alone. `unscored` says what to do if a goal has
+    no score: "stop" or "again". `goals` apply to loops without goals of their own.
     """
 
     rules: tuple[StopRule, ...]
     improvement: Improvement = Improvement()
+    _: KW_ONLY
     unscored: Literal["stop", "again"] = "stop"
     name: str = ""
     goals: tuple[Goal, ...] = ()
 
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
-        require(self.unscored in ("stop", "again"), "unscored", self.unscored, "stop or again")
+        require(
+            self.unscored in ("stop", "again"),
+            "unscored",
+            self.unscored,
+            "stop or again",
+        )
         allowed = "at least one stop rule: a loop must end; the rules are a tuple"
-        require(isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed)
+        require(
+            isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed
+        )
         for rule in self.rules:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
@@ -44,9 +70,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One reason to try again; `code` is the name of a failed check or of a missed score.
+    """One reason to try again; `code` is the name of a failed check or of a missed
+    score.
 
-    `detail` is a sentence for people, `reason` a code for programs, such as `words_failed`.
+    `detail` is a sentence for people, `reason` a code for programs, such as
+    `words_failed`.
     """
 
     code: str
@@ -56,7 +84,9 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop(Stop):
-    """A stop that was suspended: `by` whom, and the index of the `override` in the loop."""
+    """A stop that was suspended: `by` whom, and the index of the `override` in the
+    loop.
+    """
 
     by: str
     override: int
@@ -64,7 +94,9 @@ class LiftedStop(Stop):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The verdict to make another attempt; the overrides in `lifted` count as used once more."""
+    """The verdict to make another attempt; the overrides in `lifted` count as used once
+    more.
+    """
 
     reasons: tuple[Trigger, ...] = ()
     feedback: str = ""
@@ -73,10 +105,13 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The verdict that ends a loop; `best` is the number of its best attempt, if any."""
+    """The verdict that ends a loop; `best` is the number of its best attempt, if
+    any.
+    """
 
     best: int | None
     passed: bool
+    _: KW_ONLY
     stopped_by: tuple[Stop, ...] = ()
     lifted: tuple[LiftedStop, ...] = ()
 
@@ -90,15 +125,18 @@ def check_types(loop: object, policy: object) -> None:
     """Raise InvalidInput unless `loop` is a Loop and `policy` is a Policy."""
     require(isinstance(loop, Loop), "loop", loop, "a Loop")
     if not isinstance(policy, Policy):
-        raise InvalidInput("policy", policy, "a Policy, such as heedful.policy('default')")
+        raise InvalidInput(
+            "policy", policy, "a Policy, such as heedful.policy('default')"
+        )
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
     """Decide whether `loop` continues under `policy`; reads no clock and no store.
 
-    A loop whose last attempt passes is done. Otherwise every rule is called, and overrides suspend
-    some of the rules that stop. The remaining stops end the loop; their order is
-    `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of another type.
+    A loop whose last attempt passes is done. Otherwise every rule is called, and
+    overrides suspend some of the rules that stop. The remaining stops end the loop;
+    their order is `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of
+    another type.
     """
     check_types(loop, policy)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
@@ -109,34 +147,60 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
     for stop, names in _spoken(loop, policy, evaluation):
-        fits = (n for n, o in enumerate(loop.overrides) if o.rule in names and o.lifts(loop.at))
+        fits = (
+            n
+            for n, o in enumerate(loop.overrides)
+            if o.rule in names and o.lifts(loop.at)
+        )
         if (used := next(fits, None)) is None:
             stops.append(stop)
         else:
-            lifted.append(LiftedStop(stop.rule, stop.detail, loop.overrides[used].by, used))
+            lifted.append(
+                LiftedStop(
+                    rule=stop.rule,
+                    detail=stop.detail,
+                    by=loop.overrides[used].by,
+                    override=used,
+                )
+            )
     if stops:
-        return Done(loop.best, False, tuple(stops), tuple(lifted))
+        return Done(loop.best, False, stopped_by=tuple(stops), lifted=tuple(lifted))
     if evaluation is None:
         return Again(lifted=tuple(lifted))
     said = record.feedback(evaluation, loop.goals)
     return Again(triggers(evaluation, loop.goals), said, tuple(lifted))
 
 
-def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
+def check_override(
+    override: Override, verdict: Verdict, policy: Policy, at: float = 0.0
+) -> None:
     """Raise OverrideRefused unless `override` is allowed after `verdict`.
 
-    The policy must have the rule, and the rule must allow overrides. An override needs an actor and
-    a decision, and `until` must be after `at` (seconds since 1970). The loop must not have passed.
+    The policy must have the rule, and the rule must allow overrides. An override needs
+    an actor and a decision, and `until` must be after `at` (seconds since 1970). The
+    loop must not have passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
         known = ", ".join(sorted(names)) or "none"
-        raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
-    by, why, decisions, until = override.by, override.why, override.decisions, override.until
-    counted = type(decisions) is int and 1 <= decisions <= record.LARGEST
-    timed = until is None or (isinstance(until, int | float) and at < until <= record.LARGEST)
+        raise OverrideRefused(
+            f"rule {override.rule!r} cannot be overridden; these can: {known}"
+        )
+    by = override.by
+    why = override.why
+    decisions = override.decisions
+    until = override.until
+    counted = type(decisions) is int and 1 <= decisions <= record.MAX_SCORE
+    timed = until is None or (
+        isinstance(until, int | float) and at < until <= record.MAX_SCORE
+    )
     for name, value, right, allowed in (
-        ("by", by, isinstance(by, str) and by.strip(), "name the actor who overrides the rule"),
+        (
+            "by",
+            by,
+            isinstance(by, str) and by.strip(),
+            "name the actor who overrides the rule",
+        ),
         ("why", why, isinstance(why, str), "be text"),
         ("decisions", decisions, counted, "be an integer of at least 1"),
         ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
@@ -150,7 +214,8 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
 def apply_override(
     loop: Loop, policy: Policy, verdict: Verdict, override: Override
 ) -> tuple[Loop, Verdict]:
-    """Add an override to a loop; return the loop and its verdict. Raises OverrideRefused.
+    """Add an override to a loop; return the loop and its verdict. Raises
+    OverrideRefused.
 
     A stopped loop is decided again; an open loop keeps its verdict.
     """
@@ -163,7 +228,9 @@ def apply_override(
 
 
 def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
-    """Return the loop with `used` raised by 1 in each override that `verdict` lists as lifted."""
+    """Return the loop with `used` raised by 1 in each override that `verdict` lists as
+    lifted.
+    """
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
     overrides = [*loop.overrides]
@@ -173,10 +240,16 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
-    """Return a trigger for each error, then for each goal that is missed or has no score."""
-    made = [Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors]
+    """Return a trigger for each error, then for each goal that is missed or has no
+    score.
+    """
+    made = [
+        Trigger(f.check, clean(f.message, 200), f"{f.check}_failed")
+        for f in evaluation.errors
+    ]
     for goal in goals:
-        name, score = goal.score, evaluation.scores.get(goal.score)
+        name = goal.score
+        score = evaluation.scores.get(goal.score)
         if score is None:
             made.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
@@ -189,41 +262,55 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """Return the stops by precedence, each with the rules whose override suspends it."""
+    """Return the stops by precedence, each with the rules whose override suspends
+    it.
+    """
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            what = ", ".join(goal.score for goal in missing) or "the candidate: give checks"
+            what = (
+                ", ".join(goal.score for goal in missing)
+                or "the candidate: give checks"
+            )
             spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
             name = f"the result of rule {rule_name(rule)!r}"
-            raise InvalidInput(name, detail, "a text that says why the loop must end, or None")
+            raise InvalidInput(
+                name, detail, "a text that says why the loop must end, or None"
+            )
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
     def place(rule: str) -> int:  # an `All` has the place of its last member
-        named = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
-        return max(named, default=len(PRECEDENCE))
+        named = [
+            RULE_PRECEDENCE.index(name)
+            for name in rule.split("+")
+            if name in RULE_PRECEDENCE
+        ]
+        return max(named, default=len(RULE_PRECEDENCE))
 
     return sorted(spoken, key=lambda one: place(one[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
-    """Return the names of the rules, and of members of `All`, that an override can suspend."""
-    return LIFTABLE & {rule_name(part) for part in flat(rules)}
+    """Return the names of the rules, and of members of `All`, that an override can
+    suspend.
+    """
+    return LIFTABLE_RULES & {rule_name(part) for part in flat(rules)}
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the attempt
-    improved. `echoes` counts the attempts with each key of a finding in the last attempt.
+    `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the
+    attempt improved. `echoes` counts the attempts with each key of a finding in the
+    last attempt.
     """
 
     fatigue: float = 0.0
@@ -240,6 +327,7 @@ class Decision:
 
     attempt: int
     verdict: Verdict
+    _: KW_ONLY
     standing: Standing = Standing()
     at: float = 0.0
     decided: float = 0.0
@@ -249,13 +337,15 @@ class Decision:
 class Reasoning:
     """The reasons for one decision.
 
-    `decided` is "again", "passed" or "stopped". `reason` is a code: the first trigger's reason, or
-    "passed", or the name of the first rule that stopped the loop. `spoke` has the stops of all
-    rules, `lifted` those that overrides suspended. `labels` are those of the attempt.
+    `decided` is "again", "passed" or "stopped". `reason` is a code: the first trigger's
+    reason, or "passed", or the name of the first rule that stopped the loop. `spoke`
+    has the stops of all rules, `lifted` those that overrides suspended. `labels` are
+    those of the attempt.
     """
 
     loop: str
     attempt: int
+    _: KW_ONLY
     decided: str
     reason: str
     detail: str
@@ -279,21 +369,33 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 def state_after(verdict: Verdict) -> State:
     """Return the state of a loop after `verdict`."""
-    return "open" if isinstance(verdict, Again) else "passed" if verdict.passed else "stopped"
+    return (
+        "open"
+        if isinstance(verdict, Again)
+        else "passed"
+        if verdict.passed
+        else "stopped"
+    )
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with default ones."""
+    """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with default
+    ones.
+    """
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    tired, echo = rule_of(policy, Fatigue), rule_of(policy, Echo)
-    level, before = tired.level(loop), reduce(tired.after, loop.improved[1:-1], 0.0)
+    tired = rule_of(policy, Fatigue)
+    echo = rule_of(policy, Echo)
+    level = tired.level(loop)
+    before = reduce(tired.after, loop.improved[1:-1], 0.0)
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
-    """Return the policy's first rule of type `kind`, or `kind()` if the policy has none."""
+    """Return the policy's first rule of type `kind`, or `kind()` if the policy has
+    none.
+    """
     for rule in flat(policy.rules):
         if isinstance(rule, kind):
             return rule
@@ -301,31 +403,43 @@ def rule_of(policy: Policy, kind: type[R]) -> R:
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
-    """Return the counts of finding keys in earlier loops of the scope, from the `last` decision."""
+    """Return the counts of finding keys in earlier loops of the scope, from the `last`
+    decision.
+    """
     echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
     here = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
-    return {key: max(0, count - here.get(key, 0)) for key, count in last.standing.echoes.items()}
+    return {
+        key: max(0, count - here.get(key, 0))
+        for key, count in last.standing.echoes.items()
+    }
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
     """Return the reasons for each recorded decision of a loop, oldest first."""
     reasons = []
     for decision in decisions:
-        verdict, standing = decision.verdict, decision.standing
+        verdict = decision.verdict
+        standing = decision.standing
         last = loop.attempts[decision.attempt - 1] if decision.attempt else None
-        found = triggers(last.evaluation, loop.goals) if last and last.evaluation else ()
+        found = (
+            triggers(last.evaluation, loop.goals) if last and last.evaluation else ()
+        )
         stops = () if isinstance(verdict, Again) else verdict.stopped_by
         decided = reason = "stopped" if stops else "passed"
         detail = "; ".join(stop.detail for stop in stops)
         if stops:
             reason = stops[0].rule
         elif isinstance(verdict, Again):
-            decided, reason = "again", found[0].reason if found else ""
+            decided = "again"
+            reason = found[0].reason if found else ""
             codes = ", ".join(dict.fromkeys(trigger.code for trigger in found))
             detail = f"Triggered by {codes}" if codes else ""
         what = (loop.id, decision.attempt, decided, reason, detail, found)
-        spoke, labels = (*stops, *verdict.lifted), last.labels if last else {}
-        reasons.append(Reasoning(*what, spoke, verdict.lifted, standing, labels, decision.at))
+        spoke = (*stops, *verdict.lifted)
+        labels = last.labels if last else {}
+        reasons.append(
+            Reasoning(*what, spoke, verdict.lifted, standing, labels, decision.at)
+        )
     return tuple(reasons)

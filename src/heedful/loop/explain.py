@@ -1,13 +1,15 @@
-"""Explain a loop: why it continued, why it stopped, and what would have changed the last verdict.
+"""Explain a loop: why it continued, why it stopped, and what would have changed the
+last verdict.
 
-To find what would have changed a verdict, the loop is decided again with other thresholds and
-scores. The smallest change of one value that gives another verdict is reported.
+To find what would have changed a verdict, the loop is decided again with other
+thresholds and scores. The smallest change of one value that gives another verdict is
+reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.loop import record
@@ -15,50 +17,64 @@ from heedful.loop.decide import Again, Done, Policy, Verdict, decide, triggers
 from heedful.loop.record import Evaluation, Loop, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
-FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
+MAX_THRESHOLD_STEPS = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
-Path = tuple[str | int, ...]  # the path to a value in a case: names of fields, keys and indices
+Path = tuple[
+    str | int, ...
+]  # the path to a value in a case: names of fields, keys and indices
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """The smallest change of one threshold or score that gives another verdict.
 
-    `what` names the value, which changes from `was` to `to`. `outcome` is the new verdict: again,
-    passed or stopped. `loop` and `policy` contain the change.
+    `what` names the value, which changes from `was` to `to`. `outcome` is the new
+    verdict: again, passed or stopped. `loop` and `policy` contain the change.
     """
 
     what: str
     was: float
+    _: KW_ONLY
     to: float
     outcome: str
     loop: Loop
     policy: Policy
 
     def __str__(self) -> str:
-        to, was = format_score(self.to), format_score(self.was)
+        to = format_score(self.to)
+        was = format_score(self.was)
         return f"{self.what} {to} instead of {was}: {self.outcome}"
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """Return the smallest change of each threshold and score that gives another verdict.
+    """Return the smallest change of each threshold and score that gives another
+    verdict.
 
-    A value may have two changes, up and down. Changes are sorted by relative size, smallest first.
-    If `policy` does not give `verdict`, the result is empty.
+    A value may have two changes, up and down. Changes are sorted by relative size,
+    smallest first. If `policy` does not give `verdict`, the result is empty.
     """
-    case, was = (loop, policy), _ends(verdict)[0]
+    case = (loop, policy)
+    was = _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
-    ways = ((*knob, direction) for knob in _knobs(last, loop, policy) for direction in (1, -1))
+    ways = (
+        (*knob, direction)
+        for knob in _knobs(last, loop, policy)
+        for direction in (1, -1)
+    )
     found = [change for way in ways if (change := _smallest(case, *way, was))]
-    return tuple(sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001)))
+    return tuple(
+        sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001))
+    )
 
 
 def _smallest(
     case: Case, what: str, now: float, path: Path, direction: int, was: str
 ) -> Change | None:
-    """Return the smallest change in one direction that gives another verdict, or None."""
+    """Return the smallest change in one direction that gives another verdict, or
+    None.
+    """
 
     def at(steps: int) -> Change | None:
         steps *= direction
@@ -68,15 +84,24 @@ def _smallest(
             record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
-        return Change(what, now, value, _ends(decide(loop, policy))[0], loop, policy)
+        return Change(
+            what,
+            now,
+            to=value,
+            outcome=_ends(decide(loop, policy))[0],
+            loop=loop,
+            policy=policy,
+        )
 
     def same(steps: int) -> bool:
         change = at(steps)
         return change is not None and change.outcome == was
 
-    low, high = 0, 1
-    while same(high) and high < FARTHEST:
-        low, high = high, 2 * high
+    low = 0
+    high = 1
+    while same(high) and high < MAX_THRESHOLD_STEPS:
+        low = high
+        high = 2 * high
     while high - low > 1 and not same(high):
         middle = (low + high) // 2
         low, high = (middle, high) if same(middle) else (low, middle)
@@ -85,7 +110,9 @@ def _smallest(
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Return True if `policy` gives the same verdict, with the same rules that stop the loop."""
+    """Return True if `policy` gives the same verdict, with the same rules that stop the
+    loop.
+    """
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 
@@ -97,29 +124,45 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-def _knobs(last: Evaluation, loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
+def _knobs(
+    last: Evaluation, loop: Loop, policy: Policy
+) -> Iterator[tuple[str, float, Path]]:
     """Yield the name, the present value and the path of each value that can change."""
-    scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores]
+    scored = [
+        (n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores
+    ]
     for name in dict.fromkeys(goal.score for _, goal in scored):
         path = (0, "attempts", -1, "evaluation", "scores", name)
         yield f"score {name}", float(last.scores[name]), path
     for n, goal in scored:
-        yield f"threshold of {goal.score}", float(goal.threshold), (0, "goals", n, "threshold")
+        yield (
+            f"threshold of {goal.score}",
+            float(goal.threshold),
+            (0, "goals", n, "threshold"),
+        )
     yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
     for n, rule in enumerate(policy.rules):
         yield from _rule_knobs(rule, "", (1, "rules", n))
 
 
-def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[tuple[str, float, Path]]:
+def _rule_knobs(
+    rule: StopRule, prefix: str, path: Path
+) -> Iterator[tuple[str, float, Path]]:
     if isinstance(rule, All):
         for n, member in enumerate(rule.rules):
-            yield from _rule_knobs(member, f"{prefix}{rule.name}: ", (*path, "rules", n))
+            yield from _rule_knobs(
+                member, f"{prefix}{rule.name}: ", (*path, "rules", n)
+            )
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
             if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
-                yield f"{prefix}{rule_name(rule)}.{field.name}", now, (*path, field.name)
+                yield (
+                    f"{prefix}{rule_name(rule)}.{field.name}",
+                    now,
+                    (*path, field.name),
+                )
 
 
 def _with(held: Any, path: Path, value: Any) -> Any:
@@ -150,18 +193,21 @@ class Line:
 class Explanation:
     """Why a loop continued and why it stopped; `str()` returns it as text.
 
-    `would_change` has, smallest first, the changes of one threshold or score that change the last
-    verdict. If a stopped loop has no such change, `otherwise` says why.
+    `would_change` has, smallest first, the changes of one threshold or score that
+    change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     """
 
     lines: tuple[Line, ...]
     verdict: Verdict
+    _: KW_ONLY
     would_change: tuple[Change, ...]
     otherwise: str = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What would have changed the verdict, as sentences; empty if the loop passed."""
+        """What would have changed the verdict, as sentences; empty if the loop
+        passed.
+        """
         passed = isinstance(self.verdict, Done) and self.verdict.passed
         words = () if passed else (*map(str, self.would_change), self.otherwise)
         return tuple(clean(one, 200) for one in words if one)
@@ -175,7 +221,9 @@ class Explanation:
             best = self.verdict.best
             kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             said.append(f"kept: {kept}")
-        return "\n".join([*said, *(f"would have changed it: {way}" for way in self.ways)])
+        return "\n".join(
+            [*said, *(f"would have changed it: {way}" for way in self.ways)]
+        )
 
 
 def explain(
@@ -183,7 +231,8 @@ def explain(
 ) -> Explanation:
     """Explain a loop; the result depends on the arguments only.
 
-    `recorded` has stored verdicts by attempt. They replace those of `policy`, which may be newer.
+    `recorded` has stored verdicts by attempt. They replace those of `policy`, which may
+    be newer.
     """
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}
@@ -192,25 +241,32 @@ def explain(
     for attempt in loop.attempts:
         wrong = triggers(attempt.evaluation, loop.goals) if attempt.evaluation else ()
         decided = _decided(verdicts[attempt.number])
-        lines.append(Line(attempt.number, tuple(each.detail for each in wrong), decided))
-    found, why = changes(loop, policy, verdict), ""
+        lines.append(
+            Line(attempt.number, tuple(each.detail for each in wrong), decided)
+        )
+    found = changes(loop, policy, verdict)
+    why = ""
     if not found and isinstance(verdict, Done) and not verdict.passed:
         why = "not known: the policy at hand is not all that stopped it"
         if gives(loop, policy, verdict):
             names = " and ".join(stop.rule for stop in verdict.stopped_by)
             why = f"no single threshold or score: {names} stopped it"
-    return Explanation(tuple(lines), verdict, found, why)
+    return Explanation(tuple(lines), verdict, would_change=found, otherwise=why)
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """Return the verdict after each attempt, by its number; without attempts, one verdict at 0.
+    """Return the verdict after each attempt, by its number; without attempts, one
+    verdict at 0.
 
-    The record does not say when an override was used, so each one that was used ever counts for
-    every verdict before the last. For these, usage outside the attempts does not count.
+    The record does not say when an override was used, so each one that was used ever
+    counts for every verdict before the last. For these, usage outside the attempts does
+    not count.
     """
     given = (replace(o, used=0, until=None) for o in loop.overrides if o.used)
-    past = replace(loop, overrides=tuple(given), extra=record.NOTHING, cancelled="")
-    verdicts = {end: decide(past.upto(end), policy) for end in range(1, len(loop.attempts))}
+    past = replace(loop, overrides=tuple(given), extra=record.NO_USAGE, cancelled="")
+    verdicts = {
+        end: decide(past.upto(end), policy) for end in range(1, len(loop.attempts))
+    }
     return {**verdicts, len(loop.attempts): decide(loop, policy)}
 
 

@@ -1,4 +1,5 @@
-"""The built-in policies (presets), and policies that are described as a preset with changes.
+"""The built-in policies (presets), and policies that are described as a preset with
+changes.
 
 Use a preset as it is, or change parts of it with `policy` or `dataclasses.replace`.
 """
@@ -16,11 +17,12 @@ from heedful.loop import stop
 from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal, Improvement, require
-from heedful.loop.stop import RULES, All, NothingMet, Repeat, StopRule, rule_name
+from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
 
-# `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the program
-# bench/quality/stop.py prints the results. A loop stops at its first repeated candidate if no test
-# passed so far, otherwise at the second, because a later attempt rarely passes.
+# `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
+# program bench/quality/stop.py prints the results. A loop stops at its first repeated
+# candidate if no test passed so far, otherwise at the second, because a later attempt
+# rarely passes.
 _hopeless = All(Repeat(1, near=False), NothingMet())
 default: Policy = Policy((stop.MaxAttempts(4), Repeat(2), _hopeless), name="default")
 thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
@@ -37,7 +39,10 @@ reflection: Policy = Policy(
     name="reflection",
 )
 stage: Policy = Policy((stop.MaxAttempts(3),), name="stage")
-PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, reflection, stage)}
+PRESETS = {
+    policy.name: policy
+    for policy in (default, thorough, orchestrator, reflection, stage)
+}
 
 
 def preset(name: str) -> Policy:
@@ -47,17 +52,20 @@ def preset(name: str) -> Policy:
     return PRESETS[name]
 
 
-_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
-_GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)")
+_POLICY_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
+_GOAL_PATTERN = re.compile(
+    r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)"
+)
 
 
 def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     """Return the policy that a text or a mapping describes; return a Policy unchanged.
 
-    A text is the name of a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
-    min_gain=0.1, quality >= 0.8`. A mapping may have the keys `preset` ("default" if absent),
-    `rules`, `min_gain`, `against`, `unscored`, `goals` and `name`. Another key names a rule; its
-    value maps the rule's fields, or is false to remove the rule. Raises UnknownName, InvalidInput.
+    A text is the name of a preset and then changes: `thorough, attempts.limit=6,
+    fatigue, -repeat, min_gain=0.1, quality >= 0.8`. A mapping may have the keys
+    `preset` ("default" if absent), `rules`, `min_gain`, `against`, `unscored`, `goals`
+    and `name`. Another key names a rule; its value maps the rule's fields, or is false
+    to remove the rule. Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
@@ -75,19 +83,31 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or mapping with Goal's fields describes. Raises InvalidInput.
+    """Return the goal that a text or mapping with Goal's fields describes. Raises
+    InvalidInput.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
     """
-    allowed = 'written like "alignment >= 0.75", or an object with score, threshold, direction'
+    allowed = (
+        'written like "alignment >= 0.75", or an object with score, threshold, '
+        "direction"
+    )
     given = value
-    if isinstance(value, str) and (found := _GOAL.fullmatch(value.strip())):
+    if isinstance(value, str) and (found := _GOAL_PATTERN.fullmatch(value.strip())):
         direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
-        given = {"score": found["score"], "threshold": found["threshold"], "direction": direction}
-    elif not isinstance(value, Mapping) or isinstance(value.get("threshold"), str | bool):
+        given = {
+            "score": found["score"],
+            "threshold": found["threshold"],
+            "direction": direction,
+        }
+    elif not isinstance(value, Mapping) or isinstance(
+        value.get("threshold"), str | bool
+    ):
         raise InvalidInput("a goal", value, allowed)
-    require(isinstance(given.get("score"), str) and given["score"], "a goal", value, allowed)
+    require(
+        isinstance(given.get("score"), str) and given["score"], "a goal", value, allowed
+    )
     try:
         return Goal(**{**given, "threshold": float(given["threshold"])})
     except (TypeError, ValueError, KeyError) as error:
@@ -107,9 +127,13 @@ def _written(text: str) -> Policy:
         rule, dot, field = name.partition(".")
         held = changes.get(rule)
         if not equals:
-            changes[name.removeprefix("-")] = False if name.startswith("-") else held or True
+            changes[name.removeprefix("-")] = (
+                False if name.startswith("-") else held or True
+            )
         elif dot:
-            changes[rule] = (held if isinstance(held, dict) else {}) | {field: _literal(literal)}
+            changes[rule] = (held if isinstance(held, dict) else {}) | {
+                field: _literal(literal)
+            }
         else:
             changes[name] = _literal(literal)
     if goals:
@@ -127,33 +151,54 @@ def _literal(text: str) -> Any:
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     rules = rules_from(changes) if "rules" in changes else base.rules
     for rule, value in changes.items():
-        if rule not in _FIELDS:
+        if rule not in _POLICY_FIELDS:
             rules = _with_rule(rules, rule, value)
     goals = base.goals
     if "goals" in changes:
         if not isinstance(changes["goals"], list | tuple):
-            raise InvalidInput("goals", changes["goals"], 'a list such as ["alignment >= 0.75"]')
+            raise InvalidInput(
+                "goals", changes["goals"], 'a list such as ["alignment >= 0.75"]'
+            )
         new = tuple(map(goal, changes["goals"]))
         replaced = {(each.score, each.direction) for each in new}
         kept = (each for each in goals if (each.score, each.direction) not in replaced)
         goals = (*kept, *new)
-    gains = {field: changes[field] for field in ("min_gain", "against") if field in changes}
-    name, unscored = changes.get("name", ""), changes.get("unscored", base.unscored)
+    gains = {
+        field: changes[field] for field in ("min_gain", "against") if field in changes
+    }
+    name = changes.get("name", "")
+    unscored = changes.get("unscored", base.unscored)
     require(isinstance(name, str), "name", name, "text")
-    return Policy(rules, replace(base.improvement, **gains), unscored, name, goals)
+    return Policy(
+        rules,
+        replace(base.improvement, **gains),
+        unscored=unscored,
+        name=name,
+        goals=goals,
+    )
 
 
-def _with_rule(rules: tuple[StopRule, ...], name: str, value: Any) -> tuple[StopRule, ...]:
+def _with_rule(
+    rules: tuple[StopRule, ...], name: str, value: Any
+) -> tuple[StopRule, ...]:
     """Remove the rule called `name` if `value` is False, else change it or add it."""
     names = [rule_name(rule) for rule in rules]
-    if value is False and (name in names or name in RULES):
+    if value is False and (name in names or name in STOP_RULES):
         return tuple(rule for rule in rules if rule_name(rule) != name)
-    if name not in RULES:
-        raise UnknownName("rule or field of a policy", name, sorted({*RULES, *names, *_FIELDS[1:]}))
-    allowed = f"an object with the rule's fields, true or false; as text {name} or -{name}"
+    if name not in STOP_RULES:
+        raise UnknownName(
+            "rule or field of a policy",
+            name,
+            sorted({*STOP_RULES, *names, *_POLICY_FIELDS[1:]}),
+        )
+    allowed = (
+        f"an object with the rule's fields, true or false; as text {name} or -{name}"
+    )
     require(value is True or isinstance(value, Mapping), name, value, allowed)
     wanted: Mapping[str, Any] = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **wanted}))
     pairs = zip(rules, names, strict=True)
-    return tuple(rule_from({**rule_to(r), **wanted}) if own == name else r for r, own in pairs)
+    return tuple(
+        rule_from({**rule_to(r), **wanted}) if own == name else r for r, own in pairs
+    )

@@ -1,9 +1,10 @@
 """Find out for each rule of a policy whether it can ever change a decision.
 
-The search tries histories of attempts, the shortest first, until it finds one that only this rule
-stops. For properties that the rule ignores, values are chosen at which no other rule stops: the
-attempts improve, have new candidates and no findings, and cost nothing. Among histories that look
-equal to all built-in rules, only the first is extended.
+The search tries histories of attempts, the shortest first, until it finds one that only
+this rule stops. For properties that the rule ignores, values are chosen at which no
+other rule stops: the attempts improve, have new candidates and no findings, and cost
+nothing. Among histories that look equal to all built-in rules, only the first is
+extended.
 """
 
 from __future__ import annotations
@@ -16,21 +17,25 @@ from typing import Any, TypeVar
 
 from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
-from heedful.loop.record import NOTHING, Attempt, Goal, Loop, Usage, thousandths
+from heedful.loop.record import NO_USAGE, Attempt, Goal, Loop, Usage, thousandths
 from heedful.loop.stop import StopRule, rule_name
 
 R = TypeVar("R")
-LONGEST = 100  # the most attempts of a history
-MOST = 20_000  # the most histories that are tried for a rule
-NEW, KEPT = "new", "kept"  # keys of findings: new in each attempt, or always the persistent one
+MAX_HISTORY_ATTEMPTS = 100  # the most attempts of a history
+MAX_TRIED_HISTORIES = 20_000  # the most histories that are tried for a rule
+# keys of findings: new in each attempt, or always the persistent one
+NEW_FINDING_KEY = "new"
+PERSISTENT_FINDING_KEY = "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which `rule` changes a decision, or a proof that it never does.
+    """The shortest history in which `rule` changes a decision, or a proof that it never
+    does.
 
-    If the search found no answer, because of its limits, `history` is None and `proof` is empty.
-    Nothing is proven if the policy tries unscored loops again; user code is not searched.
+    If the search found no answer, because of its limits, `history` is None and `proof`
+    is empty. Nothing is proven if the policy tries unscored loops again; user code is
+    not searched.
     """
 
     rule: StopRule
@@ -44,32 +49,42 @@ class Reach:
 
     def __str__(self) -> str:
         if self.history is not None:
-            return f"{self.name} can fire, first after attempt {len(self.history.attempts)}"
+            return (
+                f"{self.name} can fire, first after attempt "
+                f"{len(self.history.attempts)}"
+            )
         if self.proof:
             return f"{self.name} cannot fire: {self.proof}"
-        return f"{self.name}: no history of up to {LONGEST} attempts was found, and no proof"
+        return (
+            f"{self.name}: no history of up to {MAX_HISTORY_ATTEMPTS} attempts was found, and no "
+            "proof"
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Symbol:
-    """One attempt of a history, reduced to what rules read; `found` has the keys of its findings.
+    """One attempt of a history, reduced to what rules read; `found` has the keys of its
+    findings.
 
-    `seen` is "same" or "near" if the candidate equals or resembles the first attempt's candidate.
+    `seen` is "same" or "near" if the candidate equals or resembles the first attempt's
+    candidate.
     """
 
     improves: bool
     seen: str = ""
     found: tuple[str, ...] = ()
     severity: float = 1.0
-    spends: Usage = NOTHING
+    spends: Usage = NO_USAGE
 
 
-# The number of attempts in other loops with the finding `KEPT`, and the attempts of this loop.
+# The number of attempts in other loops with the finding `PERSISTENT_FINDING_KEY`, and the attempts of
+# this loop.
 History = tuple[int, tuple[Symbol, ...]]
 
 
-def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
-    """Find out for each rule of `policy`, in order, whether it can ever change a decision.
+def reach(policy: Policy, most: int = MAX_TRIED_HISTORIES) -> tuple[Reach, ...]:
+    """Find out for each rule of `policy`, in order, whether it can ever change a
+    decision.
 
     `most` is the number of histories to try for each rule. Raises InvalidInput.
     """
@@ -78,7 +93,8 @@ def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
 
 
 def _reach(policy: Policy, place: int, tries: int) -> Reach:
-    rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
+    rule = policy.rules[place]
+    others = policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
     if _own(parts):
         return Reach(rule, None)
@@ -88,10 +104,12 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     known: set[Any] = set()
     before: set[str] = set()
     tried = 0
-    while waiting and tried < tries and len(waiting[0][1]) < LONGEST:
+    while waiting and tried < tries and len(waiting[0][1]) < MAX_HISTORY_ATTEMPTS:
         found: list[History] = []
         for (echoes, symbols), symbol in product(waiting, alphabet):
-            if symbol.spends is not NOTHING and any(s.spends is not NOTHING for s in symbols):
+            if symbol.spends is not NO_USAGE and any(
+                s.spends is not NO_USAGE for s in symbols
+            ):
                 continue  # one attempt spends the whole budget
             history = echoes, (*symbols, symbol)
             tried += 1
@@ -109,10 +127,13 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
-        most = min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
+        most = (
+            min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
+        )
         level = most * thousandths(rule.increment) / 1000
         if thousandths(level) < thousandths(rule.limit):
-            reached, limit = record.format_score(level), record.format_score(rule.limit)
+            reached = record.format_score(level)
+            limit = record.format_score(rule.limit)
             return Reach(rule, None, f"{most} reruns reach {reached} < {limit}")
     names = " or ".join(sorted(before)) or "nothing"
     return Reach(rule, None, f"{names} ends every loop before it alone would")
@@ -124,20 +145,28 @@ def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
 
 def _own(parts: Iterable[StopRule]) -> bool:
     """Return True if any rule is user code, such as a subclass of a built-in rule."""
-    return any(type(part) not in stop.RULES.values() for part in parts)
+    return any(type(part) not in stop.STOP_RULES.values() for part in parts)
 
 
 def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     """Return the kinds of attempts that a rule can tell apart."""
     floors = {part.floor for part in _of(parts, stop.Plateau) if part.floor is not None}
-    found = [(), *[(NEW,)] * bool(floors), *[(KEPT,)] * bool(_of(parts, stop.Echo))]
+    found = [
+        (),
+        *[(NEW_FINDING_KEY,)] * bool(floors),
+        *[(PERSISTENT_FINDING_KEY,)] * bool(_of(parts, stop.Echo)),
+    ]
     seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
-    limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
-    spends = [NOTHING]
-    for chosen in product(*limits):  # one limit of each budget, and a usage that reaches them
+    limits = [
+        [(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets
+    ]
+    spends = [NO_USAGE]
+    for chosen in product(
+        *limits
+    ):  # one limit of each budget, and a usage that reaches them
         most = [max([v for n, v in chosen if n == name], default=0) for name in names]
         spends.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
     every = product((True, False), seen, found, grave, dict.fromkeys(spends))
@@ -149,35 +178,74 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(policy.improvement.min_gain))
-    attempts, short = [], 2 * LONGEST * gain
+    attempts = []
+    short = 2 * MAX_HISTORY_ATTEMPTS * gain
     for number, symbol in enumerate(history[1], 1):
         short -= gain * symbol.improves
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
-        worse = number > 1 and not symbol.improves  # else a lower severity would improve
+        worse = (
+            number > 1 and not symbol.improves
+        )  # else a lower severity would improve
         scores[goals[0].score] = _missing(goals[0], short + worse)
-        keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
+        keys = [
+            f"{NEW_FINDING_KEY} {number}" if key == NEW_FINDING_KEY else key
+            for key in symbol.found
+        ]
         worst = symbol.severity
-        found = [record.Finding("check", k, "", "warning", worst, k, k == KEPT) for k in keys]
+        found = [
+            record.Finding(
+                "check",
+                k,
+                fix="",
+                level="warning",
+                severity=worst,
+                key=k,
+                persistent=k == PERSISTENT_FINDING_KEY,
+            )
+            for k in keys
+        ]
         evaluation = record.Evaluation(tuple(found), scores, met=met)
-        candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
+        candidate = record.Candidate.of(
+            f"candidate {1 if symbol.seen == 'same' else number}"
+        )
         near = 1 if symbol.seen == "near" and number > 1 else None
-        attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
-    echoes = {KEPT: history[0]} if history[0] else {}
-    return Loop("history", goals, tuple(attempts), echoes=echoes, improves=policy.improvement)
+        attempts.append(
+            Attempt(
+                number,
+                candidate,
+                evaluation=evaluation,
+                usage=symbol.spends,
+                repeats=near,
+            )
+        )
+    echoes = {PERSISTENT_FINDING_KEY: history[0]} if history[0] else {}
+    return Loop(
+        "history",
+        goals,
+        attempts=tuple(attempts),
+        echoes=echoes,
+        improves=policy.improvement,
+    )
 
 
 def _missing(goal: Goal, by: int) -> float:
     """Return a score that misses the goal by `by` thousandths."""
     score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
-    return max(-record.LARGEST, min(record.LARGEST, score / 1000))
+    return max(-record.MAX_SCORE, min(record.MAX_SCORE, score / 1000))
 
 
-def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """Return what built-in rules read of a history; they treat equal results in the same way."""
+def _view(
+    policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History
+) -> Any:
+    """Return what built-in rules read of a history; they treat equal results in the
+    same way.
+    """
     every = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
-    most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
+    most = 1 + max(
+        [*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0
+    )
     echoes, symbols = history
     later = symbols[loop.last_improvement + 1 :]
     return (
@@ -188,6 +256,6 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
         min(most, len(later)),
         min(most, sum(symbol.seen != "" for symbol in later)),
         min(most, sum(symbol.seen == "same" for symbol in later)),
-        min(most, sum(KEPT in symbol.found for symbol in symbols)),
+        min(most, sum(PERSISTENT_FINDING_KEY in symbol.found for symbol in symbols)),
         tuple(thousandths(part.level(loop)) for part in _of(every, stop.Fatigue)),
     )

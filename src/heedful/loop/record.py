@@ -1,8 +1,9 @@
 """The records of a loop: goals, findings, evaluations, attempts, overrides and usage.
 
-All records are frozen. The best attempt, the improvements and the total cost are computed from the
-attempts, never stored. Scores are compared in integer thousandths. `feedback` returns the text that
-the next attempt reads: findings and unmet goals, bounded in length.
+All records are frozen. The best attempt, the improvements and the total cost are
+computed from the attempts, never stored. Scores are compared in integer thousandths.
+`feedback` returns the text that the next attempt reads: findings and unmet goals,
+bounded in length.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import inf
 from operator import add, attrgetter
@@ -26,23 +27,29 @@ if TYPE_CHECKING:
 else:
 
     class lazy(cached_property):  # noqa: N801 - as the class that it replaces
-        """A `cached_property` without a lock, which takes Python 3.11 longer than most values."""
+        """A `cached_property` without a lock, which takes Python 3.11 longer than most
+        values.
+        """
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             value = instance.__dict__[self.attrname] = self.func(instance)
             return value
 
 
-LARGEST = 1e12  # the largest score or threshold: up to here two floats can differ by a thousandth
-LARGEST_INTEGER = 2**63 - 1  # in a database
-MOST = 1_500  # characters of a feedback
-EACH = 400  # characters of one text in it
-LEAST = 130  # characters to which a line is shortened: the name of its check stays
-HEAD = "The last answer was not accepted:"  # the first line of a feedback
+# the largest score or threshold: up to here two floats can differ by a thousandth
+MAX_SCORE = 1e12
+MAX_INTEGER = 2**63 - 1  # in a database
+MAX_FEEDBACK_CHARS = 1_500  # characters of a feedback
+MAX_FEEDBACK_TEXT_CHARS = 400  # characters of one text in it
+MIN_FEEDBACK_LINE_CHARS = (
+    130  # characters to which a line is shortened: the name of its check stays
+)
+FEEDBACK_HEADING = "The last answer was not accepted:"  # the first line of a feedback
 
 
 def thousandths(value: float) -> int:
-    """Convert a score, threshold or gain to integer thousandths, the unit of all comparisons.
+    """Convert a score, threshold or gain to integer thousandths, the unit of all
+    comparisons.
 
     >>> thousandths(0.1 + 0.2) == thousandths(0.3)
     True
@@ -60,19 +67,27 @@ def format_score(value: float) -> str:
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:
-    """Raise InvalidInput unless `value` is a number in `low`..`high`; a bool is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+    """Raise InvalidInput unless `value` is a number in `low`..`high`; a bool is not a
+    number.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not low <= value <= high
+    ):
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
 
 
 def check_share(field: str, value: object) -> None:
     """Raise InvalidInput unless `value` is a number in 0..1."""
-    check_number(field, value, 0, 1)
+    check_number(field, value, low=0, high=1)
 
 
 @dataclass(slots=True)
 class UserCode:
-    """A `with` block that turns exceptions of `kinds`, but not heedful's, into `failed(error)`."""
+    """A `with` block that turns exceptions of `kinds`, but not heedful's, into
+    `failed(error)`.
+    """
 
     failed: Callable[[BaseException], HeedfulError]
     kinds: tuple[type[BaseException], ...] = (Exception,)
@@ -85,19 +100,24 @@ class UserCode:
 
 
 def require(fine: object, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may have."""
+    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may
+    have.
+    """
     if not fine:
         raise InvalidInput(field, value, allowed)
 
 
-def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
-    """Raise InvalidInput unless `value` is an integer from `least` to `LARGEST_INTEGER`.
+def check_integer(
+    field: str, value: object, least: int = 1, alternative: str = ""
+) -> None:
+    """Raise InvalidInput unless `value` is an integer from `least` to
+    `MAX_INTEGER`.
 
     The error says that `field` may be such an integer or, if given, the `alternative`.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
         raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
-    if value > LARGEST_INTEGER:
+    if value > MAX_INTEGER:
         allowed = f"an integer of at least {least} and below 2**63{alternative}"
         raise InvalidInput(field, value, allowed)
 
@@ -111,6 +131,7 @@ class Usage:
 
     calls: int = 0
     prompt_tokens: int = 0
+    _: KW_ONLY
     completion_tokens: int = 0
     cost: float = 0.0
     seconds: float = 0.0
@@ -127,33 +148,46 @@ class Usage:
 
     def lasting(self, seconds: float) -> Usage:
         """Return a copy of the usage whose wall time is `seconds`."""
-        return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
+        return Usage(
+            self.calls,
+            self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cost=self.cost,
+            seconds=seconds,
+        )
 
     def __add__(self, other: Usage) -> Usage:
-        return self if other is NOTHING else Usage(*map(add, _USAGE(self), _USAGE(other)))
+        return (
+            self
+            if other is NO_USAGE
+            else Usage(*map(add, _USAGE_VALUES(self), _USAGE_VALUES(other)))
+        )
 
 
-_USAGE = attrgetter(*Usage.__dataclass_fields__)
-NOTHING = Usage()
+_USAGE_VALUES = attrgetter(*Usage.__dataclass_fields__)
+NO_USAGE = Usage()
 Rank = tuple[int, ...]
-UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
+UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
-LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault in a candidate: the check that found it, what is wrong, and how to fix it.
+    """A fault in a candidate: the check that found it, what is wrong, and how to fix
+    it.
 
-    Level "error" requires another attempt; "warning" and "note" do not. `severity` is in 0..1.
-    `key` identifies the finding across attempts; the default is the check's name and the message.
-    An improvement does not reset the count of a `persistent` finding in the rule `Echo`. `span` is
-    the half-open range of the faulty characters in the candidate, None if unknown.
+    Level "error" requires another attempt; "warning" and "note" do not. `severity` is
+    in 0..1. `key` identifies the finding across attempts; the default is the check's
+    name and the message. An improvement does not reset the count of a `persistent`
+    finding in the rule `Echo`. `span` is the half-open range of the faulty characters
+    in the candidate, None if unknown.
     """
 
     check: str
     message: str
+    _: KW_ONLY
     fix: str = ""
     level: Level = "error"
     severity: float = 0.5
@@ -163,7 +197,9 @@ class Finding:
     span: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        require(self.level in LEVELS, "level", self.level, "error, warning or note")
+        require(
+            self.level in FINDING_LEVELS, "level", self.level, "error, warning or note"
+        )
         check_share("severity", self.severity)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
@@ -171,7 +207,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A threshold for the score named `score`; a score exactly at the threshold meets the goal.
+    """A threshold for the score named `score`; a score exactly at the threshold meets
+    the goal.
 
     >>> Goal("alignment", 0.75).met(0.75), Goal("drift", 0.25, "at_most").met(0.251)
     (True, False)
@@ -182,12 +219,16 @@ class Goal:
     direction: Direction = "at_least"
 
     def __post_init__(self) -> None:
-        check_number(f"threshold of {self.score}", self.threshold, -LARGEST, LARGEST)
+        check_number(
+            f"threshold of {self.score}", self.threshold, -MAX_SCORE, MAX_SCORE
+        )
         if self.direction not in ("at_least", "at_most"):
             raise InvalidInput("direction", self.direction, "at_least or at_most")
 
     def margin(self, value: float) -> int:
-        """Return by how many thousandths `value` meets the goal; negative if it misses the goal."""
+        """Return by how many thousandths `value` meets the goal; negative if it misses
+        the goal.
+        """
         distance = thousandths(value) - thousandths(self.threshold)
         return distance if self.direction == "at_least" else -distance
 
@@ -201,14 +242,20 @@ class Goal:
 
 
 def check_goals(goals: tuple[Goal, ...]) -> None:
-    """Raise InvalidInput unless all items are Goals and no two of them contradict each other."""
-    require(all(isinstance(goal, Goal) for goal in goals), "goals", goals, "Goal objects")
+    """Raise InvalidInput unless all items are Goals and no two of them contradict each
+    other.
+    """
+    require(
+        all(isinstance(goal, Goal) for goal in goals), "goals", goals, "Goal objects"
+    )
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
             above = thousandths(low.threshold) > thousandths(high.threshold)
             if low.score == high.score and apart and above:
-                allowed = f"at most {format_score(high.threshold)}: another goal is {high}"
+                allowed = (
+                    f"at most {format_score(high.threshold)}: another goal is {high}"
+                )
                 raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
 
 
@@ -216,14 +263,15 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 class Evaluation:
     """The findings and scores of one candidate. A missing score never counts as 0.
 
-    `usage` is the cost of a judging model. When candidates of one attempt have equally many errors
-    and unmet goals, the largest `preference` wins; critics set it. `met` is the share (0..1) of
-    tests or checks that passed, None if unknown.
+    `usage` is the cost of a judging model. When candidates of one attempt have equally
+    many errors and unmet goals, the largest `preference` wins; critics set it. `met` is
+    the share (0..1) of tests or checks that passed, None if unknown.
     """
 
     findings: tuple[Finding, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
-    usage: Usage = NOTHING
+    _: KW_ONLY
+    usage: Usage = NO_USAGE
     preference: float = 0.0
     met: float | None = None
 
@@ -231,16 +279,22 @@ class Evaluation:
         listed = isinstance(self.findings, tuple | list)
         if not listed or not all(isinstance(found, Finding) for found in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
-        if not isinstance(self.scores, dict | Mapping):  # a Mapping alone takes longer to see
-            raise InvalidInput("scores", self.scores, 'a mapping such as {"quality": 0.8}')
-        check_number("preference", self.preference, -LARGEST, LARGEST)
+        if not isinstance(
+            self.scores, dict | Mapping
+        ):  # a Mapping alone takes longer to see
+            raise InvalidInput(
+                "scores", self.scores, 'a mapping such as {"quality": 0.8}'
+            )
+        check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
         if self.met is not None:
             check_share("met", self.met)
         for name, value in self.scores.items():
-            if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
+            if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-        if not all(isinstance(value, int | float) for value in self.scores.values()):  # numpy's
+        if not all(
+            isinstance(value, int | float) for value in self.scores.values()
+        ):  # numpy's
             plain = {name: float(score) for name, score in self.scores.items()}
             object.__setattr__(self, "scores", plain)
 
@@ -257,12 +311,16 @@ class Evaluation:
     @lazy
     def persistent(self) -> frozenset[str]:
         """The keys of all persistent findings except notes."""
-        return frozenset(f.key for f in self.findings if f.persistent and f.level != "note")
+        return frozenset(
+            f.key for f in self.findings if f.persistent and f.level != "note"
+        )
 
     @lazy
     def severities(self) -> tuple[int, int]:
-        """The highest severities of errors and of warnings, in thousandths; 0 without any."""
-        worst = dict.fromkeys(LEVELS, 0)
+        """The highest severities of errors and of warnings, in thousandths; 0 without
+        any.
+        """
+        worst = dict.fromkeys(FINDING_LEVELS, 0)
         for found in self.findings:
             worst[found.level] = max(worst[found.level], thousandths(found.severity))
         return worst["error"], worst["warning"]
@@ -275,19 +333,33 @@ class Evaluation:
     def rank(self, goals: tuple[Goal, ...]) -> Rank:
         """Return a sort key, smallest for the best evaluation.
 
-        Its values are the number of errors, the number of goals that are missed or unscored, the
-        negated worst margin to a goal, the negated sum of margins, and the highest severities of
-        errors and of warnings. Margins and severities are in thousandths.
+        Its values are the number of errors, the number of goals that are missed or
+        unscored, the negated worst margin to a goal, the negated sum of margins, and
+        the highest severities of errors and of warnings. Margins and severities are in
+        thousandths.
         """
         scores = self.scores
-        margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in goals]
+        margins = [
+            g.margin(scores[g.score]) if g.score in scores else UNSCORED_MARGIN
+            for g in goals
+        ]
         missed = sum(margin < 0 for margin in margins)
-        return (len(self.errors), missed, -min(margins, default=0), -sum(margins), *self.severities)
+        return (
+            len(self.errors),
+            missed,
+            -min(margins, default=0),
+            -sum(margins),
+            *self.severities,
+        )
 
     def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """Return the goals, in order, that a score misses; goals without a score are left out."""
+        """Return the goals, in order, that a score misses; goals without a score are
+        left out.
+        """
         scores = self.scores
-        return tuple(g for g in goals if g.score in scores and not g.met(scores[g.score]))
+        return tuple(
+            g for g in goals if g.score in scores and not g.met(scores[g.score])
+        )
 
     def unscored(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Return the goals without a score."""
@@ -313,35 +385,46 @@ class Candidate:
 
     @classmethod
     def of(cls, value: Any) -> Candidate:
-        """Return a candidate for text, JSON data or a pydantic object; for others, use `repr`.
+        """Return a candidate for text, JSON data or a pydantic object; for others, use
+        `repr`.
 
-        The digest is the first 16 hex digits of the SHA-256 of the text or the canonical JSON.
+        The digest is the first 16 hex digits of the SHA-256 of the text or the
+        canonical JSON.
         """
         text = value = as_data(value)
         if not isinstance(value, str):
             try:
-                text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
-            except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
+                text = json.dumps(
+                    value, sort_keys=True, ensure_ascii=False, default=repr
+                )
+            except (
+                TypeError,
+                ValueError,
+            ):  # keys that cannot be sorted, or a value inside itself
                 text = repr(value)
-        return cls(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16], text)
+        return cls(
+            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16], text
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of a loop; `number` counts from 1.
 
-    `repeats` is the number of an earlier attempt with nearly the same candidate. `labels` name who
-    took part. `greedy` means that the candidate was sampled at temperature 0, so the same prompt
-    gives the same answer. For attempts that an outside host reports, `report` is the report's id
-    and `reported_as` the host's name for the attempt. `judged_by` names the checks and critics of
-    the evaluation; ("report",) means that the host sent the evaluation. `vouched` means that the
+    `repeats` is the number of an earlier attempt with nearly the same candidate.
+    `labels` name who took part. `greedy` means that the candidate was sampled at
+    temperature 0, so the same prompt gives the same answer. For attempts that an
+    outside host reports, `report` is the report's id and `reported_as` the host's name
+    for the attempt. `judged_by` names the checks and critics of the evaluation;
+    ("report",) means that the host sent the evaluation. `vouched` means that the
     evaluation counts as a measurement.
     """
 
     number: int
     candidate: Candidate
+    _: KW_ONLY
     evaluation: Evaluation | None = None
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     repeats: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     greedy: bool = False
@@ -353,53 +436,72 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Permission to continue a loop although `rule` stops it, for a number of `decisions`.
+    """Permission to continue a loop although `rule` stops it, for a number of
+    `decisions`.
 
-    `used` counts the decisions in which the override suspended the rule. `until` is the time of
-    expiry, in seconds since 1970; None means never.
+    `used` counts the decisions in which the override suspended the rule. `until` is the
+    time of expiry, in seconds since 1970; None means never.
     """
 
     rule: str
     by: str
+    _: KW_ONLY
     why: str = ""
     decisions: int = 1
     used: int = 0
     until: float | None = None
 
     def lifts(self, at: float) -> bool:
-        """Return True unless the override is used up or expired at `at` (seconds since 1970)."""
+        """Return True unless the override is used up or expired at `at` (seconds since
+        1970).
+        """
         return self.used < self.decisions and (self.until is None or at < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What counts as an improvement over the best attempt so far or over the previous attempt.
+    """What counts as an improvement over the best attempt so far or over the previous
+    attempt.
 
-    Against "best", an attempt improves if it becomes the best, and if the first value of
-    `Evaluation.rank` that differs falls enough: a number of errors or goals by 1, a margin or a
-    severity by `min_gain`. Against "previous", an attempt improves if the score of any goal gains
-    `min_gain`. A missing previous score counts as 0 for "at_least" goals and as 1 for "at_most"
-    goals. Without goals, "previous" compares the ranks of the two attempts.
+    Against "best", an attempt improves if it becomes the best, and if the first value
+    of `Evaluation.rank` that differs falls enough: a number of errors or goals by 1, a
+    margin or a severity by `min_gain`. Against "previous", an attempt improves if the
+    score of any goal gains `min_gain`. A missing previous score counts as 0 for
+    "at_least" goals and as 1 for "at_most" goals. Without goals, "previous" compares
+    the ranks of the two attempts.
     """
 
     min_gain: float = 0.05
     against: Literal["best", "previous"] = "best"
 
     def __post_init__(self) -> None:
-        check_number("min_gain", self.min_gain, 0.001, LARGEST)
-        require(self.against in ("best", "previous"), "against", self.against, "best or previous")
+        check_number("min_gain", self.min_gain, low=0.001, high=MAX_SCORE)
+        require(
+            self.against in ("best", "previous"),
+            "against",
+            self.against,
+            "best or previous",
+        )
 
-    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        """Return True if `new` improves on `best`, which is the best or the previous evaluation."""
+    def __call__(
+        self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]
+    ) -> bool:
+        """Return True if `new` improves on `best`, which is the best or the previous
+        evaluation.
+        """
         least = thousandths(self.min_gain)
         if self.against == "previous" and goals:
             for goal in goals:
                 before = best.scores.get(goal.score, float(goal.direction == "at_most"))
                 after = new.scores.get(goal.score)
-                if after is not None and goal.margin(after) - goal.margin(before) >= least:
+                if (
+                    after is not None
+                    and goal.margin(after) - goal.margin(before) >= least
+                ):
                     return True
             return False
-        was, now = best.rank(goals), new.rank(goals)
+        was = best.rank(goals)
+        now = new.rank(goals)
         if now >= was:
             return False
         place = next(n for n, value in enumerate(now) if value != was[n])
@@ -410,17 +512,19 @@ class Improvement:
 class Loop:
     """One task under self-correction: its goals, attempts and overrides.
 
-    `extra` is the usage of calls that failed or were cut off. `cancelled` says who cancelled the
-    loop or why. `echoes` counts finding keys in earlier loops of the scope; the host loads it for
-    `Echo(across="scope")`. `improves` decides what counts as an improvement; `decide` sets it from
-    the policy. Overrides that expired before `at` (seconds since 1970) do not count.
+    `extra` is the usage of calls that failed or were cut off. `cancelled` says who
+    cancelled the loop or why. `echoes` counts finding keys in earlier loops of the
+    scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts
+    as an improvement; `decide` sets it from the policy. Overrides that expired before
+    `at` (seconds since 1970) do not count.
     """
 
     id: str
     goals: tuple[Goal, ...] = ()
+    _: KW_ONLY
     attempts: tuple[Attempt, ...] = ()
     overrides: tuple[Override, ...] = ()
-    extra: Usage = NOTHING
+    extra: Usage = NO_USAGE
     cancelled: str = ""
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improvement = Improvement()
@@ -434,8 +538,11 @@ class Loop:
     def then(self, attempt: Attempt) -> Loop:
         """Return the loop with one more attempt."""
         # Not `replace`, which takes three times as long.
-        attempts, rest = (*self.attempts, attempt), (self.overrides, self.extra, self.cancelled)
-        return Loop(self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at)
+        attempts = (*self.attempts, attempt)
+        rest = (self.overrides, self.extra, self.cancelled)
+        return Loop(
+            self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at
+        )
 
     def upto(self, end: int) -> Loop:
         """Return the loop with only its first `end` attempts."""
@@ -450,36 +557,46 @@ class Loop:
 
     @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
-        """For each attempt, `Evaluation.rank` and then its number; None without an evaluation."""
+        """For each attempt, `Evaluation.rank` and then its number; None without an
+        evaluation.
+        """
         judged = ((a.number, a.evaluation) for a in self.attempts)
         return tuple(None if e is None else (*e.rank(self.goals), n) for n, e in judged)
 
     @property
     def last_improvement(self) -> int:
-        """The index (from 0) of the last attempt that improved; 0 if no attempt improved."""
+        """The index (from 0) of the last attempt that improved; 0 if no attempt
+        improved.
+        """
         improved = self.improved
         return next((n for n in reversed(range(len(improved))) if improved[n]), 0)
 
     def count_findings(self) -> dict[str, int]:
-        """Count, for each finding's key, the attempts with that finding; notes are ignored.
+        """Count, for each finding's key, the attempts with that finding; notes are
+        ignored.
 
-        Only attempts since the last improvement count. For persistent findings, all attempts count.
+        Only attempts since the last improvement count. For persistent findings, all
+        attempts count.
         """
-        since, counts = self.last_improvement, Counter("")
+        since = self.last_improvement
+        counts = Counter("")
         for index, attempt in enumerate(self.attempts):
             if (judged := attempt.evaluation) is not None:
                 counts.update(judged.keys if index >= since else judged.persistent)
         return counts
 
     def repeats(self, near: bool = True) -> list[int | None]:
-        """Return for each attempt the number of the first with an equal candidate, or else None.
+        """Return for each attempt the number of the first with an equal candidate, or
+        else None.
 
         With `near`, an earlier candidate that is nearly the same counts, too.
         """
         first: dict[str, int] = {}
         found = []
         for attempt in self.attempts:
-            found.append(first.get(attempt.candidate.digest, attempt.repeats if near else None))
+            found.append(
+                first.get(attempt.candidate.digest, attempt.repeats if near else None)
+            )
             first.setdefault(attempt.candidate.digest, attempt.number)
         return found
 
@@ -490,7 +607,9 @@ class Loop:
 
     @lazy
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, True if it improved the loop; the first evaluated one always does."""
+        """For each attempt, True if it improved the loop; the first evaluated one
+        always does.
+        """
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
@@ -501,38 +620,48 @@ class Loop:
                 continue
             answers.append(best is None or self.improves(best, evaluation, self.goals))
             if self.improves.against == "previous" or lead is None or rank < lead:
-                best, lead = evaluation, rank
+                best = evaluation
+                lead = rank
         return tuple(answers)
 
 
 def feedback(
-    evaluation: Evaluation, goals: tuple[Goal, ...] = (), head: str = HEAD, tail: str = ""
+    evaluation: Evaluation,
+    goals: tuple[Goal, ...] = (),
+    head: str = FEEDBACK_HEADING,
+    tail: str = "",
 ) -> str:
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
 
-    The most severe errors come first, and equal lines appear once. Long texts are shortened, so
-    that the result has at most `MOST` characters. Every failed check and every unmet goal has a
-    line, even if many of them make the result longer. Other findings of these checks and warnings
-    are counted if they do not fit. Tokens that begin or end a chat turn, tags such as `<system>`
-    and images are made harmless. Without any line, it is "".
+    The most severe errors come first, and equal lines appear once. Long texts are
+    shortened, so that the result has at most `MAX_FEEDBACK_CHARS` characters. Every failed check and
+    every unmet goal has a line, even if many of them make the result longer. Other
+    findings of these checks and warnings are counted if they do not fit. Tokens that
+    begin or end a chat turn, tags such as `<system>` and images are made harmless.
+    Without any line, it is "".
     """
-    failed = [(f.check, _finding(f)) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
+    failed = [
+        (f.check, _finding(f))
+        for f in sorted(evaluation.errors, key=lambda f: -f.severity)
+    ]
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
-        score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
+        score = format_score(evaluation.scores[goal.score])
+        limit = format_score(goal.threshold)
         line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
         failed.append((str(goal), line))
     warnings = [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys([*(line for _, line in failed), *warnings]))):
         return ""
     shown = set(dict(reversed(failed)).values())  # the first line of each check
-    room = MOST - len(head) - len(tail) - 24
-    left = room - sum(min(len(line), LEAST) + 1 for line in shown)
+    room = MAX_FEEDBACK_CHARS - len(head) - len(tail) - 24
+    left = room - sum(min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1 for line in shown)
     for line in lines:
-        left -= 0 if line in shown else min(len(line), LEAST) + 1
+        left -= 0 if line in shown else min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1
         if left >= 0:
             shown.add(line)
-    most, rest = LEAST, room - len(shown)
+    most = MIN_FEEDBACK_LINE_CHARS
+    rest = room - len(shown)
     for n, line in enumerate(sorted(shown, key=len)):
         most = max(most, rest // (len(shown) - n))
         rest -= len(line)
@@ -542,18 +671,22 @@ def feedback(
 
 
 def _finding(finding: Finding) -> str:
-    what = clean(finding.message, EACH).rstrip(" .")
-    return f"- {clean(finding.check, 60)}: {what}. {clean(finding.fix, EACH)}".rstrip()
+    what = clean(finding.message, MAX_FEEDBACK_TEXT_CHARS).rstrip(" .")
+    return f"- {clean(finding.check, 60)}: {what}. {clean(finding.fix, MAX_FEEDBACK_TEXT_CHARS)}".rstrip()
 
 
 def clean(text: str, most: int) -> str:
-    """Return `text` as one line without control characters, cut in the middle to `most`."""
+    """Return `text` as one line without control characters, cut in the middle to
+    `most`.
+    """
     if len(text) <= most and text.isprintable() and "  " not in text:
         return text.strip()
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        text = "".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+        text = "".join(
+            c for c in text if c.isspace() or unicodedata.category(c)[0] != "C"
+        )
     text = " ".join(text.split())
     if len(text) <= most:
         return text

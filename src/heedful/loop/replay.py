@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
-from heedful.loop.record import LARGEST, NOTHING, Loop, Usage, check_number
+from heedful.loop.record import MAX_SCORE, NO_USAGE, Loop, Usage, check_number
 from heedful.loop.stop import Budget
 
 
@@ -15,8 +15,8 @@ from heedful.loop.stop import Budget
 class RecordedLoop:
     """A recorded loop and, if known, the true quality (0..1) of each attempt.
 
-    If unknown, the quality of an attempt that passes is 1; otherwise it is the share of checks that
-    passed, but less than 1, because a goal may still be missed.
+    If unknown, the quality of an attempt that passes is 1; otherwise it is the share of
+    checks that passed, but less than 1, because a goal may still be missed.
     """
 
     loop: Loop
@@ -24,10 +24,13 @@ class RecordedLoop:
 
     def __post_init__(self) -> None:
         if self.quality and len(self.quality) != len(self.loop.attempts):
-            allowed = f"one number for each of {len(self.loop.attempts)} attempts, or left out"
+            allowed = (
+                f"one number for each of {len(self.loop.attempts)} attempts, or left "
+                "out"
+            )
             raise InvalidInput("quality", self.quality, allowed)
         for value in self.quality:
-            check_number("quality", value, 0, 1)
+            check_number("quality", value, low=0, high=1)
 
     def worth(self, attempt: int | None) -> float:
         """Return the quality of the attempt with this number (from 1); 0 for None."""
@@ -36,12 +39,20 @@ class RecordedLoop:
         evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
         if evaluation is None:
             return 0.0
-        return 1.0 if evaluation.passes(self.loop.goals) else min(evaluation.met or 0.0, 0.999)
+        return (
+            1.0
+            if evaluation.passes(self.loop.goals)
+            else min(evaluation.met or 0.0, 0.999)
+        )
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1, or 1 if there is no such attempt."""
-        return next((n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1), 1)
+        """The number of the first attempt of quality 1, or 1 if there is no such
+        attempt.
+        """
+        return next(
+            (n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1), 1
+        )
 
     @property
     def solvable(self) -> bool:
@@ -51,13 +62,16 @@ class RecordedLoop:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a policy does with a recorded loop: how many attempts it makes and which it keeps.
+    """What a policy does with a recorded loop: how many attempts it makes and which it
+    keeps.
 
-    `exact` is False if the record does not show the result, usually because it ends too early.
+    `exact` is False if the record does not show the result, usually because it ends too
+    early.
     """
 
     attempts: int
     kept: int | None
+    _: KW_ONLY
     verdict: Verdict
     exact: bool
     usage: Usage
@@ -67,14 +81,16 @@ class ReplayResult:
 class Figures:
     """What a policy would have cost and solved over recorded loops.
 
-    `solved` counts the loops whose kept attempt has quality 1, `solvable` the loops in which any
-    attempt has quality 1. `quality` is the mean over the kept attempts (0..1). `oracle` is the sum
-    of `RecordedLoop.oracle`, `regret` the number of attempts that the policy makes after the oracle
-    stops. `beyond` counts loops whose replay is not exact; their cost and quality are lower bounds.
+    `solved` counts the loops whose kept attempt has quality 1, `solvable` the loops in
+    which any attempt has quality 1. `quality` is the mean over the kept attempts
+    (0..1). `oracle` is the sum of `RecordedLoop.oracle`, `regret` the number of
+    attempts that the policy makes after the oracle stops. `beyond` counts loops whose
+    replay is not exact; their cost and quality are lower bounds.
     """
 
     policy: str
     loops: int
+    _: KW_ONLY
     attempts: int
     usage: Usage
     solved: int
@@ -91,19 +107,23 @@ class Figures:
 
 
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
-    """Return what `policy` would have done with the attempts of `loop`, without overrides.
+    """Return what `policy` would have done with the attempts of `loop`, without
+    overrides.
 
-    The result is exact if the policy stops within the recorded attempts. It is not exact if the
-    result depends on when calls outside the attempts were made, if a budget of seconds would have
-    cut off the last attempt, or if the feedback would have named other goals.
+    The result is exact if the policy stops within the recorded attempts. It is not
+    exact if the result depends on when calls outside the attempts were made, if a
+    budget of seconds would have cut off the last attempt, or if the feedback would have
+    named other goals.
     """
     check_types(loop, policy)
     goals = loop.goals or policy.goals
-    bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
-    seen, verdict = _driven(replace(bare, extra=NOTHING), policy)
-    made, ended = _driven(bare, policy) if loop.extra != NOTHING else (seen, verdict)
+    bare = replace(
+        loop, improves=policy.improvement, goals=goals, overrides=(), cancelled=""
+    )
+    seen, verdict = _driven(replace(bare, extra=NO_USAGE), policy)
+    made, ended = _driven(bare, policy) if loop.extra != NO_USAGE else (seen, verdict)
     budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
-    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
+    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=MAX_SCORE)
     # A budget may end before the first attempt begins or the last one ends.
     cut = made.usage.seconds > seconds or any(rule(made.upto(0)) for rule in budgets)
     judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
@@ -111,11 +131,15 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
     exact = exact and not cut and not named
     verdict = ended if exact and isinstance(verdict, Again) else verdict
-    return ReplayResult(len(seen.attempts), seen.best, verdict, exact, seen.usage)
+    return ReplayResult(
+        len(seen.attempts), seen.best, verdict=verdict, exact=exact, usage=seen.usage
+    )
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """Return the loop up to the attempt after which `policy` stops it, and the last verdict."""
+    """Return the loop up to the attempt after which `policy` stops it, and the last
+    verdict.
+    """
     verdict: Verdict = Again()
     seen = loop.upto(0)
     while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
@@ -124,18 +148,25 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
     return seen, verdict
 
 
-def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
+def compare(
+    recorded: Sequence[RecordedLoop], policies: Iterable[Policy]
+) -> tuple[Figures, ...]:
     """Return the figures of each policy over all loops, in the order of `policies`."""
-    oracles, found = [one.oracle for one in recorded], list[Figures]()
+    oracles = [one.oracle for one in recorded]
+    found = list[Figures]()
     for each in policies:
         made = [replay(one.loop, each) for one in recorded]
-        worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
-        over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
+        worths = [
+            one.worth(result.kept) for one, result in zip(recorded, made, strict=True)
+        ]
+        over = (
+            max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True)
+        )
         figures = Figures(
             policy=each.name,
             loops=len(recorded),
             attempts=sum(result.attempts for result in made),
-            usage=sum((result.usage for result in made), NOTHING),
+            usage=sum((result.usage for result in made), NO_USAGE),
             solved=sum(worth == 1 for worth in worths),
             solvable=sum(one.solvable for one in recorded),
             quality=sum(worths) / len(recorded) if recorded else 0.0,

@@ -1,9 +1,10 @@
 """The rules that end a loop.
 
-A rule is a callable that takes a loop and returns a text that says why it must end, or None. The
-name of a rule is its attribute `name` or the name of the function. Each rule alone stops a loop;
-`All` stops only if all of its members stop. `find_near_repeat` finds an earlier candidate that is
-nearly the same; the program that drives the loop stores the result in the attempt, for `Repeat`.
+A rule is a callable that takes a loop and returns a text that says why it must end, or
+None. The name of a rule is its attribute `name` or the name of the function. Each rule
+alone stops a loop; `All` stops only if all of its members stop. `find_near_repeat`
+finds an earlier candidate that is nearly the same; the program that drives the loop
+stores the result in the attempt, for `Repeat`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,31 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import reduce
 from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.record import Attempt, Candidate, Loop, check_integer, check_number, require
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Loop,
+    check_integer,
+    check_number,
+    require,
+)
 
 StopRule = Callable[[Loop], "str | None"]
-# The order of the rules in a verdict; all other rules follow in the order of the policy.
-PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
+# The order of the rules in a verdict; all other rules follow in the order of the
+# policy.
+RULE_PRECEDENCE = tuple(
+    "cancelled budget unscored attempts echo repeat fatigue plateau".split()
+)
 # Rules that an override may suspend: not cancellation, budgets and user code.
-LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
+LIFTABLE_RULES = frozenset(
+    {"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,9 @@ def rule_name(rule: Callable[..., object]) -> str:
 
 
 def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in `names`."""
+    """Return the names under which `checks` report; a check may list several in
+    `names`.
+    """
     named = (getattr(check, "names", ()) or (rule_name(check),) for check in checks)
     return tuple(str(name) for names in named for name in names)
 
@@ -63,13 +78,15 @@ class MaxAttempts:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Stop when the loop's tokens, cost, seconds or model calls reach a limit; None is no limit.
+    """Stop when the loop's tokens, cost, seconds or model calls reach a limit; None is
+    no limit.
 
     The last attempt may exceed the limit.
     """
 
     tokens: int | None = None
     cost: float | None = None
+    _: KW_ONLY
     seconds: float | None = None
     calls: int | None = None
     name: ClassVar[str] = "budget"
@@ -80,15 +97,21 @@ class Budget:
             raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
         for field, limit in limits.items():
             if limit is not None:
-                check_number(f"budget {field}", limit, 1e-9, record.LARGEST)
+                check_number(f"budget {field}", limit, low=1e-9, high=record.MAX_SCORE)
 
     def _limits(self) -> dict[str, float | None]:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        limits = {what: limit for what, limit in self._limits().items() if limit is not None}
-        spent = ((what, getattr(loop.usage, what), most) for what, most in limits.items())
-        reached = [f"{n:.12g} of {most:.12g} {what}" for what, n, most in spent if n >= most]
+        limits = {
+            what: limit for what, limit in self._limits().items() if limit is not None
+        }
+        spent = (
+            (what, getattr(loop.usage, what), most) for what, most in limits.items()
+        )
+        reached = [
+            f"{n:.12g} of {most:.12g} {what}" for what, n, most in spent if n >= most
+        ]
         return f"{', '.join(reached)} spent" if reached else None
 
 
@@ -96,30 +119,43 @@ class Budget:
 class Fatigue:
     """Stop when fatigue, a number in 0..`most`, reaches `limit`.
 
-    From the second attempt on, each attempt without improvement adds `increment` to the fatigue,
-    and each improvement subtracts `decay`.
+    From the second attempt on, each attempt without improvement adds `increment` to the
+    fatigue, and each improvement subtracts `decay`.
     """
 
     limit: float = 0.3
     increment: float = 0.15
+    _: KW_ONLY
     decay: float = 0.05
     most: float = 1.0
     name: ClassVar[str] = "fatigue"
 
     def __post_init__(self) -> None:
-        check_number("limit", self.limit, 0.001, 1)
-        check_number("most", self.most, self.limit, 1)
-        check_number("increment", self.increment, 0.001, 1)
-        check_number("decay", self.decay, 0, 1)
+        check_number("limit", self.limit, low=0.001, high=1)
+        check_number("most", self.most, self.limit, high=1)
+        check_number("increment", self.increment, low=0.001, high=1)
+        check_number("decay", self.decay, low=0, high=1)
 
     def level(self, loop: Loop) -> float:
         """Return the fatigue (0..`most`) after the last attempt."""
         return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
-        """Return the fatigue after an attempt; it was `level` before. `better`: it improved."""
-        change = -record.thousandths(self.decay) if better else record.thousandths(self.increment)
-        return min(record.thousandths(self.most), max(0, record.thousandths(level) + change)) / 1000
+        """Return the fatigue after an attempt; it was `level` before. `better`: it
+        improved.
+        """
+        change = (
+            -record.thousandths(self.decay)
+            if better
+            else record.thousandths(self.increment)
+        )
+        return (
+            min(
+                record.thousandths(self.most),
+                max(0, record.thousandths(level) + change),
+            )
+            / 1000
+        )
 
     def __call__(self, loop: Loop) -> str | None:
         level = self.level(loop)
@@ -129,10 +165,11 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when a finding of the last attempt, identified by its key, is in `times` attempts.
+    """Stop when a finding of the last attempt, identified by its key, is in `times`
+    attempts.
 
-    Only attempts since the last improvement count; if the finding is persistent, all attempts
-    count. `across="scope"` adds the counts of the scope's earlier loops.
+    Only attempts since the last improvement count; if the finding is persistent, all
+    attempts count. `across="scope"` adds the counts of the scope's earlier loops.
     """
 
     times: int = 3
@@ -141,31 +178,40 @@ class Echo:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        require(self.across in ("loop", "scope"), "across", self.across, "loop or scope")
+        require(
+            self.across in ("loop", "scope"), "across", self.across, "loop or scope"
+        )
 
     def counts(self, loop: Loop) -> dict[str, int]:
-        """Count, for each key of a finding in the last attempt, the attempts that have this key."""
+        """Count, for each key of a finding in the last attempt, the attempts that have
+        this key.
+        """
         last = loop.attempts[-1].evaluation if loop.attempts else None
         found = [f.key for f in last.findings if f.level != "note"] if last else []
         if not found:
             return {}
-        earlier, own = loop.echoes if self.across == "scope" else {}, loop.count_findings()
+        earlier = loop.echoes if self.across == "scope" else {}
+        own = loop.count_findings()
         return {key: earlier.get(key, 0) + own[key] for key in found}
 
     def __call__(self, loop: Loop) -> str | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        said = "; ".join(f"{record.clean(key, 80)} in {n} attempts" for key, n in heard[:3])
+        said = "; ".join(
+            f"{record.clean(key, 80)} in {n} attempts" for key, n in heard[:3]
+        )
         return f"the same finding again: {said}" if heard else None
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Stop at the `times`-th attempt with a repeated candidate since the last improvement.
+    """Stop at the `times`-th attempt with a repeated candidate since the last
+    improvement.
 
-    A candidate is repeated if it equals any earlier candidate or, with `near`, is nearly the same.
-    If the last attempt is greedy, `times` is at least 2: a warmer retry may differ.
+    A candidate is repeated if it equals any earlier candidate or, with `near`, is
+    nearly the same. If the last attempt is greedy, `times` is at least 2: a warmer
+    retry may differ.
     """
 
     times: int = 1
@@ -179,7 +225,8 @@ class Repeat:
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
-        found, last = loop.repeats(self.near), loop.attempts[-1]
+        found = loop.repeats(self.near)
+        last = loop.attempts[-1]
         repeats = sum(of is not None for of in found[loop.last_improvement + 1 :])
         times = max(self.times, 2) if last.greedy else self.times
         if found[-1] is None or repeats < times:
@@ -191,8 +238,9 @@ class Repeat:
 class Plateau:
     """Stop when further attempts are not worth their cost, by either of two conditions.
 
-    `patience`: this number of attempts brought no improvement. `floor`: the last attempt has
-    findings, and all of them are less severe than `floor` (0..1). None switches a condition off.
+    `patience`: this number of attempts brought no improvement. `floor`: the last
+    attempt has findings, and all of them are less severe than `floor` (0..1). None
+    switches a condition off.
     """
 
     patience: int | None = 2
@@ -203,7 +251,7 @@ class Plateau:
         if self.patience is not None:
             check_integer("patience", self.patience)
         if self.floor is not None:
-            check_number("floor", self.floor, 0.001, 1)
+            check_number("floor", self.floor, low=0.001, high=1)
         if self.patience is None and self.floor is None:
             raise InvalidInput("plateau", "silent", "a rule with patience or floor")
 
@@ -212,7 +260,8 @@ class Plateau:
         if last is None:
             return None
         if self.floor is not None and last.keys:
-            worst, floor = record.format_score(last.worst), record.format_score(self.floor)
+            worst = record.format_score(last.worst)
+            floor = record.format_score(self.floor)
             if record.thousandths(last.worst) < record.thousandths(self.floor):
                 return f"worst severity {worst} is below {floor}"
         since = loop.last_improvement + 1
@@ -223,10 +272,11 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop if no test or check has passed in any attempt so far (`Evaluation.met` is 0).
+    """Stop if no test or check has passed in any attempt so far (`Evaluation.met` is
+    0).
 
-    Use the rule inside `All`, because alone it stops a loop after the first attempt. It does not
-    stop the loop if `met` of any evaluation is unknown.
+    Use the rule inside `All`, because alone it stops a loop after the first attempt. It
+    does not stop the loop if `met` of any evaluation is unknown.
     """
 
     name: ClassVar[str] = "nothing_met"
@@ -236,13 +286,16 @@ class NothingMet:
         return "nothing that was asked is met so far" if {*met} == {0} else None
 
 
-_RULES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
-RULES: Mapping[str, Callable[..., StopRule]] = {rule.name: rule for rule in _RULES}
+_RULE_CLASSES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+STOP_RULES: Mapping[str, Callable[..., StopRule]] = {
+    rule.name: rule for rule in _RULE_CLASSES
+}
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class All:
-    """Stop only if every member stops; an override of any member suspends the whole rule.
+    """Stop only if every member stops; an override of any member suspends the whole
+    rule.
 
     >>> rule = All(MaxAttempts(2), Repeat())
     >>> rule.name
@@ -275,21 +328,26 @@ def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
 
 
 def counts_scope(rule: StopRule) -> bool:
-    """Return True if the rule or a member of it needs counts from the scope's earlier loops."""
+    """Return True if the rule or a member of it needs counts from the scope's earlier
+    loops.
+    """
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
 
 
-_TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
-_NEGATIONS = frozenset("no not never none nor neither without cannot nothing nobody".split())
-NEAR = 0.9
+_CONTENT_TOKEN_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
+_NEGATIONS = frozenset(
+    "no not never none nor neither without cannot nothing nobody".split()
+)
+MIN_PLATEAU_SIMILARITY = 0.9
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """Return the number of the first earlier attempt with nearly the same text, or None.
+    """Return the number of the first earlier attempt with nearly the same text, or
+    None.
 
-    Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and if they
-    have equal digits, English negations and operators in the same order. A candidate of more than
-    100,000 characters is never nearly the same.
+    Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and
+    if they have equal digits, English negations and operators in the same order. A
+    candidate of more than 100,000 characters is never nearly the same.
     """
     text = candidate.text
     if text is None or len(text) > 100_000:
@@ -302,9 +360,11 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
             continue
         if tokens is None:
-            tokens = Counter(_TOKEN.findall(text))
-        others = Counter(_TOKEN.findall(other))
-        alike = 2 * (tokens & others).total() >= NEAR * (tokens.total() + others.total())
+            tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(text))
+        others = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
+        alike = 2 * (tokens & others).total() >= MIN_PLATEAU_SIMILARITY * (
+            tokens.total() + others.total()
+        )
         if alike and decisive_tokens(text) == decisive_tokens(other):
             return attempt.number
     return None
@@ -313,7 +373,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 def decisive_tokens(text: str) -> list[str]:
     """Return the numbers, negations and operators of a text, in order."""
     found = []
-    for token in _TOKEN.findall(text):
+    for token in _CONTENT_TOKEN_PATTERN.findall(text):
         negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
         if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
             found.append(token)

@@ -1,7 +1,9 @@
-"""Export and import: the lessons of a scope, in a file that shows whether it is complete.
+"""Export and import: the lessons of a scope, in a file that shows whether it is
+complete.
 
-Each line of the file is a record of `heedful.store.transfer`. The last line has the SHA-256 of the
-other lines. An import checks the whole file before it writes the first lesson.
+Each line of the file is a record of `heedful.store.transfer`. The last line has the
+SHA-256 of the other lines. An import checks the whole file before it writes the first
+lesson.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
@@ -26,9 +28,9 @@ if TYPE_CHECKING:  # the records are imported by those who read or write a file
     from heedful.store.transfer import End, Header, Record
 
 File = str | os.PathLike[str] | BinaryIO
-LONGEST_LINE = 256 * 2**20
-TOGETHER = 100  # lessons that are written in one transaction
-AGAIN = "copy or export the file again"
+MAX_EXPORT_LINE_BYTES = 256 * 2**20
+IMPORT_BATCH_LESSONS = 100  # lessons that are written in one transaction
+DAMAGED_EXPORT_FIX = "copy or export the file again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,14 @@ class Exported:
 class Imported:
     """What an import changed.
 
-    `source` names the import, so that it can be revoked as a whole unless an operator vouched for
-    it. `tenant` and `project` are those of the export. `new` and `known` count lessons.
-    `quarantined` counts the new texts that wait for a ruling.
+    `source` names the import, so that it can be revoked as a whole unless an operator
+    vouched for it. `tenant` and `project` are those of the export. `new` and `known`
+    count lessons. `quarantined` counts the new texts that wait for a ruling.
     """
 
     source: str
     tenant: str
+    _: KW_ONLY
     project: str
     new: int
     known: int
@@ -64,11 +67,12 @@ class Transfers:
     scope: Scope
 
     async def export(self, file: File) -> Exported:
-        """Write all lessons, as of one moment, to a new file at a path, or to an open binary file.
+        """Write all lessons, as of one moment, to a new file at a path, or to an open
+        binary file.
 
-        The file has no vectors; `reembed` computes them. It has no sightings, exposures, outcomes,
-        rulings and actions either: `heedful db copy` moves them, and with them the proof. Raises
-        InvalidInput if the path exists; StoreError.
+        The file has no vectors; `reembed` computes them. It has no sightings,
+        exposures, outcomes, rulings and actions either: `heedful db copy` moves them,
+        and with them the proof. Raises InvalidInput if the path exists; StoreError.
         """
         from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
@@ -88,18 +92,22 @@ class Transfers:
         why: str = "",
         dry_run: bool = False,
     ) -> Imported:
-        """Add the new records of an export; refuse a damaged file before anything is written.
+        """Add the new records of an export; refuse a damaged file before anything is
+        written.
 
-        Imported lessons are quarantined, unless an operator vouches for them (`by` whom and `why`).
-        Then they keep their trust and state, and the import is recorded. With `dry_run`, nothing is
-        written, and only the lessons are counted. Raises LineError, InvalidInput, StoreError.
+        Imported lessons are quarantined, unless an operator vouches for them (`by` whom
+        and `why`). Then they keep their trust and state, and the import is recorded.
+        With `dry_run`, nothing is written, and only the lessons are counted. Raises
+        LineError, InvalidInput, StoreError.
         """
         from tempfile import TemporaryFile
 
         from heedful.store import transfer as records
 
         if trust not in ("external", "operator"):
-            raise InvalidInput("trust", trust, "external, or operator if you vouch for the file")
+            raise InvalidInput(
+                "trust", trust, "external, or operator if you vouch for the file"
+            )
         for field, value in (("by", by), ("why", why)):
             if bool(value.strip()) != (trust == "operator"):
                 allowed = "a text if trust is operator, and else empty"
@@ -108,11 +116,20 @@ class Transfers:
             with open_input(file) as (opened, name):
                 copyfileobj(opened, held)
             header, end = await asyncio.to_thread(_ends, held, name)
-            source, counts = f"import:{end.sha256[:16]}", Counter[str]()
-            rest = (one for one in _records(held, name) if isinstance(one, records.LessonRecord))
-            while batch := await asyncio.to_thread(list, islice(rest, TOGETHER)):
+            source = f"import:{end.sha256[:16]}"
+            counts = Counter[str]()
+            rest = (
+                one
+                for one in _records(held, name)
+                if isinstance(one, records.LessonRecord)
+            )
+            while batch := await asyncio.to_thread(
+                list, islice(rest, IMPORT_BATCH_LESSONS)
+            ):
                 said = batch, source, by, why, dry_run
-                counts.update(await self.store.write(self.scope, records.import_lessons, *said))
+                counts.update(
+                    await self.store.write(self.scope, records.import_lessons, *said)
+                )
         found = counts["new"], counts["known"], counts["waiting"]
         return Imported(source, header.tenant, header.project, *found)
 
@@ -120,9 +137,12 @@ class Transfers:
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
     from heedful.store import transfer as records
 
-    digest, lines = sha256(), 0
+    digest = sha256()
+    lines = 0
     out.truncate(out.seek(0))  # the database may ask for a second try
-    header: Record = records.Header(version=3, tenant=scope.tenant, project=scope.project)
+    header: Record = records.Header(
+        version=3, tenant=scope.tenant, project=scope.project
+    )
     for record in chain([header], records.export_lessons(db, scope)):
         lines += 1
         line = records.encode(record)
@@ -140,14 +160,18 @@ def _ends(file: BinaryIO, name: str) -> tuple[Header, End]:
 
 @contextmanager
 def _create(file: File) -> Iterator[BinaryIO]:
-    """Yield a new file, which only its owner may read; delete it if it cannot be completed.
+    """Yield a new file, which only its owner may read; delete it if it cannot be
+    completed.
 
     If `file` is an open file, yield it. Raises InvalidInput, StoreUnavailable.
     """
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     try:
         if isinstance(file, str | os.PathLike):
-            with open(name, "xb", opener=partial(os.open, mode=0o600)) as out, ExitStack() as undo:
+            with (
+                open(name, "xb", opener=partial(os.open, mode=0o600)) as out,
+                ExitStack() as undo,
+            ):
                 undo.callback(os.unlink, name)
                 yield out
                 undo.pop_all()
@@ -176,27 +200,38 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _records(file: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the records of an export from the first on. Raises LineError if it is damaged."""
+    """Yield the records of an export from the first on. Raises LineError if it is
+    damaged.
+    """
     from heedful.store import transfer as records
 
-    digest, number = sha256(), 0
+    digest = sha256()
+    number = 0
     file.seek(0)
-    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+    for number, line in enumerate(
+        iter(partial(file.readline, MAX_EXPORT_LINE_BYTES), b""), 1
+    ):
         try:
             record = records.decode(line)
         except InvalidInput as error:
-            raise LineError(name, number, f"{error}; {AGAIN}") from error
+            raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
         wrong = ""
         if isinstance(record, records.Header) != (number == 1):
-            wrong = "it is not an export of heedful" if number == 1 else "it is a second header"
+            wrong = (
+                "it is not an export of heedful"
+                if number == 1
+                else "it is a second header"
+            )
         elif isinstance(record, records.End) and record.sha256 != digest.hexdigest():
             wrong = "a line above was changed, added or lost since it was exported"
         elif isinstance(record, records.End) and file.readline(1):
             wrong = "more lines follow the last line"
         if wrong:
-            raise LineError(name, number, f"{wrong}; {AGAIN}")
+            raise LineError(name, number, f"{wrong}; {DAMAGED_EXPORT_FIX}")
         yield record
         if isinstance(record, records.End):
             return
         digest.update(line)
-    raise LineError(name, number, f"the file ends before its closing line; {AGAIN}")
+    raise LineError(
+        name, number, f"the file ends before its closing line; {DAMAGED_EXPORT_FIX}"
+    )

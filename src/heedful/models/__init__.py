@@ -1,4 +1,6 @@
-"""Open models and embedders by name; each adapter is a module, imported when it is first needed."""
+"""Open models and embedders by name; each adapter is a module, imported when it is
+first needed.
+"""
 
 from functools import cache
 from importlib.util import find_spec
@@ -11,7 +13,12 @@ __all__ = ["FORMS", "open_embedder", "open_model"]
 
 FORMS = (
     *("embedded", "embedded:smollm2", "embedded:/path/to/file.gguf", "openai:NAME"),
-    *("anthropic:NAME", "google:NAME", "http://127.0.0.1:8000/v1#NAME", "module:function"),
+    *(
+        "anthropic:NAME",
+        "google:NAME",
+        "http://127.0.0.1:8000/v1#NAME",
+        "module:function",
+    ),
 )
 
 
@@ -25,24 +32,35 @@ def open_model(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Return the model called `name`; `FORMS` shows the possible names. Close it after use.
+    """Return the model called `name`; `FORMS` shows the possible names. Close it after
+    use.
 
-    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
-    models on the network. `timeout` limits each call, in seconds; None is 120 s on the network and
-    else no limit. Weights are fetched at the first call. Raises UnknownName, InvalidInput.
+    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models,
+    `api_key` for models on the network. `timeout` limits each call, in seconds; None is
+    120 s on the network and else no limit. Weights are fetched at the first call.
+    Raises UnknownName, InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":
-        from heedful.models.embedded import Embedded
+        from heedful.models.embedded import EmbeddedModel
 
-        return Embedded(
-            name, cache=cache, threads=threads, context=context, timeout=timeout, progress=progress
+        return EmbeddedModel(
+            name,
+            cache=cache,
+            threads=threads,
+            context=context,
+            timeout=timeout,
+            progress=progress,
         )
     web = kind in ("http", "https")
-    if (web and name.partition("#")[2]) or (kind in ("openai", "anthropic", "google") and rest):
-        from heedful.models.remote import Remote
+    if (web and name.partition("#")[2]) or (
+        kind in ("openai", "anthropic", "google") and rest
+    ):
+        from heedful.models.remote import RemoteModel
 
-        return Remote(name, api_key=api_key, timeout=120.0 if timeout is None else timeout)
+        return RemoteModel(
+            name, api_key=api_key, timeout=120.0 if timeout is None else timeout
+        )
     if kind and rest and "/" not in name:
         from heedful.models.function import Function
 
@@ -53,7 +71,9 @@ def open_model(
 def open_embedder(
     name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
 ) -> Embedder:
-    """Return the embedder called `name`; its first call fetches the weights. Raises UnknownName."""
+    """Return the embedder called `name`; its first call fetches the weights. Raises
+    UnknownName.
+    """
     if name != "minilm":
         raise UnknownName("embedder", name, ("minilm",))
     from heedful.models.embedder import MiniLM
@@ -65,7 +85,9 @@ def embedder_here(cache: Path | None = None) -> bool:
     """Return True if the packages and the weights of the embedder are installed."""
     from heedful.models import weights
 
-    there = all(weights.find(name).cached(cache).is_file() for name in weights.EMBEDDER)
+    there = all(
+        weights.find(name).cached(cache).is_file() for name in weights.EMBEDDER_WEIGHTS
+    )
     return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
 
 

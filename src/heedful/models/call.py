@@ -1,7 +1,8 @@
 """Functions for calls of a model, used by adapters and by callers.
 
-Adapters use `check_request`, `time_limit`, `in_thread` (for blocking work) and `check_answer`.
-Callers use `complete`, which adds a telemetry span, or `ask_for_json`, which may ask twice.
+Adapters use `check_request`, `time_limit`, `in_thread` (for blocking work) and
+`check_answer`. Callers use `complete`, which adds a telemetry span, or `ask_for_json`,
+which may ask twice.
 """
 
 import asyncio
@@ -16,18 +17,29 @@ from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
-from heedful.loop.record import NOTHING, Usage, check_integer, check_number, require
+from heedful.loop.record import NO_USAGE, Usage, check_integer, check_number, require
 from heedful.models.contract import Answer, Message, Model, Options
 
 T = TypeVar("T")
-MOST_ANSWER_BYTES = 1_000_000
-DEFAULTS: dict[str, Any] = {"schema": None, "max_tokens": 512, "temperature": 0.0, "seed": 0}
-WARMER = 0.5  # added to the temperature of a retry: at 0 a model repeats its answer
+MAX_ANSWER_BYTES = 1_000_000
+DEFAULT_CALL_OPTIONS: dict[str, Any] = {
+    "schema": None,
+    "max_tokens": 512,
+    "temperature": 0.0,
+    "seed": 0,
+}
+RETRY_TEMPERATURE_STEP = (
+    0.5  # added to the temperature of a retry: at 0 a model repeats its answer
+)
 
 
-async def complete(model: Model, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
-    """Return the answer of the model; the call has a telemetry span. Raises ModelError."""
-    settings: dict[str, Any] = {**DEFAULTS, **options}
+async def complete(
+    model: Model, messages: Sequence[Message], **options: Unpack[Options]
+) -> Answer:
+    """Return the answer of the model; the call has a telemetry span. Raises
+    ModelError.
+    """
+    settings: dict[str, Any] = {**DEFAULT_CALL_OPTIONS, **options}
     turns = [(message.role, message.content) for message in messages]
     shown = {name: value for name, value in settings.items() if name != "schema"}
     with telemetry.chat(model.name, turns, shown) as finished:
@@ -49,30 +61,44 @@ async def ask_for_json(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[T, Usage]:
-    """Ask for a JSON object, at most twice; return `read(object)` and the usage of all calls.
+    """Ask for a JSON object, at most twice; return `read(object)` and the usage of all
+    calls.
 
-    The system message is `rules`. The user message consists of `parts`; the last part is the
-    instruction. `read` raises InvalidInput to refuse an answer. `who` names the asker in errors.
-    Raises MalformedAnswer, ModelError.
+    The system message is `rules`. The user message consists of `parts`; the last part
+    is the instruction. `read` raises InvalidInput to refuse an answer. `who` names the
+    asker in errors. Raises MalformedAnswer, ModelError.
     """
-    usage, complaint, why, text = NOTHING, "", "", ""
+    usage = NO_USAGE
+    complaint = ""
+    why = ""
+    text = ""
     for again in (0, 1):
         wrong = [f"Your last answer could not be used: {complaint}. Be brief."] * again
         turn = "\n\n".join((*parts[:-1], *wrong, parts[-1]))
         asked = [Message("system", rules), Message("user", turn)]
-        sampled: Any = {"temperature": temperature + again * WARMER, "seed": seed + again}
+        sampled: Any = {
+            "temperature": temperature + again * RETRY_TEMPERATURE_STEP,
+            "seed": seed + again,
+        }
         try:
-            answer = await complete(model, asked, schema=schema, max_tokens=max_tokens, **sampled)
+            answer = await complete(
+                model, asked, schema=schema, max_tokens=max_tokens, **sampled
+            )
         except MalformedAnswer as error:  # the cost is unknown, so count one call
-            why, text = str(error).rpartition("; it began: ")[0], error.answer
-            usage, complaint = usage + Usage(1), "it was not the JSON object asked for"
+            why = str(error).rpartition("; it began: ")[0]
+            text = error.answer
+            usage = usage + Usage(1)
+            complaint = "it was not the JSON object asked for"
             continue
-        usage, text = usage + answer.usage, answer.text
+        usage = usage + answer.usage
+        text = answer.text
         try:
             return read(_parse_object(text)), usage
         except InvalidInput as error:
-            # The complaint leaves out the value, because the candidate may have dictated it.
-            complaint, why = f"{error.field} must be {error.allowed}", str(error)
+            # The complaint leaves out the value, because the candidate may have
+            # dictated it.
+            complaint = f"{error.field} must be {error.allowed}"
+            why = str(error)
         if answer.finish == "length":
             why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
     spent = f"asked {usage.calls} times, {usage.tokens} tokens"
@@ -99,39 +125,51 @@ def closed_object(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:
-    """Return all options of the request. Raises InvalidInput if no model could answer it."""
-    asked: dict[str, Any] = {**DEFAULTS, **options}
+    """Return all options of the request. Raises InvalidInput if no model could answer
+    it.
+    """
+    asked: dict[str, Any] = {**DEFAULT_CALL_OPTIONS, **options}
     require(messages, "messages", [], "at least one message")
     check_integer("max_tokens", asked["max_tokens"])
-    check_number("temperature", asked["temperature"], 0, 1e300)
+    check_number("temperature", asked["temperature"], low=0, high=1e300)
     try:
-        asked["schema"] = json.loads(json.dumps(asked["schema"] and dict(asked["schema"])))
+        asked["schema"] = json.loads(
+            json.dumps(asked["schema"] and dict(asked["schema"]))
+        )
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("schema", asked["schema"], "plain data that JSON can hold") from error
+        raise InvalidInput(
+            "schema", asked["schema"], "plain data that JSON can hold"
+        ) from error
     return asked
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Raise InvalidInput unless `timeout` is None or a finite number of seconds above 0."""
+    """Raise InvalidInput unless `timeout` is None or a finite number of seconds above
+    0.
+    """
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "seconds above 0, or None for no limit")
 
 
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer`. Raises MalformedAnswer if it is too long or, with a `schema`, not JSON.
+    """Return `answer`. Raises MalformedAnswer if it is too long or, with a `schema`,
+    not JSON.
 
     The caller must check whether the JSON fits the schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
-    if size > MOST_ANSWER_BYTES:
-        what = f"model {name!r} answered {size} bytes; the limit is {MOST_ANSWER_BYTES}"
+    if size > MAX_ANSWER_BYTES:
+        what = f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
         raise MalformedAnswer(what, answer.text)
     try:
         if schema is not None:
             json.loads(answer.text)
     except (ValueError, RecursionError) as error:
         cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
-        what = f"model {name!r} was asked for JSON and its answer is not JSON{cut}: {error}"
+        what = (
+            f"model {name!r} was asked for JSON and its answer is not JSON{cut}: "
+            f"{error}"
+        )
         raise MalformedAnswer(what, answer.text) from error
     return answer
 
@@ -143,7 +181,9 @@ def replace_surrogates(text: str) -> str:
 
 @asynccontextmanager
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None: no limit."""
+    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None: no
+    limit.
+    """
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -170,12 +210,16 @@ def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Run `call()` in a new daemon thread and return its result; cancelling returns at once.
+    """Run `call()` in a new daemon thread and return its result; cancelling returns at
+    once.
 
-    `asyncio.run` waits for the threads of its executor; there a hanging call would block Ctrl-C.
+    `asyncio.run` waits for the threads of its executor; there a hanging call would
+    block Ctrl-C.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
     work = partial(contextvars.copy_context().run, call)
-    threading.Thread(None, settle, "heedful-model-call", (future, work), daemon=True).start()
+    threading.Thread(
+        None, settle, "heedful-model-call", (future, work), daemon=True
+    ).start()
     return await asyncio.wrap_future(future)

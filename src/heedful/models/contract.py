@@ -8,13 +8,16 @@ from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 from heedful.loop.record import Usage
 
 Role = Literal["system", "user", "assistant"]
-# Called with the name of the weights, the bytes done, the total bytes and the current step.
+# Called with the name of the weights, the bytes done, the total bytes and the current
+# step.
 Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat. `source` names the origin of the text and is not sent to the model."""
+    """One turn of a chat. `source` names the origin of the text and is not sent to the
+    model.
+    """
 
     role: Role
     content: str
@@ -23,62 +26,94 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer's text, its usage, and `finish`: "length" if `max_tokens` cut it off."""
+    """An answer's text, its usage, and `finish`: "length" if `max_tokens` cut it
+    off.
+    """
 
     text: str
     usage: Usage = Usage(calls=1)
     finish: Literal["stop", "length"] = "stop"
 
 
-# The answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google: where the usage is, the names of
-# the counts of the prompt, and those of the completion. The counts of a group are added.
-_USAGES = (
+# The answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google: where the usage is,
+# the names of the counts of the prompt, and those of the completion. The counts of a
+# group are added.
+_USAGE_PATHS = (
     ("usage", "prompt_tokens", "completion_tokens"),
-    ("usage", "input_tokens cache_creation_input_tokens cache_read_input_tokens", "output_tokens"),
-    ("usage_metadata", "prompt_token_count", "candidates_token_count thoughts_token_count"),
+    (
+        "usage",
+        "input_tokens cache_creation_input_tokens cache_read_input_tokens",
+        "output_tokens",
+    ),
+    (
+        "usage_metadata",
+        "prompt_token_count",
+        "candidates_token_count thoughts_token_count",
+    ),
 )
-# Where their texts are, or the objects that the SDK has parsed; a list stands for its first item.
-_TEXTS = "choices.message.parsed choices.message.content output_parsed output_text parsed text"
+# Where their texts are, or the objects that the SDK has parsed; a list stands for its
+# first item.
+_ANSWER_TEXT_PATHS = (
+    "choices.message.parsed choices.message.content output_parsed output_text parsed "
+    "text"
+)
 
 
 def _part(value: Any, path: str) -> Any:
     """Return the end of a path of attributes or keys; None if it is missing."""
     for step in path.split("."):
         value = next(iter(value), None) if isinstance(value, list) else value
-        value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
+        value = (
+            value.get(step)
+            if isinstance(value, Mapping)
+            else getattr(value, step, None)
+        )
     return value
 
 
 def usage_of(value: Any) -> Usage | None:
-    """Return the usage in the answer of an SDK or in its usage object, None for other values."""
+    """Return the usage in the answer of an SDK or in its usage object, None for other
+    values.
+    """
     if isinstance(value, Usage):
         return value
-    for place, *groups in _USAGES:
+    for place, *groups in _USAGE_PATHS:
         for usage in (_part(value, place), value):
-            counts = [[_part(usage, name) for name in names.split()] for names in groups]
+            counts = [
+                [_part(usage, name) for name in names.split()] for names in groups
+            ]
             if isinstance(counts[0][0], int):
                 prompt, completion = (sum(filter(None, group)) for group in counts)
-                return Usage(1, prompt, completion, float(_part(usage, "cost") or 0))
+                return Usage(
+                    1,
+                    prompt,
+                    completion_tokens=completion,
+                    cost=float(_part(usage, "cost") or 0),
+                )
     return None
 
 
 def answer_of(value: Any) -> Answer | None:
-    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its shape.
+    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its
+    shape.
 
-    Its text may be an object that the SDK has parsed. Returns None for another shape (JSON data).
+    Its text may be an object that the SDK has parsed. Returns None for another shape
+    (JSON data).
     """
     if isinstance(value, Answer):
         return value
     if isinstance(value, str | Mapping) or (usage := usage_of(value)) is None:
         return None
-    texts = [_part(value, path) for path in _TEXTS.split()]
+    texts = [_part(value, path) for path in _ANSWER_TEXT_PATHS.split()]
     if isinstance(blocks := _part(value, "content"), list):  # Anthropic
         texts.append("".join(_part(block, "text") or "" for block in blocks))
     return next((Answer(text, usage) for text in texts if text is not None), None)
 
 
 class Options(TypedDict, total=False):
-    """The options of `Model.complete`, for adapters that have its defaults from `check_request`."""
+    """The options of `Model.complete`, for adapters that have its defaults from
+    `check_request`.
+    """
 
     schema: Mapping[str, Any] | None
     max_tokens: int
@@ -103,7 +138,9 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat, in JSON if there is a `schema` (a JSON Schema). Raises ModelError."""
+        """Answer the chat, in JSON if there is a `schema` (a JSON Schema). Raises
+        ModelError.
+        """
 
     async def close(self) -> None:
         """Release the model's resources; a second call does nothing."""
@@ -115,34 +152,44 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the vector space; vectors of different spaces are never compared."""
+        """The name of the vector space; vectors of different spaces are never
+        compared.
+        """
 
     @property
     def dimensions(self) -> int:
         """The number of components of each vector."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector of Euclidean length 1 for each text, in order. Raises ModelError."""
+        """Return one vector of Euclidean length 1 for each text, in order. Raises
+        ModelError.
+        """
 
 
-# The estimate divided by the true count of the tokenizer of Qwen2.5, lowest to highest, for texts
-# of 600 characters: English talk 1.04-1.25, Markdown 1.08-1.48, Python 1.10-1.58 (2.5 with lines of
-# dashes), JSON 1.07-1.35, logs 1.00-1.54, Chinese 0.97-1.45, Japanese 1.05-1.63, Arabic 1.87-2.31,
-# Russian 2.18-2.98, emoji 1.28-1.73, text with emoji 0.95-1.10, numbers 1.00. Less in Hindi (0.88),
-# Georgian and Armenian (0.86), hexadecimal ids (0.87), lists of foreign names (0.7), random letters
-# (0.3). A larger vocabulary (o200k) has fewer tokens in nearly all of these, more in emoji (0.74).
-_TOKEN = re.compile(
+# The estimate divided by the true count of the tokenizer of Qwen2.5, lowest to highest,
+# for texts of 600 characters: English talk 1.04-1.25, Markdown 1.08-1.48, Python
+# 1.10-1.58 (2.5 with lines of dashes), JSON 1.07-1.35, logs 1.00-1.54, Chinese
+# 0.97-1.45, Japanese 1.05-1.63, Arabic 1.87-2.31, Russian 2.18-2.98, emoji 1.28-1.73,
+# text with emoji 0.95-1.10, numbers 1.00. Less in Hindi (0.88), Georgian and Armenian
+# (0.86), hexadecimal ids (0.87), lists of foreign names (0.7), random letters (0.3). A
+# larger vocabulary (o200k) has fewer tokens in nearly all of these, more in emoji
+# (0.74).
+_TOKEN_ESTIMATE_PATTERN = re.compile(
     r"[A-Z]?[a-z]{1,6}|[A-Z]{1,3}"  # words; rare and long ones are made of several
-    r"|[ ](?=\d)|[^\S\n]{2,}|\n+"  # a space goes with the word after it, but with no digit
+    # a space goes with the word after it, but with no digit
+    r"|[ ](?=\d)|[^\S\n]{2,}|\n+"
     r"|\S"  # a digit, a mark, a character outside ASCII
 )
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens in `text`, without a tokenizer; for English 15 % too high.
+    """Estimate the number of tokens in `text`, without a tokenizer; for English 15 %
+    too high.
 
     >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
     (9, 9, 2)
     """
-    found = len(_TOKEN.findall(text))
-    return found if text.isascii() else found + sum(c > "\uffff" for c in text)  # as emoji have two
+    found = len(_TOKEN_ESTIMATE_PATTERN.findall(text))
+    return (
+        found if text.isascii() else found + sum(c > "\uffff" for c in text)
+    )  # as emoji have two

@@ -1,7 +1,7 @@
 """Run a small model on this machine, in a child process.
 
-Native code cannot be interrupted. A cancelled or late call therefore kills the child process, and
-the next call starts a new one.
+Native code cannot be interrupted. A cancelled or late call therefore kills the child
+process, and the next call starts a new one.
 """
 
 import asyncio
@@ -24,17 +24,18 @@ from heedful.loop.record import Usage, check_integer
 from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Options, Progress
 
-PROGRAM = Path(__file__).with_name("embedded_child.py")
+EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
 
 
-class Embedded:
+class EmbeddedModel:
     """A GGUF model, run by xllamacpp, that answers one call at a time.
 
-    `name` is `embedded`, `embedded:NAME` with a name on the list in `heedful.models.weights`, or
-    `embedded:/path/file.gguf`. The first call fetches the weights into the folder `cache` and loads
-    them. The default of `threads` is the number of cores minus 1. `context` is in tokens, at most
-    those with which the model was trained. `timeout` limits each call, in seconds, but no download.
-    At temperature 0, equal calls give equal answers. Raises UnknownName, InvalidInput.
+    `name` is `embedded`, `embedded:NAME` with a name on the list in
+    `heedful.models.weights`, or `embedded:/path/file.gguf`. The first call fetches the
+    weights into the folder `cache` and loads them. The default of `threads` is the
+    number of cores minus 1. `context` is in tokens, at most those with which the model
+    was trained. `timeout` limits each call, in seconds, but no download. At temperature
+    0, equal calls give equal answers. Raises UnknownName, InvalidInput.
     """
 
     def __init__(
@@ -50,11 +51,15 @@ class Embedded:
         call.check_timeout(timeout)
         if threads is None:
             affinity = getattr(os, "sched_getaffinity", None)
-            threads = max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
+            threads = max(
+                1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1
+            )
         check_integer("threads", threads)
-        check_integer("context", context, 64)
+        check_integer("context", context, least=64)
         self.name: str = name
-        self._cache, self._timeout, self._progress = cache, timeout, progress
+        self._cache = cache
+        self._timeout = timeout
+        self._progress = progress
         self._file: Path | None = None
         self._weights = weights.needed(name)
         if self._weights:
@@ -67,7 +72,9 @@ class Embedded:
         self._settings = {"context": context, "threads": threads}
         self._closed = False
         self._turn = threading.Lock()  # held during a call
-        self._lock = threading.Lock()  # guards the attributes below, only for short times
+        self._lock = (
+            threading.Lock()
+        )  # guards the attributes below, only for short times
         self._children: list[_Child] = []  # none or one
         self._answered: threading.Event | None = None
         # Without `close`, the child process ends when the model is deleted.
@@ -78,16 +85,21 @@ class Embedded:
         """The id of the child process, or None when it is not running."""
         return next((child.pid for child in self._children), None)
 
-    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
+    async def complete(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> Answer:
         """Answer the chat; `schema` constrains the text during generation.
 
-        Cancelling returns at once and kills the child process; the next call loads the model again
-        (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable, WeightsError, ModelTimeout,
-        PromptTooLong, MalformedAnswer, InvalidInput.
+        Cancelling returns at once and kills the child process; the next call loads the
+        model again (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable,
+        WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer, InvalidInput.
         """
         asked = call.check_request(messages, options)
         schema = asked.pop("schema")
-        turns = [{"role": m.role, "content": call.replace_surrogates(m.content)} for m in messages]
+        turns = [
+            {"role": m.role, "content": call.replace_surrogates(m.content)}
+            for m in messages
+        ]
         request = asked | {
             "messages": turns,
             "max_tokens": min(asked["max_tokens"], self._settings["context"]),
@@ -95,9 +107,14 @@ class Embedded:
             "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
         if schema is not None:
-            request["response_format"] = {"type": "json_schema", "json_schema": {"schema": schema}}
+            request["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"schema": schema},
+            }
         if find_spec("xllamacpp") is None:
-            what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
+            what = (
+                f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
+            )
             raise ModelUnavailable(what)
         if self._file is None and self._weights is not None:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
@@ -128,7 +145,9 @@ class Embedded:
         await call.in_thread(end)
 
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
-        """Wait for other calls, then return the child's reply; {} if the event `gone` is set."""
+        """Wait for other calls, then return the child's reply; {} if the event `gone`
+        is set.
+        """
         closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
@@ -137,8 +156,11 @@ class Embedded:
                 if gone.is_set():
                     return {}
                 if not self._children:
-                    self._children.append(_Child(self._settings | {"path": str(self._file)}))
-                child, self._answered = self._children[0], gone
+                    self._children.append(
+                        _Child(self._settings | {"path": str(self._file)})
+                    )
+                child = self._children[0]
+                self._answered = gone
             reply = child.ask(request)
             with self._lock:
                 self._answered = None
@@ -151,16 +173,29 @@ class Embedded:
     def _answer(self, reply: dict[str, Any]) -> Answer:
         error = reply.get("error")
         if error is None:
-            (choice,), counted = reply["choices"], reply["usage"]
-            usage = Usage(1, counted["prompt_tokens"], counted["completion_tokens"])
+            (choice,) = reply["choices"]
+            counted = reply["usage"]
+            usage = Usage(
+                1,
+                counted["prompt_tokens"],
+                completion_tokens=counted["completion_tokens"],
+            )
             finish: Any = "length" if choice["finish_reason"] == "length" else "stop"
             text = choice["message"]["content"] or ""
             return Answer(text, usage.lasting(reply["seconds"]), finish)
         if error.get("type") == "exceed_context_size_error":
-            what = f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
-            what += f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise `context`"
+            what = (
+                f"the prompt has {error['n_prompt_tokens']} tokens and the context of "
+                "model "
+            )
+            what += (
+                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise "
+                "`context`"
+            )
             raise PromptTooLong(what)
-        raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
+        raise ModelError(
+            f"model {self.name!r} refused the request: {error.get('message')}"
+        )
 
 
 class _Child(subprocess.Popen[bytes]):
@@ -168,7 +203,7 @@ class _Child(subprocess.Popen[bytes]):
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
         pipe = subprocess.PIPE
         try:
-            command = [sys.executable, "-P", str(PROGRAM)]
+            command = [sys.executable, "-P", str(EMBEDDED_CHILD_FILE)]
             super().__init__(command, stdin=pipe, stdout=pipe, stderr=self.diagnostics)
         except OSError as error:
             self.diagnostics.close()
@@ -177,7 +212,9 @@ class _Child(subprocess.Popen[bytes]):
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Write one line of JSON; ignore a broken pipe, because reading the reply detects it."""
+        """Write one line of JSON; ignore a broken pipe, because reading the reply
+        detects it.
+        """
         with suppress(OSError):
             if self.stdin:
                 self.stdin.write(json.dumps(message).encode() + b"\n")
@@ -187,11 +224,15 @@ class _Child(subprocess.Popen[bytes]):
         """Send `request` and return the reply; None if the process ends first."""
         self.send(request)
         line = self.stdout.readline() if self.stdout else b""
-        reply: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+        reply: dict[str, Any] | None = (
+            json.loads(line) if line.endswith(b"\n") else None
+        )
         return reply
 
     def last_words(self) -> str:
-        """End the process; return its exit code and the last lines of stderr as text."""
+        """End the process; return its exit code and the last lines of stderr as
+        text.
+        """
         with suppress(subprocess.TimeoutExpired):
             self.wait(1)
         self.kill()
@@ -203,7 +244,9 @@ class _Child(subprocess.Popen[bytes]):
 
 
 def _end(children: list[_Child]) -> None:
-    """End child processes without the lock: the thread of a finalizer may hold the lock already."""
+    """End child processes without the lock: the thread of a finalizer may hold the lock
+    already.
+    """
     for child in children[:]:
         child.kill()
         with suppress(OSError):  # unwritten input

@@ -1,9 +1,9 @@
 """The child process with the embedded model: it reads and writes lines of JSON.
 
-It is started by its path and imports nothing of heedful, to save memory. The first line of input
-has the settings; each further line is one chat request. Each line of output has a chat completion
-with the `seconds` it took, or an `error`. The process ends when its input ends, even during an
-answer, so it does not outlive a killed parent.
+It is started by its path and imports nothing of heedful, to save memory. The first line
+of input has the settings; each further line is one chat request. Each line of output
+has a chat completion with the `seconds` it took, or an `error`. The process ends when
+its input ends, even during an answer, so it does not outlive a killed parent.
 """
 
 import importlib
@@ -20,7 +20,9 @@ from uuid import uuid4
 
 
 def main() -> None:
-    """Answer requests until the input ends; exit with 1 if the model cannot be loaded."""
+    """Answer requests until the input ends; exit with 1 if the model cannot be
+    loaded.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keep the prints of native code out of the output
@@ -36,24 +38,30 @@ def main() -> None:
 
 
 def load(settings: dict[str, Any]) -> Any:
-    """Load the model and return its native server, which answers one request at a time."""
+    """Load the model and return its native server, which answers one request at a
+    time.
+    """
     sys.path[:] = settings["sys_path"]
     native = importlib.import_module("xllamacpp")
     params = native.CommonParams()
     params.model.path = settings["path"]
     params.n_ctx = settings["context"]
     params.n_parallel = 1
-    # As fast as 512, with 30 MB less memory. The size affects rounding and so the answers.
+    # As fast as 512, with 30 MB less memory. The size affects rounding and so the
+    # answers.
     params.n_batch = params.n_ubatch = 64
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
     params.fit_params = False
-    params.cache_ram_mib = 0  # otherwise it keeps up to 8 GB of prompts, which affect answers
+    params.cache_ram_mib = (
+        0  # otherwise it keeps up to 8 GB of prompts, which affect answers
+    )
     params.n_ctx_checkpoints = 0
     params.verbosity = 1  # errors only
     params.ui = False
-    # The native server always listens on a random port of 127.0.0.1, so it gets a random key. If
-    # possible, it listens on a Unix socket instead, which is removed after loading.
+    # The native server always listens on a random port of 127.0.0.1, so it gets a
+    # random key. If possible, it listens on a Unix socket instead, which is removed
+    # after loading.
     params.api_keys = [uuid4().hex]
     with TemporaryDirectory(prefix="heedful-") as folder:
         socket = os.path.join(folder, "s.sock")

@@ -1,4 +1,6 @@
-"""Two embedders: all-MiniLM-L6-v2 in this process, and any OpenAI-compatible endpoint."""
+"""Two embedders: all-MiniLM-L6-v2 in this process, and any OpenAI-compatible
+endpoint.
+"""
 
 import asyncio
 import os
@@ -14,38 +16,49 @@ from heedful.loop.record import check_integer
 from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
 from heedful.models.contract import Progress
-from heedful.models.remote import Remote
+from heedful.models.remote import RemoteModel
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-KNOWN, SHORT = 1_000, 2_000  # texts whose vectors are kept, and their most characters: 4 MB
+# texts whose vectors are kept, and their most characters: 4 MB
+MAX_CACHED_VECTORS = 1_000
+MAX_CACHED_TEXT_CHARS = 2_000
 
 
 @cache
 def _turns(process: int) -> ThreadPoolExecutor:
-    """Return the threads of a process that embed; 64 texts at a time need 3 GB of memory."""
+    """Return the threads of a process that embed; 64 texts at a time need 3 GB of
+    memory.
+    """
     return ThreadPoolExecutor(os.cpu_count() or 1, "heedful-embedder")
 
 
 class MiniLM:
-    """The model all-MiniLM-L6-v2 (int8, 384 dimensions) in onnxruntime; about 4 ms a text.
+    """The model all-MiniLM-L6-v2 (int8, 384 dimensions) in onnxruntime; about 4 ms a
+    text.
 
-    Text after the first 256 tokens is ignored. The first call fetches the weights (23 MB) into the
-    folder `cache`. The vector of a text does not depend on the other texts of a call.
+    Text after the first 256 tokens is ignored. The first call fetches the weights (23
+    MB) into the folder `cache`. The vector of a text does not depend on the other texts
+    of a call.
     """
 
     name = "minilm-int8"
     dimensions = 384
 
-    def __init__(self, *, cache: Path | None = None, progress: Progress | None = None) -> None:
-        self._cache, self._progress = cache, progress
+    def __init__(
+        self, *, cache: Path | None = None, progress: Progress | None = None
+    ) -> None:
+        self._cache = cache
+        self._progress = progress
         self._loaded: tuple[Any, Any] | None = None
         self._known: dict[str, NDArray[np.float32]] = {}
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return float32 unit rows, one a text, in order. Raises ModelUnavailable, WeightsError."""
+        """Return float32 unit rows, one a text, in order. Raises ModelUnavailable,
+        WeightsError.
+        """
         if self._loaded is None:
             await in_thread(_import)  # fails early, before a download
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
@@ -54,13 +67,16 @@ class MiniLM:
         import numpy as np
 
         rows = np.empty((len(texts), self.dimensions), np.float32)
-        threads, run = _turns(os.getpid()), asyncio.get_running_loop().run_in_executor
-        for n, text in enumerate(texts):  # alone: batches of 8 or 32 are not faster (3.7 ms a text)
+        threads = _turns(os.getpid())
+        run = asyncio.get_running_loop().run_in_executor
+        for n, text in enumerate(
+            texts
+        ):  # alone: batches of 8 or 32 are not faster (3.7 ms a text)
             if (row := self._known.get(text)) is None:
                 row = await run(threads, _row, *self._loaded, text)
-                if len(self._known) >= KNOWN:
+                if len(self._known) >= MAX_CACHED_VECTORS:
                     self._known.pop(next(iter(self._known)), None)
-                if len(text) <= SHORT:
+                if len(text) <= MAX_CACHED_TEXT_CHARS:
                     self._known[text] = row
             rows[n] = row
         return cast("Sequence[Sequence[float]]", rows)  # an array behaves like one
@@ -81,7 +97,9 @@ def _load(model: Path, words: Path) -> tuple[Any, Any]:
     tokenizer.no_padding()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(
+        str(model), options, providers=["CPUExecutionProvider"]
+    )
     return tokenizer, session
 
 
@@ -99,8 +117,9 @@ def _row(tokenizer: Any, session: Any, text: str) -> "NDArray[np.float32]":
 class OpenAIEmbedder:
     """An embedding model behind an OpenAI-compatible endpoint.
 
-    `dimensions` is the length of a vector. Without `url`, the endpoint is OpenAI's; without
-    `api_key`, the library looks for one. `timeout` limits a call, in seconds. Raises InvalidInput.
+    `dimensions` is the length of a vector. Without `url`, the endpoint is OpenAI's;
+    without `api_key`, the library looks for one. `timeout` limits a call, in seconds.
+    Raises InvalidInput.
     """
 
     def __init__(
@@ -115,10 +134,12 @@ class OpenAIEmbedder:
         check_integer("dimensions", dimensions)
         self.name: str = f"openai:{model}" if url is None else f"{url}#{model}"
         self.dimensions = dimensions
-        self._remote = Remote(self.name, api_key=api_key, timeout=timeout)
+        self._remote = RemoteModel(self.name, api_key=api_key, timeout=timeout)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one unit vector for each text, in order. Raises ModelError or a subclass of it."""
+        """Return one unit vector for each text, in order. Raises ModelError or a
+        subclass of it.
+        """
         if not texts:
             return []
         import numpy as np
@@ -129,7 +150,8 @@ class OpenAIEmbedder:
             async with self._remote.provider() as provider:
                 provider.client.max_retries = self._remote.retries
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
-                found = await model.embed(  # as numbers, because some servers cannot send base64
+                # as numbers, because some servers cannot send base64
+                found = await model.embed(
                     [replace_surrogates(text) for text in texts],
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
@@ -138,6 +160,9 @@ class OpenAIEmbedder:
         lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         wanted = (len(texts), self.dimensions)
         if rows.shape != wanted or not ((lengths > 0) & (lengths < np.inf)).all():
-            what = f"answered vectors of shape {rows.shape}, or a vector that is 0 or not finite"
+            what = (
+                f"answered vectors of shape {rows.shape}, or a vector that is 0 or "
+                "not finite"
+            )
             raise MalformedAnswer(f"{self.name} {what}; expected is the shape {wanted}")
         return cast("list[list[float]]", (rows / lengths).tolist())

@@ -1,6 +1,7 @@
 """Models on the network: OpenAI, Anthropic, Google and servers with OpenAI's interface.
 
-Each call opens a new connection and keeps no state, so calls may come from any event loop.
+Each call opens a new connection and keeps no state, so calls may come from any event
+loop.
 """
 
 import re
@@ -23,34 +24,54 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
-_NO_TEMPERATURE = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
-_BUSY = (errors.ModelUnavailable, "is overloaded, or the quota is used up; try later")
-_FULL = (errors.PromptTooLong, "has no room for this prompt; shorten it")
-_UNKNOWN = (errors.ModelUnavailable, "is unknown there; check its name and the address")
-_FAILED = (errors.ModelError, "failed")
-_AWAY = (errors.ModelUnavailable, "cannot be reached; check the address and that the server runs")
-_GARBAGE = (errors.MalformedAnswer, "did not answer with {wanted}")
+_FIXED_TEMPERATURE_PROFILES = (
+    "openai_supports_reasoning",
+    "anthropic_disallows_sampling_settings",
+)
+_OVERLOAD_ERROR = (
+    errors.ModelUnavailable,
+    "is overloaded, or the quota is used up; try later",
+)
+_CONTEXT_ERROR = (errors.PromptTooLong, "has no room for this prompt; shorten it")
+_UNKNOWN_MODEL_ERROR = (
+    errors.ModelUnavailable,
+    "is unknown there; check its name and the address",
+)
+_MODEL_ERROR = (errors.ModelError, "failed")
+_CONNECTION_ERROR = (
+    errors.ModelUnavailable,
+    "cannot be reached; check the address and that the server runs",
+)
+_MALFORMED_ANSWER_ERROR = (errors.MalformedAnswer, "did not answer with {wanted}")
 # The error of heedful for each error of the library, by the nearest listed base class.
-_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
-    "ModelTimeoutError": (errors.ModelTimeout, "gave no answer in time; raise the timeout"),
-    "ModelContextWindowExceededError": _FULL,
-    "ModelNotFoundError": _UNKNOWN,
-    "ModelConnectionError": _AWAY,
-    "ModelRateLimitError": _BUSY,
-    "ModelQuotaExceededError": _BUSY,
-    "ModelUnavailableError": _BUSY,
-    **dict.fromkeys("ModelServerError ModelRequestRejectedError ModelHTTPError".split(), _FAILED),
-    "ModelAPIError": _GARBAGE,  # not a subclass: a body that is not JSON
-    "UnexpectedModelBehavior": _GARBAGE,
-    "RuntimeError": _FAILED,
+_LIBRARY_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
+    "ModelTimeoutError": (
+        errors.ModelTimeout,
+        "gave no answer in time; raise the timeout",
+    ),
+    "ModelContextWindowExceededError": _CONTEXT_ERROR,
+    "ModelNotFoundError": _UNKNOWN_MODEL_ERROR,
+    "ModelConnectionError": _CONNECTION_ERROR,
+    "ModelRateLimitError": _OVERLOAD_ERROR,
+    "ModelQuotaExceededError": _OVERLOAD_ERROR,
+    "ModelUnavailableError": _OVERLOAD_ERROR,
+    **dict.fromkeys(
+        "ModelServerError ModelRequestRejectedError ModelHTTPError".split(),
+        _MODEL_ERROR,
+    ),
+    "ModelAPIError": _MALFORMED_ANSWER_ERROR,  # not a subclass: a body that is not JSON
+    "UnexpectedModelBehavior": _MALFORMED_ANSWER_ERROR,
+    "RuntimeError": _MODEL_ERROR,
 }
 
 
-class Remote:
-    """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
+class RemoteModel:
+    """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or
+    `URL#MODEL`.
 
-    Without `api_key`, the provider's library looks for a key. `timeout` limits a call, in seconds,
-    including its `retries` after a refused connection or a busy server. Raises InvalidInput.
+    Without `api_key`, the provider's library looks for a key. `timeout` limits a call,
+    in seconds, including its `retries` after a refused connection or a busy server.
+    Raises InvalidInput.
     """
 
     retries = 2
@@ -69,17 +90,23 @@ class Remote:
             require(usable, "url", address, "an address as in http://127.0.0.1:8000/v1")
             scheme, login, place, query = usable.groups("")
             login = f"{quote(login, ':%')}@" if login else ""
-            self._url, name = f"{scheme}{login}{place}{query}", f"{scheme}{place}#{model}"
-        require(model, "model", name, "a provider or an address, and the name of a model")
+            self._url = f"{scheme}{login}{place}{query}"
+            name = f"{scheme}{place}#{model}"
+        require(
+            model, "model", name, "a provider or an address, and the name of a model"
+        )
         self.name: str = name
         self.model: str = model
-        self._key, self._timeout = api_key, timeout
+        self._key = api_key
+        self._timeout = timeout
 
-    async def complete(self, messages: Sequence[Message], **options: Unpack[Options]) -> Answer:
+    async def complete(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> Answer:
         """Answer the chat; omit temperature or seed for models that refuse them.
 
-        Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
-        InvalidInput.
+        Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer,
+        ModelError, InvalidInput.
         """
         settings = call.check_request(messages, options)
         schema = settings.pop("schema")
@@ -92,30 +119,43 @@ class Remote:
 
             async with self._open() as model:
                 profile: Mapping[str, Any] = dict(model.profile)
-                if any(profile.get(name) for name in _NO_TEMPERATURE):
+                if any(profile.get(name) for name in _FIXED_TEMPERATURE_PROFILES):
                     del settings["temperature"]
                 parameters = ModelRequestParameters()
                 if schema is not None:
                     native = profile.get("supports_json_schema_output")
                     strict = None if profile.get("json_schema_transformer") else False
-                    output = OutputObjectDefinition(schema, name="answer", strict=strict)
+                    output = OutputObjectDefinition(
+                        schema, name="answer", strict=strict
+                    )
                     mode: Any = "native" if native else "prompted"
-                    parameters = ModelRequestParameters(output_mode=mode, output_object=output)
+                    parameters = ModelRequestParameters(
+                        output_mode=mode, output_object=output
+                    )
                 response = await model_request(
                     model,
                     _turns(messages),
                     model_settings=cast("ModelSettings", settings),
                     model_request_parameters=parameters,
                 )
-        why, used, cost = response.finish_reason, response.usage, 0.0
+        why = response.finish_reason
+        used = response.usage
+        cost = 0.0
         if not response.text:
             hint = "; raise max_tokens" if why == "length" else ""
             what = f"answered no text ({why or 'no reason given'}{hint})"
             raise errors.MalformedAnswer(f"model {self.name!r} {what}")
-        # In US dollars, by the library's price list; 0 for models that are not on the list.
+        # In US dollars, by the library's price list; 0 for models that are not on the
+        # list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
-        usage = Usage(1, used.input_tokens, used.output_tokens, cost, time.monotonic() - begun)
+        usage = Usage(
+            1,
+            used.input_tokens,
+            completion_tokens=used.output_tokens,
+            cost=cost,
+            seconds=time.monotonic() - begun,
+        )
         answer = Answer(response.text, usage, "length" if why == "length" else "stop")
         return call.check_answer(self.name, answer, schema)
 
@@ -124,19 +164,31 @@ class Remote:
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Limit the body's time; turn the library's errors into ModelErrors that name `wanted`."""
+        """Limit the body's time; turn the library's errors into ModelErrors that name
+        `wanted`.
+        """
         try:
             async with call.time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
-            what = f"model {self.name!r} needs a library: pip install 'heedful[{extra}]'"
+            what = (
+                f"model {self.name!r} needs a library: pip install 'heedful[{extra}]'"
+            )
             raise errors.ModelUnavailable(what) from error
-        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (
+            RuntimeError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+        ) as error:
             raise self._typed(error, wanted) from error
 
     def provider(self, **options: Any) -> "Provider[Any]":
-        """Return the library's provider, an async context manager that closes its connections."""
+        """Return the library's provider, an async context manager that closes its
+        connections.
+        """
         if self._url:  # never send the key of OpenAI to another server
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -156,7 +208,8 @@ class Remote:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
 
-        # Other servers than OpenAI's need `max_tokens` and the unchanged schema of the caller.
+        # Other servers than OpenAI's need `max_tokens` and the unchanged schema of the
+        # caller.
         profile = OpenAIModelProfile(
             supports_json_schema_output=True,
             openai_chat_supports_max_completion_tokens=False,
@@ -165,13 +218,21 @@ class Remote:
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
     def _typed(self, error: Exception, wanted: str) -> errors.ModelError:
-        model, said = f"model {self.name!r}", redact(str(error))[:500]
+        model = f"model {self.name!r}"
+        said = redact(str(error))[:500]
         kinds = [kind.__name__ for kind in type(error).__mro__]
-        if "ModelAuthenticationError" in kinds or ("UserError" in kinds and "API_KEY" in said):
+        if "ModelAuthenticationError" in kinds or (
+            "UserError" in kinds and "API_KEY" in said
+        ):
             state = "the key was refused" if self._key else "no key, or a wrong one"
             where = "" if self._url else f"set {self._kind.upper()}_API_KEY or "
-            return errors.ModelUnavailable(f"{model}: {state}; {where}pass api_key: {said}")
-        kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
+            return errors.ModelUnavailable(
+                f"{model}: {state}; {where}pass api_key: {said}"
+            )
+        kind, what = next(
+            (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS),
+            _MALFORMED_ANSWER_ERROR,
+        )
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
 
 

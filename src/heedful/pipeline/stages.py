@@ -1,4 +1,6 @@
-"""Stages of a pipeline, and how to undo, store and restore their changes to the state."""
+"""Stages of a pipeline, and how to undo, store and restore their changes to the
+state.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,28 @@ from heedful.loop.record import Goal
 from heedful.loop.stop import check_names
 from heedful.store.runs import Exhausted
 
-REPORTS = "guardrail_reports"  # the field of the state that holds reports and feedback
-LOOSE = (
-    "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save the data to a "
+REPORTS_STATE_FIELD = (
+    "guardrail_reports"  # the field of the state that holds reports and feedback
+)
+UNSTORABLE_STATE_MESSAGE = (
+    "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save "
+    "the data to a "
     "file and return the path, or declare the stage with rerun=True (it runs again)"
 )
-HEAD, COLUMNS = 5, 20  # rows and columns of a data frame that a report shows
-CELLS = 1_000_000  # a larger frame is described without its columns, in time for the next attempt
+# rows and columns of a data frame that a report shows
+MAX_FRAME_ROWS = 5
+MAX_FRAME_COLUMNS = 20
+# a larger frame is described without its columns, in time for the next attempt
+MAX_FRAME_CELLS = 1_000_000
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stage: a function that changes the state or, with a `writer`, returns a prompt."""
+    """A stage: a function that changes the state or, with a `writer`, returns a
+    prompt.
+    """
 
     name: str
     function: Work
@@ -54,12 +64,15 @@ class Stage:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
-        return check_names(self.checks if self.evaluate is None else (*self.checks, self.evaluate))
+        return check_names(
+            self.checks if self.evaluate is None else (*self.checks, self.evaluate)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """The effect of a stage on the state: the fields it `changed`, and those it removed (`gone`).
+class StateChange:
+    """The effect of a stage on the state: the fields it `changed`, and those it removed
+    (`gone`).
 
     The output of the stage is the field with the name of the stage.
     """
@@ -68,31 +81,43 @@ class Effect:
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the effect as JSON data. JSON has no NaN, so a value with NaN becomes text."""
+        """Return the effect as JSON data. JSON has no NaN, so a value with NaN becomes
+        text.
+        """
         texts = {name: written(value) for name, value in self.changed.items()}
         odd = {name: text for name, text in texts.items() if text and "NaN" in text}
-        changed = {name: value for name, value in self.changed.items() if name not in odd}
+        changed = {
+            name: value for name, value in self.changed.items() if name not in odd
+        }
         more = {"text": odd, "gone": list(self.gone)}
-        return {"changed": changed, **{name: value for name, value in more.items() if value}}
+        return {
+            "changed": changed,
+            **{name: value for name, value in more.items() if value},
+        }
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Effect:
+    def of(cls, plain: Mapping[str, Any]) -> StateChange:
         """Return the effect from JSON data that the method `plain` returned."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
 
-class Before:
+class StateBefore:
     """The state before a stage, to find the changes of an attempt and to undo them.
 
-    Values that JSON can represent are copied, and so are data frames; others are not copied.
+    Values that JSON can represent are copied, and so are data frames; others are not
+    copied.
     """
 
     def __init__(self, state: Any) -> None:
-        self._fields = {name: (value, _copy(value)) for name, value in fields_of(state).items()}
+        self._fields = {
+            name: (value, _copy(value)) for name, value in fields_of(state).items()
+        }
 
     def restore(self, state: Any) -> None:
-        """Restore the state, with copies of the JSON data and data frames that changed."""
+        """Restore the state, with copies of the JSON data and data frames that
+        changed.
+        """
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
@@ -100,12 +125,21 @@ class Before:
             if now.get(name, self) is not value or not _equal(kept, value):
                 put(state, name, _copy(kept))
 
-    def effect(self, state: Any, output: str = "") -> Effect:
-        """Return how `state` differs from before; the field `output` always counts as changed."""
-        now, known = fields_of(state), self._fields
-        same = {n for n in now.keys() & known.keys() - {output} if _equal(known[n][1], now[n])}
-        changed = {name: _copy(value) for name, value in now.items() if name not in same}
-        return Effect(changed, tuple(sorted(known.keys() - now.keys())))
+    def effect(self, state: Any, output: str = "") -> StateChange:
+        """Return how `state` differs from before; the field `output` always counts as
+        changed.
+        """
+        now = fields_of(state)
+        known = self._fields
+        same = {
+            n
+            for n in now.keys() & known.keys() - {output}
+            if _equal(known[n][1], now[n])
+        }
+        changed = {
+            name: _copy(value) for name, value in now.items() if name not in same
+        }
+        return StateChange(changed, tuple(sorted(known.keys() - now.keys())))
 
 
 def _copy(value: Any) -> Any:
@@ -129,24 +163,33 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def described(value: Any) -> str:
-    """Describe a data frame or an array: its shape, columns and first rows; "" for others."""
-    shape, columns = getattr(value, "shape", ()), dict[str, Column]()
+    """Describe a data frame or an array: its shape, columns and first rows; "" for
+    others.
+    """
+    shape = getattr(value, "shape", ())
+    columns = dict[str, Column]()
     if not (shape and hasattr(value, "__array__")):
         return ""
     with suppress(PackageMissing, tables.TableError):
-        table = tables.open_table(value if prod(shape) < CELLS else None)
-        columns = {name: Column(name) for name in table.columns}
+        table = tables.open_table(value if prod(shape) < MAX_FRAME_CELLS else None)
+        columns = {name: Column(name=name) for name in table.columns}
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
                 column.add(*tables.to_numbers(cells))
-    known = [column for column in columns.values() if column.n][:COLUMNS]
-    ranges = [f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}" for c in known]
-    sizes, head = " × ".join(map(str, shape)), value[:HEAD]
+    known = [column for column in columns.values() if column.n][:MAX_FRAME_COLUMNS]
+    ranges = [
+        f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}"
+        for c in known
+    ]
+    sizes = " × ".join(map(str, shape))
+    head = value[:MAX_FRAME_ROWS]
     return "\n".join([f", {sizes}", *ranges, f"first rows:\n{head}"])
 
 
 def written(value: Any) -> str | None:
-    """Return `value` as JSON that represents it exactly (NaN included), or None if JSON cannot."""
+    """Return `value` as JSON that represents it exactly (NaN included), or None if JSON
+    cannot.
+    """
     with suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value)
         again = json.loads(text)
@@ -156,12 +199,19 @@ def written(value: Any) -> str | None:
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name, without heedful's reports. Raises InvalidInput."""
+    """Return the fields of a state by name, without heedful's reports. Raises
+    InvalidInput.
+    """
     named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
-    every = [name for names in named for name in ([names] if isinstance(names, str) else names)]
+    every = [
+        name
+        for names in named
+        for name in ([names] if isinstance(names, str) else names)
+    ]
     slots = [name for name in every if not name.startswith("__")]
     if isinstance(state, Mapping):
-        settable, held = isinstance(state, MutableMapping), dict(state)
+        settable = isinstance(state, MutableMapping)
+        held = dict(state)
     else:
         settable = bool(slots) or hasattr(state, "__dict__")
         held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
@@ -169,9 +219,12 @@ def fields_of(state: Any) -> dict[str, Any]:
         for more in ("__dict__", "__pydantic_extra__"):
             held |= getattr(state, more, None) or {}
     if not settable or not all(isinstance(name, str) for name in held):
-        allowed = "a mutable mapping with names as keys, or an object whose attributes can be set"
+        allowed = (
+            "a mutable mapping with names as keys, or an object whose attributes can "
+            "be set"
+        )
         raise InvalidInput("state", state, allowed)
-    return {name: value for name, value in held.items() if name != REPORTS}
+    return {name: value for name, value in held.items() if name != REPORTS_STATE_FIELD}
 
 
 def put(state: Any, name: str, value: Any) -> None:
@@ -195,65 +248,89 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """Return the dict of reports and feedback in the state; add one if it is missing."""
-    held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
+    """Return the dict of reports and feedback in the state; add one if it is
+    missing.
+    """
+    held = (
+        state.get(REPORTS_STATE_FIELD)
+        if isinstance(state, Mapping)
+        else getattr(state, REPORTS_STATE_FIELD, None)
+    )
     if isinstance(held, MutableMapping):
         return held
     fresh: dict[str, Any] = {}
     with suppress(InvalidInput):
-        put(state, REPORTS, fresh)
+        put(state, REPORTS_STATE_FIELD, fresh)
     return fresh
 
 
 class StageState:
-    """A stage with its state: generates candidates for the loop of the stage, and undoes attempts.
+    """A stage with its state: generates candidates for the loop of the stage, and
+    undoes attempts.
 
-    `run` is the id of a durable run, else "". `made` has the candidates of an earlier process.
+    `run` is the id of a durable run, else "". `made` has the candidates of an earlier
+    process.
     """
 
-    def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()
+    ) -> None:
         self.stage: Stage = stage
         self.state: Any = state
         self.made: tuple[Any, ...] = tuple(made)
         self.is_async: bool = not blocking(stage.function)
         self.run: str = run
-        self._before = Before(state)
-        self._effects: dict[int, Effect] = {}
+        self._before = StateBefore(state)
+        self._effects: dict[int, StateChange] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
-        self.over = False  # True to ignore the output of attempts that are still running
+        self.over = (
+            False  # True to ignore the output of attempts that are still running
+        )
         self.unstored: str = ""  # says what the latest attempt made that is not stored
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
-        """Call the function on the state before the stage; return the effect as JSON data."""
+        """Call the function on the state before the stage; return the effect as JSON
+        data.
+        """
         at = context()
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
         tell(self.state, self.stage.name, said)
         named = {"feedback": said or None} if self._takes_feedback else {}
         value = self.stage.function(self.state, **named)
-        return self._awaited(value, at) if hasattr(value, "__await__") else self._done(value, at)
+        return (
+            self._awaited(value, at)
+            if hasattr(value, "__await__")
+            else self._done(value, at)
+        )
 
     async def _awaited(self, value: Any, at: Context) -> dict[str, Any]:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
         """Return the effect as JSON data, without values that JSON cannot represent."""
-        if self.over:  # a thread that timed out cannot be stopped; its output is ignored
+        if (
+            self.over
+        ):  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
         if returned:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
-        self._effects[at.attempt], self._latest = effect, at.attempt
+        self._effects[at.attempt] = effect
+        self._latest = at.attempt
         changed = effect.changed.items()
         unfit = {name: value for name, value in changed if written(value) is None}
         loose = {name: self._described(name, unfit[name], at.attempt) for name in unfit}
         kept = {name: value for name, value in changed if name not in loose}
-        # Changes inside a value that JSON cannot represent are not seen here, except in a frame.
+        # Changes inside a value that JSON cannot represent are not seen here, except in
+        # a frame.
         again = {"rerun": loose} if loose or self.stage.rerun else {}
-        self.unstored = self._unstored(loose) if self.run and not self.stage.rerun else ""
-        return Effect(kept, effect.gone).plain() | again
+        self.unstored = (
+            self._unstored(loose) if self.run and not self.stage.rerun else ""
+        )
+        return StateChange(kept, effect.gone).plain() | again
 
     def _described(self, name: str, value: Any, attempt: int) -> str:
         """Describe a value that is not stored; equal values have equal descriptions."""
@@ -263,31 +340,39 @@ class StageState:
         return f"{type(value).__name__} of attempt {attempt}{described(value)}"
 
     def _unstored(self, loose: Mapping[str, str]) -> str:
-        """Return a text about the first value of `loose`, with its type; "" without values."""
+        """Return a text about the first value of `loose`, with its type; "" without
+        values.
+        """
         for name, kind in loose.items():
             own = name == self.stage.name
             what = "its output" if own else f"what it left in the state as {name!r}"
-            return LOOSE.format(self.stage.name, what, kind.split()[0])
+            return UNSTORABLE_STATE_MESSAGE.format(
+                self.stage.name, what, kind.split()[0]
+            )
         return ""
 
     def previous(self, at: Context) -> Any:
         """Return the output of the attempt before, None if it is not known."""
-        before = self._effects.get(at.attempt - 1) or Effect.of(at.previous)
+        before = self._effects.get(at.attempt - 1) or StateChange.of(at.previous)
         return before.changed.get(self.stage.name)
 
     async def output(self, candidate: Any, at: Context) -> Any:
-        """Return the output of an attempt, or else the state after it. Raises StageFailed."""
+        """Return the output of an attempt, or else the state after it. Raises
+        StageFailed.
+        """
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Restore the state as it was after an attempt. Raises StageFailed, NotJournalable."""
+        """Restore the state as it was after an attempt. Raises StageFailed,
+        NotJournalable.
+        """
         if self._latest == at.attempt:
             return
         if candidate is None and at.attempt <= len(self.made):
             candidate = self.made[at.attempt - 1]
         if isinstance(candidate, str):  # what a model wrote
-            self._effects[at.attempt] = Effect({self.stage.name: candidate})
+            self._effects[at.attempt] = StateChange({self.stage.name: candidate})
         elif at.attempt not in self._effects and "rerun" in candidate:
             if not self.stage.rerun:
                 raise NotJournalable(self._unstored(candidate["rerun"]))
@@ -295,7 +380,7 @@ class StageState:
             await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
             return
         elif at.attempt not in self._effects:  # another process made it
-            self._effects[at.attempt] = Effect.of(candidate)
+            self._effects[at.attempt] = StateChange.of(candidate)
         self.undo()
         tell(self.state, self.stage.name, at.hint)
         for name, value in self._effects[at.attempt].changed.items():
@@ -321,7 +406,9 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 
 def _takes_feedback(function: Work) -> bool:
     """Return True if `function`, and any function that it wraps, accepts `feedback`."""
-    with suppress(TypeError, ValueError):  # some functions written in C have no signature
+    with suppress(
+        TypeError, ValueError
+    ):  # some functions written in C have no signature
         for far in (True, False):
             inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
         return True

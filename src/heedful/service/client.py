@@ -1,4 +1,5 @@
-"""An HTTP client of the service: what an agent calls, with the records and errors of the library.
+"""An HTTP client of the service: what an agent calls, with the records and errors of
+the library.
 
 `Client.call` reaches every other route, such as those of operators.
 """
@@ -27,32 +28,37 @@ from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
-from heedful.loop.record import NOTHING, Evaluation, Goal, Usage, require
+from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage, require
 from heedful.models.contract import Message
 from heedful.service import schemas
-from heedful.service.wire import TABLE
+from heedful.service.wire import ERROR_RESPONSES
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
     import httpx
 
-# Seconds. The pause before a retry is random. Its upper bound starts at FIRST and doubles up to
-# LONGEST. If the service asks for a longer wait than OBEYED, there is no retry.
-FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
-KINDS = {code: kind for kind, (_, code) in TABLE.items()}
+# Seconds. The pause before a retry is random. Its upper bound starts at FIRST and
+# doubles up to LONGEST. If the service asks for a longer wait than OBEYED, there is no
+# retry.
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+MAX_RETRY_AFTER_SECONDS = 60.0
+ERROR_CLASSES = {code: kind for kind, (_, code) in ERROR_RESPONSES.items()}
 T = TypeVar("T")
 Plain = Mapping[str, Any]
 
 
 class Client(AbstractAsyncContextManager["Client"]):
-    """A client of the service at `url`. By default `project` is the first project of `key`.
+    """A client of the service at `url`. By default `project` is the first project of
+    `key`.
 
-    If the service is unreachable, busy or broken, a call is tried `retries` more times with growing
-    pauses. Each try has `timeout` seconds. A call takes effect only once, however often it is
-    tried. The key is sent only over https or to this machine, unless `insecure` is True.
-    `transport` is an httpx transport with your proxies and certificates. Use a client in one event
-    loop. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also Unreachable
-    and Refused. Raises InvalidInput, PackageMissing.
+    If the service is unreachable, busy or broken, a call is tried `retries` more times
+    with growing pauses. Each try has `timeout` seconds. A call takes effect only once,
+    however often it is tried. The key is sent only over https or to this machine,
+    unless `insecure` is True. `transport` is an httpx transport with your proxies and
+    certificates. Use a client in one event loop. Its methods raise the errors of
+    `heedful.Memory` and `heedful.run`, and also Unreachable and Refused. Raises
+    InvalidInput, PackageMissing.
     """
 
     def __init__(
@@ -75,10 +81,15 @@ class Client(AbstractAsyncContextManager["Client"]):
         require(retries >= 0, "retries", retries, "an integer of at least 0")
         self.url: str = url.rstrip("/")
         self.project: str = project
-        self._retries, self._lost = retries, httpx.TransportError
+        self._retries = retries
+        self._lost = httpx.TransportError
         auth = {"authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.AsyncClient(
-            headers={"content-type": "application/json", "accept": "application/json", **auth},
+            headers={
+                "content-type": "application/json",
+                "accept": "application/json",
+                **auth,
+            },
             timeout=httpx.Timeout(timeout),
             transport=transport,
             trust_env=False,  # the library reads no environment variable
@@ -102,10 +113,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> Any:
-        """Call a route under `/v1`: `call("POST", "quarantine", 12, "release", body={…})`.
+        """Call a route under `/v1`: `call("POST", "quarantine", 12, "release",
+        body={…})`.
 
-        `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records. `query` has
-        the parameters of the URL. Returns the answer as JSON data, or None if it is empty.
+        `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records.
+        `query` has the parameters of the URL. Returns the answer as JSON data, or None
+        if it is empty.
         """
         try:
             text = json.dumps(body, allow_nan=False, default=_document)
@@ -125,30 +138,40 @@ class Client(AbstractAsyncContextManager["Client"]):
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
+            raise Refused(
+                answer.status_code, "", f"not JSON: {answer.text[:100]!r}"
+            ) from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; retry it if the service is unreachable or busy. Raises Unreachable."""
+        """Send a request; retry it if the service is unreachable or busy. Raises
+        Unreachable.
+        """
         tries = 0
         while True:
-            pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
+            pause = random.uniform(
+                0, min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
+            )
             try:
                 answer = await self._http.send(request)
             except self._lost as error:
                 if tries >= self._retries:
-                    raise errors.Unreachable(self.url, type(error).__name__, str(error)) from error
+                    raise errors.Unreachable(
+                        self.url, type(error).__name__, str(error)
+                    ) from error
             else:
                 asked = answer.headers.get("retry-after", "")
                 busy = answer.status_code >= 500 or answer.status_code == 429
                 busy = busy or (answer.status_code == 409 and bool(asked))
                 wait = float(asked) if asked.isdecimal() else 0.0
-                if not busy or wait > OBEYED or tries >= self._retries:
+                if not busy or wait > MAX_RETRY_AFTER_SECONDS or tries >= self._retries:
                     return answer
                 pause += wait
             tries += 1
             await asyncio.sleep(pause)
 
-    async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
+    async def _ask(
+        self, kind: type[T], method: str, *path: str | int, **options: Any
+    ) -> T:
         return _read(kind, await self.call(method, *path, **options))
 
     async def open(
@@ -161,13 +184,20 @@ class Client(AbstractAsyncContextManager["Client"]):
         context: Any = None,
         memory_key: str = "",
     ) -> Plain:
-        """Begin a loop with the id `loop`, or return the existing loop in its current state.
+        """Begin a loop with the id `loop`, or return the existing loop in its current
+        state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
-        `Context.data`. Loops with the same `memory_key` tell each other the rules that they broke.
-        Raises Conflict if the existing loop has another task, context, goals, policy or memory key.
+        `Context.data`. Loops with the same `memory_key` tell each other the rules that
+        they broke. Raises Conflict if the existing loop has another task, context,
+        goals, policy or memory key.
         """
-        body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
+        body = {
+            "task": task,
+            "context": context,
+            "goals": list(goals),
+            "policy": policy,
+        }
         body |= {"memory_key": memory_key} if memory_key else {}
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
@@ -180,25 +210,37 @@ class Client(AbstractAsyncContextManager["Client"]):
         digest: str = "",
         evaluation: Evaluation | None = None,
         checks: Sequence[Plain] = (),
-        usage: Usage = NOTHING,
+        usage: Usage = NO_USAGE,
     ) -> Verdict:
-        """Report an attempt, numbered from 1, and return the verdict: make another attempt or stop.
+        """Report an attempt, numbered from 1, and return the verdict: make another
+        attempt or stop.
 
         Pass the `output` of the attempt, or only its `digest`. The attempt is judged by
-        `evaluation`, by `checks` that the service runs (`{"name": …}` with arguments), or both. A
-        repeated report returns the same verdict. Raises NotFound, OutOfOrder, LoopEnded,
-        AttemptTaken if a different report of this attempt exists, UsageError for an empty report.
+        `evaluation`, by `checks` that the service runs (`{"name": …}` with arguments),
+        or both. A repeated report returns the same verdict. Raises NotFound,
+        OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt
+        exists, UsageError for an empty report.
         """
-        body: dict[str, Any] = {"output": output, "digest": digest, "evaluation": evaluation}
+        body: dict[str, Any] = {
+            "output": output,
+            "digest": digest,
+            "evaluation": evaluation,
+        }
         body |= {"checks": list(checks), "usage": usage}
-        return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
+        return verdict(
+            await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
+        )
 
     async def loop(self, loop: str) -> Plain:
-        """Return a loop with its attempts (`made`) and its `decisions`. Raises NotFound."""
+        """Return a loop with its attempts (`made`) and its `decisions`. Raises
+        NotFound.
+        """
         return cast("Plain", await self.call("GET", "loops", loop))
 
     async def explain(self, loop: str) -> str:
-        """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
+        """Return a text that explains why a loop continued and why it stopped. Raises
+        NotFound.
+        """
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
 
     async def remember(
@@ -215,29 +257,47 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> records.Remembered:
         """Record one occurrence of an error, as `Memory.remember` does.
 
-        If the key has the permission `approve`, the lesson gets the trust `operator`, otherwise the
-        trust `tool`, and then it waits in quarantine. The default `source` is the key. Raises
-        InvalidInput, QuotaExceeded.
+        If the key has the permission `approve`, the lesson gets the trust `operator`,
+        otherwise the trust `tool`, and then it waits in quarantine. The default
+        `source` is the key. Raises InvalidInput, QuotaExceeded.
         """
         sent = schemas.NewExample.model_fields
         pair = example and {name: getattr(example, name) for name in sent}
-        body: Any = {"error_type": error_type, "text": text, "lesson": lesson, "example": pair}
-        body |= {"tags": list(tags), "context": context, "importance": importance, "source": source}
+        body: Any = {
+            "error_type": error_type,
+            "text": text,
+            "lesson": lesson,
+            "example": pair,
+        }
+        body |= {
+            "tags": list(tags),
+            "context": context,
+            "importance": importance,
+            "source": source,
+        }
         return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
-        """Return how often an error was seen, and its lessons, as `Memory.seen` does."""
+        """Return how often an error was seen, and its lessons, as `Memory.seen`
+        does.
+        """
         error_type, text = (error_type, text) if text else ("", error_type)
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
-        lessons, lines = tuple(answer["lessons"]), tuple(answer["lines"])
-        # The service sends no text of the other patterns in the group, only their digests.
+        lessons = tuple(answer["lessons"])
+        lines = tuple(answer["lines"])
+        # The service sends no text of the other patterns in the group, only their
+        # digests.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
         group = Merge("", "", members) if answer["grouped"] else None
-        return Seen(answer["count"], lessons, group, lines)
+        return Seen(answer["count"], lessons, group=group, lines=lines)
 
-    async def before(self, tool: str, arguments: Mapping[str, Any] | str) -> ActionHistory:
-        """Return how an action failed before and what mended it, as `Memory.before` does."""
+    async def before(
+        self, tool: str, arguments: Mapping[str, Any] | str
+    ) -> ActionHistory:
+        """Return how an action failed before and what mended it, as `Memory.before`
+        does.
+        """
         body = {"tool": tool, "arguments": arguments}
         return await self._ask(ActionHistory, "POST", "before", body=body)
 
@@ -249,32 +309,48 @@ class Client(AbstractAsyncContextManager["Client"]):
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[records.Match]:
-        """Return examples and lessons that fit the task, best first; record no exposures."""
-        body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
-        return _read(list[records.Match], (await self.call("POST", "recall", body=body))["items"])
+        """Return examples and lessons that fit the task, best first; record no
+        exposures.
+        """
+        body = {
+            "task": task,
+            "limit": limit,
+            "tags": list(tags),
+            "match": match,
+            "form": "found",
+        }
+        return _read(
+            list[records.Match], (await self.call("POST", "recall", body=body))["items"]
+        )
 
-    async def query(self, text: str = "", limit: int = 5, **filters: Any) -> list[records.Match]:
-        """Return lessons to read, best first, with those in quarantine, as `Memory.query` does.
+    async def query(
+        self, text: str = "", limit: int = 5, **filters: Any
+    ) -> list[records.Match]:
+        """Return lessons to read, best first, with those in quarantine, as
+        `Memory.query` does.
 
-        The `filters` are `tags`, `match`, `kind` and `importance`. A key with the permission
-        `recall` in place of `read` does not get lessons in quarantine.
+        The `filters` are `tags`, `match`, `kind` and `importance`. A key with the
+        permission `recall` in place of `read` does not get lessons in quarantine.
         """
         body = {"text": text, "limit": limit, **filters}
         answer = await self.call("POST", "reflections", "query", body=body)
         return _read(list[records.Match], answer["items"])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
-        """Return at most 3 worked examples as chat turns; at most 1 of them is unverified.
+        """Return at most 3 worked examples as chat turns; at most 1 of them is
+        unverified.
 
-        With a `loop`, a random part of the examples is withheld, and the others count as shown to
-        this loop. A repeated call for the same loop returns the same examples.
+        With a `loop`, a random part of the examples is withheld, and the others count
+        as shown to this loop. A repeated call for the same loop returns the same
+        examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
         answer = await self.call("POST", "recall", body=body)
         return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
-        """Return examples and lessons as one text between random delimiters; "" if nothing fits.
+        """Return examples and lessons as one text between random delimiters; "" if
+        nothing fits.
 
         `loop` has the same effect as in `render`.
         """
@@ -282,17 +358,22 @@ class Client(AbstractAsyncContextManager["Client"]):
         return _read(str, (await self.call("POST", "recall", body=body))["text"])
 
     async def outcome(self, one: records.Outcome) -> None:
-        """Report how a loop with recalled lessons ended; only the first report of a loop counts."""
+        """Report how a loop with recalled lessons ended; only the first report of a
+        loop counts.
+        """
         body = {**asdict(one), "signatures": sorted(one.signatures)}
         del body["rules"]
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """Return the proof for all lessons together, and for each of the 200 most exposed ones."""
+        """Return the proof for all lessons together, and for each of the 200 most
+        exposed ones.
+        """
         return await self._ask(Proof, "GET", "proof", limit=200)
 
     async def reflect(self, episode: Episode) -> Plain:
-        """Send a finished run, and return its `digest` and its `state`; a worker reflects on it.
+        """Send a finished run, and return its `digest` and its `state`; a worker
+        reflects on it.
 
         If the same run is sent twice, heedful reflects on it once.
         """
@@ -301,7 +382,9 @@ class Client(AbstractAsyncContextManager["Client"]):
 
 
 def _document(record: Any) -> Any:
-    """Return a record as JSON data. Raises TypeError for any other value, as `json` expects."""
+    """Return a record as JSON data. Raises TypeError for any other value, as `json`
+    expects.
+    """
     if isinstance(record, Policy):
         return policy_to(record)
     if isinstance(record, Goal | Evaluation | Usage):
@@ -310,7 +393,9 @@ def _document(record: Any) -> Any:
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
-    """Check that `key` may be sent to `url`. Raises InvalidInput, which never contains the key."""
+    """Check that `key` may be sent to `url`. Raises InvalidInput, which never contains
+    the key.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("url", url, "an address such as https://heedful.example.com")
@@ -328,13 +413,16 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
 
 
 def refused(status: int, text: str) -> errors.HeedfulError:
-    """Return the error that an answer of the service describes; `text` is the answer's body."""
+    """Return the error that an answer of the service describes; `text` is the answer's
+    body.
+    """
     problem: Any = {}
     with suppress(ValueError):
         problem = json.loads(text)
     problem = problem if isinstance(problem, dict) else {}
-    code, detail = str(problem.get("code", "")), str(problem.get("detail") or text[:300])
-    kind = KINDS.get(code)
+    code = str(problem.get("code", ""))
+    detail = str(problem.get("detail") or text[:300])
+    kind = ERROR_CLASSES.get(code)
     if kind is None:  # an answer of a proxy or of a newer service
         return Refused(status, code, detail)
     error = kind.__new__(kind)
@@ -349,12 +437,15 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 def _read(kind: type[T], plain: Any) -> T:
     """Convert JSON data to a record of the type `kind`; unknown fields are ignored.
 
-    Raises Refused if the data does not fit the type: perhaps another program has answered.
+    Raises Refused if the data does not fit the type: perhaps another program has
+    answered.
     """
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
+        wrong = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3]
+        )
         raise Refused(200, "", f"not a valid {kind.__name__}: {wrong}") from error
 
 

@@ -1,8 +1,9 @@
 """Background jobs, which run later in this process or in workers.
 
-A job is a task for one scope (tenant and project). It may safely run twice, and is tried again if
-it fails. `sweep` queues unfinished work, and `night` queues the daily maintenance of memories.
-`LocalQueue` runs jobs in this process; `heedful.service.worker` keeps its queue in PostgreSQL.
+A job is a task for one scope (tenant and project). It may safely run twice, and is
+tried again if it fails. `sweep` queues unfinished work, and `night` queues the daily
+maintenance of memories. `LocalQueue` runs jobs in this process;
+`heedful.service.worker` keeps its queue in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from heedful.drive.drive import Run
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.consolidate import Mode
-from heedful.lessons.lesson import SHARE, Scope, Trust
+from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope, Trust
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
@@ -42,11 +43,13 @@ log: logging.Logger = logging.getLogger("heedful")
 State = Literal["waiting", "running", "stalled", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How many jobs of a queue are in a state, and the age of the oldest of them in seconds.
+    """How many jobs of a queue are in a state, and the age of the oldest of them in
+    seconds.
 
-    `stalled` jobs belong to a worker that no longer sends heartbeats; they will run again.
+    `stalled` jobs belong to a worker that no longer sends heartbeats; they will run
+    again.
     """
 
     queue: str
@@ -56,7 +59,8 @@ class Depth:
 
 
 class Work:
-    """A job queue. This base class queues nothing; workers find unfinished work in the store.
+    """A job queue. This base class queues nothing; workers find unfinished work in the
+    store.
 
     `heedful.service.jobs.TASKS` contains all tasks by name.
     """
@@ -72,21 +76,25 @@ class Work:
         return ()
 
 
-# Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy by name.
+# Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy
+# by name.
 Opens = Callable[..., Run[Any]]
-ACTOR = "heedful worker"
-# Seconds by which the clocks of two processes may differ, or for which a transaction may last.
-OVERLAP = 60.0
+WORKER_ACTOR = "heedful worker"
+# Seconds by which the clocks of two processes may differ, or for which a transaction
+# may last.
+CLOCK_OVERLAP_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """The store and models of a service or worker, and the arguments of its `Memory` objects."""
+    """The store and models of a service or worker, and the arguments of its `Memory`
+    objects.
+    """
 
     store: Store
     model: Model | None = None
     embedder: Embedder | None = None
-    holdout: float = SHARE
+    holdout: float = DEFAULT_HOLDOUT_SHARE
     max_entries: int | None = None
     trust: Mapping[str, Trust] = field(default_factory=dict)
 
@@ -96,16 +104,17 @@ class Resources:
         return Memory(self.store, scope, self.embedder, *bounds, trust=self.trust)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools(Resources):
     """The store, models and settings of a worker.
 
-    If `enabled` is False, the worker neither reflects nor dreams. `loops` maps names to functions
-    that open loops; a job `drive` contains one of these names. In the `mode` "full" the
-    worker dreams every night, in "lite" only on request. Every night it removes the lessons that
-    were not used for `unused_for` seconds, and all but the best `keep` lessons; None turns a limit
-    off. `patience` says how long to wait until a trace is complete. The job `embed` calls `pause`
-    before each batch; `embedded` has the time up to which it has seen the examples of a scope.
+    If `enabled` is False, the worker neither reflects nor dreams. `loops` maps names to
+    functions that open loops; a job `drive` contains one of these names. In the `mode`
+    "full" the worker dreams every night, in "lite" only on request. Every night it
+    removes the lessons that were not used for `unused_for` seconds, and all but the
+    best `keep` lessons; None turns a limit off. `patience` says how long to wait until
+    a trace is complete. The job `embed` calls `pause` before each batch; `embedded` has
+    the time up to which it has seen the examples of a scope.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -131,7 +140,10 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
     if not tools.enabled:
         return
     memory = tools.memory(scope)
-    if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
+    if (
+        await reflect_waiting(memory, before=inf, digest=digest, model=tools.model)
+        is not None
+    ):
         return
     state = await tools.store.read(scope, episodes.state, digest)
     if state is None:
@@ -142,7 +154,9 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
 
 
 async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
-    """Learn from a session of a coding agent whose hooks the service answers. Raises StoreError."""
+    """Learn from a session of a coding agent whose hooks the service answers. Raises
+    StoreError.
+    """
     await hooks.work(Host(memory=tools.memory(scope), strict=True), session, what)
 
 
@@ -152,43 +166,59 @@ async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
     With `since`, leaves out examples that an earlier run of this process has seen.
     """
     if tools.embedder is not None:
-        began, last = time.time(), tools.embedded.get(scope, 0.0) if since else 0.0
+        began = time.time()
+        last = tools.embedded.get(scope, 0.0) if since else 0.0
         await tools.memory(scope).reembed(since=last, pause=tools.pause)
-        tools.embedded[scope] = began - OVERLAP
+        tools.embedded[scope] = began - CLOCK_OVERLAP_SECONDS
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
     """Merge lessons that say the same. Raises InvalidInput, ModelError, StoreError."""
     if tools.enabled:
-        await consolidate(tools.memory(scope), mode=mode, by=ACTOR)
+        await consolidate(tools.memory(scope), mode=mode, by=WORKER_ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`. Raises StoreError."""
+    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`. Raises
+    StoreError.
+    """
     if tools.prunes:
         memory = tools.memory(scope)
-        await memory.prune(by=ACTOR, unused_for=tools.unused_for, keep=tools.keep)
+        await memory.prune(
+            by=WORKER_ACTOR, unused_for=tools.unused_for, keep=tools.keep
+        )
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt; raise the rank of those proven to help. Raises StoreError."""
+    """Retire lessons proven to hurt; raise the rank of those proven to help. Raises
+    StoreError.
+    """
     await tools.memory(scope).look()
 
 
 async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
-    """Run a stored loop from its current state to its end, with the function `tools.loops[by]`.
+    """Run a stored loop from its current state to its end, with the function
+    `tools.loops[by]`.
 
-    Raises UnknownName, NotFound, UserCodeError, ModelError, StoreError, and LeaseLost if another
-    process runs the loop.
+    Raises UnknownName, NotFound, UserCodeError, ModelError, StoreError, and LeaseLost
+    if another process runs the loop.
     """
     if by not in tools.loops:
         known = sorted(tools.loops) or ["none"]
         raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    options: Any = {"id": loop, "scope": scope, "store": tools.store, "memory": tools.memory(scope)}
-    options |= {"goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)}
+    options: Any = {
+        "id": loop,
+        "scope": scope,
+        "store": tools.store,
+        "memory": tools.memory(scope),
+    }
+    options |= {
+        "goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)
+    }
     options |= {"policy": codec.policy_from(head.policy)} if head.policy else {}
-    opens, at = partial(tools.loops[by], **options), Context(head.task, loop_id=loop)
+    opens = partial(tools.loops[by], **options)
+    at = Context(head.task, loop_id=loop)
     run = await call(partial(_no_run, by), opens, head.task, at=at)
     if not isinstance(run, Run):
         raise _no_run(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
@@ -200,11 +230,12 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
     return errors.GenerateFailed(f"{by!r} did not open a loop: {why}; correct it")
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
     """A kind of job: its function, queue and priority, of which the highest runs first.
 
-    It is queued `delay` seconds late, once for all equal jobs that are deferred until then.
+    It is queued `delay` seconds late, once for all equal jobs that are deferred until
+    then.
     """
 
     run: Callable[..., Awaitable[None]]
@@ -213,16 +244,16 @@ class Task:
     delay: int = 0
 
 
-TASKS: Mapping[str, Task] = {
-    "drive": Task(drive, "loops", 50),
-    "reflect": Task(reflect, "reflection", 40),
-    "learn": Task(learn, "reflection", 35),
-    "prove": Task(prove, "memory", 30),
-    "embed": Task(embed, "memory", 20, 1),
-    "dream": Task(dream, "memory", 10),
-    "prune": Task(prune, "memory", 0),
+TASKS: Mapping[str, JobKind] = {
+    "drive": JobKind(run=drive, queue="loops", priority=50),
+    "reflect": JobKind(run=reflect, queue="reflection", priority=40),
+    "learn": JobKind(run=learn, queue="reflection", priority=35),
+    "prove": JobKind(run=prove, queue="memory", priority=30),
+    "embed": JobKind(run=embed, queue="memory", priority=20, delay=1),
+    "dream": JobKind(run=dream, queue="memory", priority=10),
+    "prune": JobKind(run=prune, queue="memory", priority=0),
 }
-QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
+JOB_QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +269,22 @@ class Job:
             raise errors.UnknownName("task", self.task, sorted(TASKS))
 
     @property
-    def kind(self) -> Task:
+    def kind(self) -> JobKind:
         """Return the entry of `TASKS` for this job."""
         return TASKS[self.task]
 
     @property
     def name(self) -> str:
-        """Return a name that is the same for all jobs with this task, scope and arguments."""
+        """Return a name that is the same for all jobs with this task, scope and
+        arguments.
+        """
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that a scope's jobs in the queue "memory" share; None for other jobs."""
+        """Return the lock that a scope's jobs in the queue "memory" share; None for
+        other jobs.
+        """
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
@@ -257,11 +292,13 @@ class Job:
         return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
 
 
-# Called with a job and what happens to it: "begun", "done in …", "again in …", "given up: …".
+# Called with a job and what happens to it: "begun", "done in …", "again in …", "given
+# up: …".
 JobListener = Callable[[Job, str], None]
-# The most tries of a job (two hours in total), and the longest wait between two tries in seconds.
-TRIES = 13
-LONGEST_WAIT = 3_600.0
+# The most tries of a job (two hours in total), and the longest wait between two tries
+# in seconds.
+MAX_JOB_TRIES = 13
+MAX_JOB_WAIT_SECONDS = 3_600.0
 
 
 def no_listener(job: Job, what: str) -> None:
@@ -269,20 +306,24 @@ def no_listener(job: Job, what: str) -> None:
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
-    """Return the seconds until a job that failed `tries` times runs again; None means never.
+    """Return the seconds until a job that failed `tries` times runs again; None means
+    never.
 
-    `error` is the last failure. The wait doubles: 2, 4, 8 …. An error that would recur gets no
-    retry: wrong input, a missing object, or a defect of heedful. A cancelled job waits 0 seconds.
+    `error` is the last failure. The wait doubles: 2, 4, 8 …. An error that would recur
+    gets no retry: wrong input, a missing object, or a defect of heedful. A cancelled
+    job waits 0 seconds.
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
     lasting = isinstance(error, errors.UsageError | errors.NotFound)
-    if lasting or not isinstance(error, errors.HeedfulError) or tries >= TRIES:
+    if lasting or not isinstance(error, errors.HeedfulError) or tries >= MAX_JOB_TRIES:
         return None
-    return min(LONGEST_WAIT, 2.0**tries)
+    return min(MAX_JOB_WAIT_SECONDS, 2.0**tries)
 
 
-async def do(job: Job, tools: Tools, tries: int, listener: JobListener = no_listener) -> None:
+async def do(
+    job: Job, tools: Tools, tries: int, listener: JobListener = no_listener
+) -> None:
     """Run a job for the time `tries`, from 1, and report its progress to `listener`.
 
     Raises the errors of the task.
@@ -304,68 +345,85 @@ async def do(job: Job, tools: Tools, tries: int, listener: JobListener = no_list
 
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.
-SWEEP = 5.0
+SWEEP_INTERVAL_SECONDS = 5.0
 # The most episodes of a scope that one sweep queues, oldest first.
-MOST = 1_000
+MAX_SWEEP_EPISODES = 1_000
 
 
 async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
-    """In every scope, turn ended traces into episodes, and queue a job for each waiting episode.
+    """In every scope, turn ended traces into episodes, and queue a job for each waiting
+    episode.
 
-    With `failed`, failed episodes get a job, too. Episodes that a worker has claimed get none.
-    Raises StoreError.
+    With `failed`, failed episodes get a job, too. Episodes that a worker has claimed
+    get none. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
-        left = await tools.store.read(scope, episodes.left, MOST, failed)
+        left = await tools.store.read(scope, episodes.left, MAX_SWEEP_EPISODES, failed)
         for digest in left if tools.enabled else ():
             await work.defer("reflect", scope, digest=digest)
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """For every scope, queue the nightly jobs that `tools` enables. Raises StoreError."""
+    """For every scope, queue the nightly jobs that `tools` enables. Raises
+    StoreError.
+    """
     dreams = tools.enabled and tools.mode == "full"
-    wanted = {"prove": True, "embed": bool(tools.embedder), "dream": dreams, "prune": tools.prunes}
+    wanted = {
+        "prove": True,
+        "embed": bool(tools.embedder),
+        "dream": dreams,
+        "prune": tools.prunes,
+    }
     for scope in await tools.store.read(Scope(), lessons.scopes):
         for task in (name for name, wants in wanted.items() if wants):
             await work.defer(task, scope)
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do a round of the periodic task `name`; only log a StoreError: the next round retries."""
+    """Do a round of the periodic task `name`; only log a StoreError: the next round
+    retries.
+    """
     try:
         await work()
     except errors.StoreError as error:
         log.warning("round_failed", extra={"round": name, "error": str(error)})
 
 
-# Jobs that run at the same time; more are useful only if jobs wait for a model on the network.
-CONCURRENCY = 2
+# Jobs that run at the same time; more are useful only if jobs wait for a model on the
+# network.
+DEFAULT_CONCURRENCY = 2
 # Seconds that running jobs have to finish when the process must stop.
-GRACE = 30.0
+JOB_GRACE_SECONDS = 30.0
 
 
 class LocalQueue(Work):
-    """A job queue in this process, for a store that no other process uses; use `async with`.
+    """A job queue in this process, for a store that no other process uses; use `async
+    with`.
 
-    It queues waiting work every few seconds and maintenance every day, and tries failed jobs again.
-    On exit, running jobs have `GRACE` seconds to finish before they are cancelled. It ignores jobs
-    of queues that are not in `queues`; None means all queues. Jobs run in the order of arrival.
+    It queues waiting work every few seconds and maintenance every day, and tries failed
+    jobs again. On exit, running jobs have `JOB_GRACE_SECONDS` seconds to finish before they are
+    cancelled. It ignores jobs of queues that are not in `queues`; None means all
+    queues. Jobs run in the order of arrival.
     """
 
     def __init__(
         self,
         tools: Tools,
         *,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = DEFAULT_CONCURRENCY,
         queues: Collection[str] | None = None,
         listener: JobListener = no_listener,
     ) -> None:
-        self._tools, self._queues, self._listener = tools, queues or QUEUES, listener
+        self._tools = tools
+        self._queues = queues or JOB_QUEUES
+        self._listener = listener
         self._slots = asyncio.Semaphore(concurrency)
         self._locks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
         self._open = True
-        self._waiting: dict[str, tuple[str, float]] = {}  # name of a job -> its queue, since when
+        self._waiting: dict[
+            str, tuple[str, float]
+        ] = {}  # name of a job -> its queue, since when
         self._running: dict[asyncio.Task[Any] | None, tuple[str, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds: list[asyncio.Task[None]] = []
@@ -379,14 +437,26 @@ class LocalQueue(Work):
             self._begin(job, 1)
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; "failed" counts since the start."""
-        since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
+        """Return the number of jobs in each queue and state; "failed" counts since the
+        start.
+        """
+        since = defaultdict[tuple[str, State], list[float]](list)
+        now = time.time()
         for queue, at in self._waiting.values():
             since[queue, "waiting"].append(at)
         for queue, at in self._running.values():
             since[queue, "running"].append(at)
-        depths = [Depth(*at, len(all_), max(0.0, now - min(all_))) for at, all_ in since.items()]
-        return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
+        depths = [
+            Depth(*at, len(all_), max(0.0, now - min(all_)))
+            for at, all_ in since.items()
+        ]
+        return [
+            *depths,
+            *(
+                Depth(queue=queue, state="failed", number=n)
+                for queue, n in self._failed.items()
+            ),
+        ]
 
     async def drain(self) -> None:
         """Wait until no job runs; do not wait for retries."""
@@ -399,17 +469,19 @@ class LocalQueue(Work):
                 await go_round(round.__name__, partial(round, self, self._tools))
                 await asyncio.sleep(seconds)
 
-        rounds = repeat(sweep, SWEEP), repeat(night, 86_400.0)
+        rounds = repeat(sweep, SWEEP_INTERVAL_SECONDS), repeat(night, 86_400.0)
         self._rounds = [asyncio.create_task(each) for each in rounds]
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Start no more jobs; cancel the jobs that do not finish within `GRACE` seconds."""
+        """Start no more jobs; cancel the jobs that do not finish within `JOB_GRACE_SECONDS`
+        seconds.
+        """
         self._open = False
         for task in [*self._rounds, *(self._tasks - self._running.keys())]:
             task.cancel()
         if running := self._tasks & self._running.keys():
-            await asyncio.wait(running, timeout=GRACE)
+            await asyncio.wait(running, timeout=JOB_GRACE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._rounds, *self._tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
-Every answer gets its common headers, a log line and a metric here. A call that is repeated with the
-same Idempotency-Key takes effect only once and gets the same answer.
+Every answer gets its common headers, a log line and a metric here. A call that is
+repeated with the same Idempotency-Key takes effect only once and gets the same answer.
 """
 
 from __future__ import annotations
@@ -28,34 +28,48 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
-from heedful.service.auth import LARGE, Caller, Callers
-from heedful.service.problems import REPEATS, SOON, Problem, answer
-from heedful.service.setup import Limits, Setup
-from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
+from heedful.service.auth import MIN_THREAD_BODY_BYTES, Caller, Callers
+from heedful.service.problems import ERROR_THROTTLE, RETRY_SOON_HEADERS, Problem, answer
+from heedful.service.setup import RequestLimits, Setup
+from heedful.store.store import (
+    Effects,
+    IdempotentCall,
+    keep_answer,
+    read_call,
+    write_effect,
+)
 
 log: logging.Logger = logging.getLogger("heedful.http")
-TRACES = "/v1/traces"
-PROTOBUF = "application/x-protobuf"
-_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
-# A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs 50 times its
-# size in memory, and parsing a million of them takes a second. In OTLP each of them has a name, so
-# n bytes of traces contain at most n / SPARSE, besides the first `FEW` and those in texts.
-DENSE, SPARSE, FEW = 8, 20, 1_000
+TRACES_PATH = "/v1/traces"
+PROTOBUF_TYPE = "application/x-protobuf"
+_JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
+# A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs
+# 50 times its size in memory, and parsing a million of them takes a second. In OTLP
+# each of them has a name, so n bytes of traces contain at most n / SPARSE, besides the
+# first `MIN_TRACE_CONTAINERS` and those in texts.
+BODY_BYTES_PER_CONTAINER = 8
+TRACE_BYTES_PER_CONTAINER = 20
+MIN_TRACE_CONTAINERS = 1_000
 # Text that JSON allows but heedful does not, or that only Python accepts as JSON.
-_DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
+_DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
-async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> bytes:
     """Return the whole request body, decompressed and checked.
 
     Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
-    most = limits.traces if scope["path"] == TRACES else limits.body
+    most = limits.traces if scope["path"] == TRACES_PATH else limits.body
     encoding = headers.get("content-encoding", "").lower()
     if encoding not in ("", "identity", "gzip"):
         detail = f"send the body uncompressed or with gzip, not with {encoding!r}"
-        raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
+        raise Problem(
+            status=415,
+            code="unsupported_media_type",
+            detail=detail,
+            headers={"Accept-Encoding": "gzip"},
+        )
     gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
     parts: list[bytes] = []
     size = 0
@@ -66,100 +80,153 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
                 size += len(parts[-1])
                 if size > most:
                     detail = f"a body may have at most {most} bytes"
-                    raise Problem(413, "body_too_large", detail)
+                    raise Problem(status=413, code="body_too_large", detail=detail)
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
-        raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
+        raise Problem(
+            status=408,
+            code="request_timeout",
+            detail=detail,
+            headers={"Connection": "close"},
+        ) from None
     except zlib.error as error:
-        raise Problem(400, "bad_request", f"the body is not valid gzip: {error}") from error
+        raise Problem(
+            status=400,
+            code="bad_request",
+            detail=f"the body is not valid gzip: {error}",
+        ) from error
     if gzip and (not gzip.eof or gzip.unused_data):
-        raise Problem(400, "bad_request", "the body must be one complete gzip stream")
+        raise Problem(
+            status=400,
+            code="bad_request",
+            detail="the body must be one complete gzip stream",
+        )
     body = b"".join(parts)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and not (scope["path"] == TRACES and kind == PROTOBUF):
-        traces = scope["path"] == TRACES
-        most = FEW + len(body) // SPARSE if traces else most // DENSE
+    if body and not (scope["path"] == TRACES_PATH and kind == PROTOBUF_TYPE):
+        traces = scope["path"] == TRACES_PATH
+        most = (
+            MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
+            if traces
+            else most // BODY_BYTES_PER_CONTAINER
+        )
         check = partial(_check_form, body, kind, most, traces)
-        await asyncio.to_thread(check) if len(body) > LARGE else check()
+        await asyncio.to_thread(check) if len(body) > MIN_THREAD_BODY_BYTES else check()
     return body
 
 
 def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
-    """Check that the body is JSON and has at most `most` lists and objects; `apart` from its texts.
+    """Check that the body is JSON and has at most `most` lists and objects; `apart`
+    from its texts.
 
     Raises Problem 400, 413 or 415.
     """
-    if not _JSON.fullmatch(kind):
-        detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
-        raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
+    if not _JSON_TYPE_PATTERN.fullmatch(kind):
+        detail = (
+            f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
+        )
+        raise Problem(
+            status=415,
+            code="unsupported_media_type",
+            detail=detail,
+            headers={"Accept": "application/json"},
+        )
     if (begun := body.count(b"[") + body.count(b"{")) > most and apart:
         import numpy as np  # slow to import
 
         # Only those outside the texts of the JSON.
         codes = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
         inside = np.logical_xor.accumulate(codes == ord('"'))
-        begun = int(np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside))
+        begun = int(
+            np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside)
+        )
     if begun > most:
         detail = f"a body may have at most {most} lists and objects, not {begun}"
-        raise Problem(413, "body_too_large", detail)
+        raise Problem(status=413, code="body_too_large", detail=detail)
     try:
-        if _DOUBTFUL.search(body):
+        if _DOUBTFUL_JSON_PATTERN.search(body):
             # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
             plain = json.loads(body.decode())
             json.dumps(plain, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "bad_request", "the body has an unpaired surrogate") from error
+        raise Problem(
+            status=400, code="bad_request", detail="the body has an unpaired surrogate"
+        ) from error
     except ValueError as error:
-        raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
+        raise Problem(
+            status=400, code="bad_request", detail=f"the body is not JSON: {error}"
+        ) from error
 
 
-KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten
+MAX_RATE_KEYS = (
+    10_000  # keys whose rate is tracked; the least recently used is forgotten
+)
 
 
 class RateLimit:
-    """A token bucket for each caller: `burst` requests at once, refilled at `rate` a second."""
+    """A token bucket for each caller: `burst` requests at once, refilled at `rate` a
+    second.
+    """
 
     def __init__(self, rate: float, burst: int) -> None:
-        self._rate, self._burst = rate, burst
+        self._rate = rate
+        self._burst = burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Count a request of a caller. Raises Problem 429 if the bucket of the caller is empty."""
+        """Count a request of a caller. Raises Problem 429 if the bucket of the caller
+        is empty.
+        """
         if not self._rate:
             return
         now = time.monotonic() if now is None else now
         left, at = self._left.pop(caller, (float(self._burst), now))
         left = min(self._burst, left + (now - at) * self._rate)
         self._left[caller] = (left - 1 if left >= 1 else left, now)
-        if len(self._left) > KNOWN:
+        if len(self._left) > MAX_RATE_KEYS:
             self._left.popitem(last=False)
         if left < 1:
             wait = ceil((1 - left) / self._rate)
-            detail = f"this key may send {self._rate:g} requests a second; try again in {wait} s"
-            raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
+            detail = (
+                f"this key may send {self._rate:g} requests a second; try again in "
+                f"{wait} s"
+            )
+            raise Problem(
+                status=429,
+                code="too_many_requests",
+                detail=detail,
+                headers={"Retry-After": str(wait)},
+            )
 
 
-ALL = ""  # all tenants together
+ALL_TENANTS = ""  # all tenants together
 
 
 class Capacity:
-    """A limit of `most` concurrent requests; one tenant may have at most seven eighths of them."""
+    """A limit of `most` concurrent requests; one tenant may have at most seven eighths
+    of them.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most, self._share = most, most - most // 8
+        self._most = most
+        self._share = most - most // 8
         self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def running(self, tenant: str = ALL) -> Iterator[None]:
-        """Count a request while the block runs. Raises Problem if the limit is already reached.
+    def running(self, tenant: str = ALL_TENANTS) -> Iterator[None]:
+        """Count a request while the block runs. Raises Problem if the limit is already
+        reached.
 
-        The status is 429 for the limit of a tenant, and 503 for the limit of `ALL` tenants.
+        The status is 429 for the limit of a tenant, and 503 for the limit of `ALL_TENANTS`
+        tenants.
         """
         most = self._share if tenant else self._most
         if self._taken[tenant] >= most:
-            detail = f"{most} requests{' of this tenant' * bool(tenant)} are already running"
+            detail = (
+                f"{most} requests{' of this tenant' * bool(tenant)} are already running"
+            )
             status = (429, "too_many_requests") if tenant else (503, "busy")
-            raise Problem(*status, f"{detail}; try again", SOON)
+            raise Problem(*status, f"{detail}; try again", RETRY_SOON_HEADERS)
         self._taken[tenant] += 1
         try:
             yield
@@ -168,34 +235,49 @@ class Capacity:
             self._taken += Counter()  # removes tenants without a request
 
 
-ONCE = "Idempotency-Key"
-LONGEST = 255
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+MAX_IDEMPOTENCY_KEY_CHARS = 255
 
 
 async def answer_once(
-    app: ASGIApp, caller: Caller, scope: Scope, body: bytes, receive: Receive, send: Send
+    app: ASGIApp,
+    caller: Caller,
+    scope: Scope,
+    body: bytes,
+    receive: Receive,
+    send: Send,
 ) -> None:
     """Answer a call; a call that repeats an idempotency key gets the stored answer.
 
-    If two processes answer the same call, only one of them takes effect. Raises Problem 422,
-    LeaseLost, StoreError.
+    If two processes answer the same call, only one of them takes effect. Raises Problem
+    422, LeaseLost, StoreError.
     """
-    once = Headers(scope=scope).get(ONCE)
+    once = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
     if once is None or scope["method"] != "POST":
         with Effects(actor=caller.actor):
             await app(scope, receive, send)
         return
-    if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
-        detail = f"{ONCE} must be 1 to {LONGEST} printable ASCII characters"
-        raise Problem(422, "idempotency_key_invalid", detail)
+    if not (
+        0 < len(once) <= MAX_IDEMPOTENCY_KEY_CHARS
+        and once.isascii()
+        and once.isprintable()
+    ):
+        detail = f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters"
+        raise Problem(status=422, code="idempotency_key_invalid", detail=detail)
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = Call(caller.key.tenant, caller.key.id, hashlib.sha256(once.encode()).hexdigest(), digest)
-    store, tenant = caller.setup.store, Place(caller.key.tenant)
+    call = IdempotentCall(
+        tenant=caller.key.tenant,
+        caller=caller.key.id,
+        once=hashlib.sha256(once.encode()).hexdigest(),
+        digest=digest,
+    )
+    store = caller.setup.store
+    tenant = Place(caller.key.tenant)
     before = await store.read(tenant, read_call, call)
     if before.digest not in ("", digest):
-        detail = f"this {ONCE} was already used for another request; use a new key"
-        raise Problem(422, "idempotency_key_reused", detail)
+        detail = f"this {IDEMPOTENCY_HEADER} was already used for another request; use a new key"
+        raise Problem(status=422, code="idempotency_key_reused", detail=detail)
     made = before.answer
     if made is None:
         sent: list[Message] = []
@@ -204,12 +286,20 @@ async def answer_once(
             sent.append(message)
 
         by = caller.actor
-        with Effects(lambda db, n, one: write_effect(db, call, n, one), before.effects, by):
+        with Effects(
+            lambda db, n, one: write_effect(db, call, n, one), before.effects, by
+        ):
             await app(scope, receive, hold)
         start, *rest = sent
         body = b"".join(part.get("body", b"") for part in rest)
-        names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
-        made = {"status": start["status"], "headers": names, "body": body.decode("latin-1")}
+        names = [
+            (k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]
+        ]
+        made = {
+            "status": start["status"],
+            "headers": names,
+            "body": body.decode("latin-1"),
+        }
         # A repeat of a failed call runs again.
         if made["status"] < 300:
             made = _without_secrets(made)
@@ -217,7 +307,9 @@ async def answer_once(
     headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in made["headers"]]
     if before.digest:
         headers.append((b"idempotent-replayed", b"true"))
-    await send({"type": "http.response.start", "status": made["status"], "headers": headers})
+    await send(
+        {"type": "http.response.start", "status": made["status"], "headers": headers}
+    )
     await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
 
 
@@ -234,16 +326,32 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 
 # Paths that need no key, because they show no data of a tenant.
-PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/", "/favicon.ico")
-PAGES = "/ui"
-# Without a key, only programs on this machine may call. A web page in a browser sends another host
-# name or an origin. A proxy on this machine that forwards requests adds one of these headers.
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-REQUEST_ID = "X-Request-Id"
-_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+PUBLIC_PATHS = (
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/",
+    "/favicon.ico",
+)
+PAGES_PATH = "/ui"
+# Without a key, only programs on this machine may call. A web page in a browser sends
+# another host name or an origin. A proxy on this machine that forwards requests adds
+# one of these headers.
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+FORWARDING_HEADERS = (
+    "origin",
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+)
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 # Headers of every answer: it is not cached, and no browser runs it as a page.
-SAFE = {
+SAFETY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -253,10 +361,14 @@ SAFE = {
 
 
 class Entrance:
-    """ASGI middleware that checks key, limits and body, and answers every error as a problem."""
+    """ASGI middleware that checks key, limits and body, and answers every error as a
+    problem.
+    """
 
     def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
-        self._app, self._setup, self._callers = app, setup, callers
+        self._app = app
+        self._setup = setup
+        self._callers = callers
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
@@ -265,8 +377,10 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         out = _Response(scope, send)
-        began, most = time.perf_counter(), self._setup.limits.answer
-        time_left, metrics = asyncio.timeout(most), self._setup.metrics
+        began = time.perf_counter()
+        most = self._setup.limits.answer
+        time_left = asyncio.timeout(most)
+        metrics = self._setup.metrics
         metrics.running += 1
         try:
             async with time_left:
@@ -279,9 +393,18 @@ class Entrance:
             failure: BaseException = error
             if isinstance(error, asyncio.CancelledError):
                 detail = "the service stopped before it had an answer; try again"
-                failure = Problem(503, "stopping", detail, SOON)
+                failure = Problem(
+                    status=503,
+                    code="stopping",
+                    detail=detail,
+                    headers=RETRY_SOON_HEADERS,
+                )
             elif isinstance(error, TimeoutError) and time_left.expired():
-                failure = Problem(504, "took_too_long", f"the request took more than {most:g} s")
+                failure = Problem(
+                    status=504,
+                    code="took_too_long",
+                    detail=f"the request took more than {most:g} s",
+                )
             await answer(failure, scope)(scope, receive, out.send)
         finally:
             metrics.running -= 1
@@ -290,7 +413,11 @@ class Entrance:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         # A tool and a page ask for their caller; a page admits its own visitors.
-        if path in PUBLIC or path.startswith(PAGES) or "caller" in scope["state"]:
+        if (
+            path in PUBLIC_PATHS
+            or path.startswith(PAGES_PATH)
+            or "caller" in scope["state"]
+        ):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -298,25 +425,33 @@ class Entrance:
             caller = await self._callers.identified(headers.get("authorization"))
             host = headers.get("host", "")
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            passed = any(one in headers for one in ELSEWHERE)
-            if not caller.key.id and (passed or name.lower() not in LOOPBACK):
+            passed = any(one in headers for one in FORWARDING_HEADERS)
+            if not caller.key.id and (passed or name.lower() not in LOOPBACK_HOSTS):
                 detail = "without a key, the service answers only requests to localhost"
-                raise Problem(421, "misdirected_request", detail)
+                raise Problem(status=421, code="misdirected_request", detail=detail)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key.id)
             with self._capacity.running(caller.key.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
                 # The application gets the decompressed body.
                 gone = (b"content-encoding", b"content-length")
-                scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]
+                scope["headers"] = [
+                    one for one in scope["headers"] if one[0].lower() not in gone
+                ]
                 pieces = [body]
 
                 async def again() -> Message:
                     if not pieces:
                         return await receive()
-                    return {"type": "http.request", "body": pieces.pop(), "more_body": False}
+                    return {
+                        "type": "http.request",
+                        "body": pieces.pop(),
+                        "more_body": False,
+                    }
 
-                await answer_once(self._app, caller, scope, body, again, send)
+                await answer_once(
+                    self._app, caller, scope=scope, body=body, receive=again, send=send
+                )
 
 
 class _Response:
@@ -324,9 +459,12 @@ class _Response:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
-        sent = Headers(scope=scope).get(REQUEST_ID, "")
-        self._id = sent if _ID.fullmatch(sent) else random.randbytes(8).hex()
-        self._scope, self._send = scope, send
+        sent = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        self._id = (
+            sent if _REQUEST_ID_PATTERN.fullmatch(sent) else random.randbytes(8).hex()
+        )
+        self._scope = scope
+        self._send = send
         self._replayed = False
         self.status = 0
 
@@ -335,26 +473,37 @@ class _Response:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self._replayed = "Idempotent-Replayed" in headers
-            for name, value in SAFE.items():
+            for name, value in SAFETY_HEADERS.items():
                 headers.setdefault(name, value)
-            headers[REQUEST_ID] = self._id
+            headers[REQUEST_ID_HEADER] = self._id
         await self._send(message)
 
     @property
     def route(self) -> str:
-        """Return the route's path template, "(again)" for a stored answer, else "(none)"."""
-        known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
+        """Return the route's path template, "(again)" for a stored answer, else
+        "(none)".
+        """
+        known: str = getattr(self._scope.get("route"), "path", "").replace(
+            ":path}", "}"
+        )
         return known or ("(again)" if self._replayed else "(none)")
 
     def log(self, metrics: Any, seconds: float) -> None:
-        """Count and log the request, without its path, which may contain private data."""
-        scope, route = self._scope, self.route
-        method = scope["method"] if scope["method"] in telemetry.METHODS else "(any)"
+        """Count and log the request, without its path, which may contain private
+        data.
+        """
+        scope = self._scope
+        route = self.route
+        method = (
+            scope["method"] if scope["method"] in telemetry.HTTP_METHODS else "(any)"
+        )
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
         caller = scope["state"].get("caller")
         # Nobody without a key can fill the disk.
-        if caller is None and not REPEATS.allows(f"{method} {route} {self.status}"):
+        if caller is None and not ERROR_THROTTLE.allows(
+            f"{method} {route} {self.status}"
+        ):
             return
         key = (caller.key.id if caller else "") or "-"
         line = (method, route, self.status, seconds * 1000, key, self._id)

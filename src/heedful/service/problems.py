@@ -1,7 +1,8 @@
 """Answer errors as RFC 9457 problems (`application/problem+json`) with stable codes.
 
-`of` turns an error into a `Problem`, and `answer` turns an error into a response. Routes raise the
-errors of the library, or a `Problem` for errors of HTTP, such as a missing precondition.
+`of` turns an error into a `Problem`, and `answer` turns an error into a response.
+Routes raise the errors of the library, or a `Problem` for errors of HTTP, such as a
+missing precondition.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from starlette.exceptions import HTTPException
 
 from heedful import errors
 from heedful.redact import redact, redact_data
-from heedful.service.wire import TABLE
+from heedful.service.wire import ERROR_RESPONSES
 from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
-REPEATS = LogThrottle()
-SOON = {"Retry-After": "1"}  # for errors with an unknown waiting time
-# Attributes of errors that a problem contains, and that the client sets on the error it raises.
-ATTRIBUTES = "allowed count edition field id kind quota source state".split()
+ERROR_THROTTLE = LogThrottle()
+RETRY_SOON_HEADERS = {"Retry-After": "1"}  # for errors with an unknown waiting time
+# Attributes of errors that a problem contains, and that the client sets on the error it
+# raises.
+PROBLEM_ATTRIBUTES = "allowed count edition field id kind quota source state".split()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Problem(Exception):
-    """An error as RFC 9457 describes it; `fields` are further members of the JSON object."""
+    """An error as RFC 9457 describes it; `fields` are further members of the JSON
+    object.
+    """
 
     status: int
     code: str
@@ -46,12 +50,18 @@ class Problem(Exception):
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
 
-# Routes of earlier systems have their own error bodies: prefix of the path -> further fields.
-OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
+# Routes of earlier systems have their own error bodies: prefix of the path -> further
+# fields.
+COMPATIBLE_ERROR_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "/orchestrator": ("loop_id",),
+    "/api/v1/reflections": (),
+}
 
 
 def of(error: BaseException) -> Problem:
-    """Return the problem that describes an error, without details if the error is unexpected."""
+    """Return the problem that describes an error, without details if the error is
+    unexpected.
+    """
     match error:
         case Problem():
             return error
@@ -59,31 +69,51 @@ def of(error: BaseException) -> Problem:
             return _invalid(error)
         case HTTPException(status_code=404):
             detail = "there is no route with this path; /docs lists all routes"
-            return Problem(404, "unknown_path", detail)
+            return Problem(status=404, code="unknown_path", detail=detail)
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}
-            takes = f"; this path allows {headers['Allow']}" if "Allow" in headers else ""
-            return Problem(status, code, f"{error.detail}{takes}", headers)
+            takes = (
+                f"; this path allows {headers['Allow']}" if "Allow" in headers else ""
+            )
+            return Problem(
+                status=status,
+                code=code,
+                detail=f"{error.detail}{takes}",
+                headers=headers,
+            )
         case errors.HeedfulError():
             return _typed(error)
         case RecursionError():
-            return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
+            return Problem(
+                status=422,
+                code="nested_too_deeply",
+                detail="the body is nested too deeply; flatten it",
+            )
         case _:
-            return Problem(500, "internal_error", "the service failed; its log has the request id")
+            return Problem(
+                status=500,
+                code="internal_error",
+                detail="the service failed; its log has the request id",
+            )
 
 
 def _typed(error: errors.HeedfulError) -> Problem:
-    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
-    headers = SOON if status == 503 or code == "at_work" else {}
-    values = {name: getattr(error, name, None) for name in ATTRIBUTES}
+    status, code = next(
+        ERROR_RESPONSES[kind] for kind in type(error).__mro__ if kind in ERROR_RESPONSES
+    )
+    headers = RETRY_SOON_HEADERS if status == 503 or code == "at_work" else {}
+    values = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
     fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case errors.InvalidInput() if error.field.isidentifier():  # the name of a whole field
+        case errors.InvalidInput() if (
+            error.field.isidentifier()
+        ):  # the name of a whole field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotFound():
-            detail = f"no {error.kind} {error.id!r}{error.remedy}"  # where the store is, is private
+            # where the store is, is private
+            detail = f"no {error.kind} {error.id!r}{error.remedy}"
         case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
         case errors.StoreError() if status >= 500:
@@ -92,46 +122,72 @@ def _typed(error: errors.HeedfulError) -> Problem:
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
             pass
-    return Problem(status, code, detail, headers, fields)
+    return Problem(
+        status=status, code=code, detail=detail, headers=headers, fields=fields
+    )
 
 
-# In a union, pydantic adds the name of a type to the location, which is not a part of the body.
-_KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
+# In a union, pydantic adds the name of a type to the location, which is not a part of
+# the body.
+_UNION_TYPE_PATTERN = re.compile(
+    r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$"
+)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
-    """Return a problem with a JSON pointer to each wrong field, without the values sent."""
+    """Return a problem with a JSON pointer to each wrong field, without the values
+    sent.
+    """
     wrong = []
     for one in error.errors():
-        pointer = "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p)))
+        pointer = "".join(
+            f"/{p}" for p in one["loc"][1:] if not _UNION_TYPE_PATTERN.match(str(p))
+        )
         empty = (one["loc"], one["type"]) == (("body",), "missing")
         message = redact(str(one["msg"]).removeprefix("Value error, "))
         said = "a JSON object is needed" if empty else message
         wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
     first = "{in}{pointer}: {detail}".format(**wrong[0])
-    return Problem(422, "invalid_request", first, fields={"errors": wrong})
+    return Problem(
+        status=422, code="invalid_request", detail=first, fields={"errors": wrong}
+    )
 
 
 def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
-    """Return the response to an error; log errors of the service itself, without secrets."""
+    """Return the response to an error; log errors of the service itself, without
+    secrets.
+    """
     problem = of(error)
     if isinstance(error, errors.StoreCorrupt) and "app" in scope:
         scope["app"].state.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
-        # Without the path, which may contain private data. The log line of the request follows.
+        # Without the path, which may contain private data. The log line of the request
+        # follows.
         if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
             trace = "".join(traceback.format_exception(error))
             log.error("%s\n%s", problem.code, redact(trace))
-        elif REPEATS.allows(line := redact(" ".join(str(error).split()))):
+        elif ERROR_THROTTLE.allows(line := redact(" ".join(str(error).split()))):
             log.error("%s: %s", problem.code, line)
-    for path, names in OWN.items():
+    for path, names in COMPATIBLE_ERROR_FIELDS.items():
         if scope["path"].startswith(path):
             plain = scope["state"].get("plain")
-            sent = (plain if isinstance(plain, dict) else {}) | scope.get("path_params", {})
-            fields = {one: sent[one] if isinstance(sent.get(one), str) else None for one in names}
+            sent = (plain if isinstance(plain, dict) else {}) | scope.get(
+                "path_params", {}
+            )
+            fields = {
+                one: sent[one] if isinstance(sent.get(one), str) else None
+                for one in names
+            }
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     title = problem.code.replace("_", " ").capitalize()
-    body = {"type": "about:blank", "title": title, "status": problem.status, "code": problem.code}
+    body = {
+        "type": "about:blank",
+        "title": title,
+        "status": problem.status,
+        "code": problem.code,
+    }
     body |= {"detail": problem.detail, **problem.fields}
-    return JSONResponse(body, problem.status, problem.headers, "application/problem+json")
+    return JSONResponse(
+        body, problem.status, problem.headers, "application/problem+json"
+    )

@@ -1,7 +1,7 @@
 """Bodies of HTTP requests and answers that are not records of the library.
 
-All other bodies are records of the library. Where HTTP needs limits on their values, a `Shape` adds
-them.
+All other bodies are records of the library. Where HTTP needs limits on their values, a
+`Shape` adds them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
@@ -26,7 +33,7 @@ from heedful.store.loops import summary
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
-DEEPEST = 100  # levels of JSON; redaction recurses once for each level
+MAX_JSON_DEPTH = 100  # levels of JSON; redaction recurses once for each level
 
 
 def _without_null_character(text: str) -> str:
@@ -36,16 +43,25 @@ def _without_null_character(text: str) -> str:
 
 
 def inside(value: Any) -> Collection[Any]:
-    """Return the values in a JSON list or object; for other data, an empty collection."""
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    """Return the values in a JSON list or object; for other data, an empty
+    collection.
+    """
+    return (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
 
 
 def _not_too_deep(value: Any) -> Any:
-    level, depth = [value], 0
+    level = [value]
+    depth = 0
     while level := [part for each in level for part in inside(each)]:
         depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        if depth > MAX_JSON_DEPTH:
+            raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
     return value
 
 
@@ -53,13 +69,16 @@ def _loop_name(loop: str) -> str:
     if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
         raise ValueError("it must be 1 to 200 printable characters, without a secret")
     if loop.endswith("/explain") or not {".", ".."}.isdisjoint(loop.split("/")):
-        raise ValueError("it must not end with /explain or have a part . or ..: no route reads it")
+        raise ValueError(
+            "it must not end with /explain or have a part . or ..: no route reads it"
+        )
     return loop
 
 
 def _exact(kind: type) -> BeforeValidator:
     """Refuse unknown fields of a record, and name the nearest known one."""
-    known, name = [field.name for field in fields(kind)], kind.__name__.lower()
+    known = [field.name for field in fields(kind)]
+    name = kind.__name__.lower()
 
     def exact(value: Any) -> Any:
         for unknown in set(value if isinstance(value, dict) else ()).difference(known):
@@ -70,8 +89,12 @@ def _exact(kind: type) -> BeforeValidator:
 
 
 def _no_key(source: str) -> str:
-    if source.startswith(trust.KEY):  # it would count against the quota of that key
-        raise ValueError("source may not begin with `key:`: the service itself adds the key")
+    if source.startswith(
+        trust.KEY_SOURCE_PREFIX
+    ):  # it would count against the quota of that key
+        raise ValueError(
+            "source may not begin with `key:`: the service itself adds the key"
+        )
     return source
 
 
@@ -82,17 +105,21 @@ Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
 MemoryKey = Annotated[Text, Field(max_length=200)]
-READABLE = AfterValidator(_loop_name)
-LoopName = Annotated[Name, READABLE]
+LOOP_NAME_VALIDATOR = AfterValidator(_loop_name)
+LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Plain = Annotated[Any, AfterValidator(_not_too_deep)]  # JSON data as it was read, not a copy
+Plain = Annotated[
+    Any, AfterValidator(_not_too_deep)
+]  # JSON data as it was read, not a copy
 Document = dict[str, Any]
 Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 
 
 class Body(BaseModel):
-    """The body of a request. Unknown fields are refused; `tenant` must be that of the key."""
+    """The body of a request. Unknown fields are refused; `tenant` must be that of the
+    key.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -112,11 +139,11 @@ Kind = Literal["check", "error", "example", "reflection", "strategy"]
 class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
-    Loops with the same `memory_key`, such as the name of what makes the attempts, tell each other
-    the rules that they broke, whatever their tasks.
+    Loops with the same `memory_key`, such as the name of what makes the attempts, tell
+    each other the rules that they broke, whatever their tasks.
 
-    `policy` is a text such as `default, attempts.limit=6`, or an object. By default, the policy of
-    the service applies.
+    `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
+    the policy of the service applies.
     """
 
     task: Plain
@@ -126,13 +153,15 @@ class NewLoop(Body):
     memory_key: MemoryKey = ""
 
 
-_Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
-_Score = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
+_Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE))]
+_Score = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
 _Usage = Annotated[
     record.Usage,
     Shape(
         **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
-        **dict.fromkeys(("cost", "seconds"), Annotated[float, Field(ge=0, le=record.LARGEST)]),
+        **dict.fromkeys(
+            ("cost", "seconds"), Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
+        ),
     ),
     _exact(record.Usage),
 ]
@@ -166,25 +195,29 @@ class NamedCheck(BaseModel):
 class NewAttempt(Body):
     """A report of an attempt, with its `output` or the `digest` of its output.
 
-    The attempt is judged by an `evaluation`, by `checks` that the service runs on the output, or
-    both.
+    The attempt is judged by an `evaluation`, by `checks` that the service runs on the
+    output, or both.
     """
 
     output: Plain = None
     digest: Annotated[Text, Field(max_length=200)] = ""
     evaluation: _Evaluation | None = None
     checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
-    usage: _Usage = record.NOTHING
+    usage: _Usage = record.NO_USAGE
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
+        if (self.output, self.evaluation) == (None, None) and not (
+            self.digest or self.checks
+        ):
             raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
 
 class StageOutput(Body):
-    """The output of a stage, with the checks that judge it. Checks see `state` as their context."""
+    """The output of a stage, with the checks that judge it. Checks see `state` as their
+    context.
+    """
 
     stage: Name
     output: Plain
@@ -193,11 +226,13 @@ class StageOutput(Body):
 
 
 class NewOverride(Body):
-    """An override of one rule for `decisions` decisions; it expires at `until`, in Unix time."""
+    """An override of one rule for `decisions` decisions; it expires at `until`, in Unix
+    time.
+    """
 
     rule: Name
     why: Short
-    decisions: Annotated[int, Field(ge=1, le=int(record.LARGEST))] = 1
+    decisions: Annotated[int, Field(ge=1, le=int(record.MAX_SCORE))] = 1
     until: float | None = None
 
 
@@ -209,16 +244,27 @@ class ReplayRequest(Body):
 
 
 def loop_verdict(
-    verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = (), release: str = ""
+    verdict: decide.Verdict,
+    loop: record.Loop,
+    evaluated_by: Sequence[str] = (),
+    release: str = "",
 ) -> Document:
-    """Return a verdict: make another attempt (`again`, with `feedback`) or stop (`done`).
+    """Return a verdict: make another attempt (`again`, with `feedback`) or stop
+    (`done`).
 
-    `attempt` is the number of attempts so far, `best` is the number of the best attempt. `lifted`
-    are rules that an override suspended; `override` is an index in the loop's list of overrides.
-    `evaluated_by` names the checks that judged the attempt, and `report` if the report contained an
-    evaluation. `release` is the command that releases the lessons of the loop that wait.
+    `attempt` is the number of attempts so far, `best` is the number of the best
+    attempt. `lifted` are rules that an override suspended; `override` is an index in
+    the loop's list of overrides. `evaluated_by` names the checks that judged the
+    attempt, and `report` if the report contained an evaluation. `release` is the
+    command that releases the lessons of the loop that wait.
     """
-    empty = {"passed": False, "stopped_by": [], "reasons": [], "feedback": "", "lifted": []}
+    empty = {
+        "passed": False,
+        "stopped_by": [],
+        "reasons": [],
+        "feedback": "",
+        "lifted": [],
+    }
     plain = empty | codec.verdict_to(verdict)
     return {
         "decision": plain.pop("verdict"),
@@ -234,10 +280,12 @@ def loop_verdict(
 def loop_record(stored: StoredLoop) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
-    The `output` of an attempt is null if only its digest is stored. A decision has the fatigue of
-    the loop at that time, and the code of the reason.
+    The `output` of an attempt is null if only its digest is stored. A decision has the
+    fatigue of the loop at that time, and the code of the reason.
     """
-    loop, decisions, head = stored.loop, stored.decisions, stored.head
+    loop = stored.loop
+    decisions = stored.decisions
+    head = stored.head
     made = [
         {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
         for one, output in zip(loop.attempts, stored.values, strict=True)
@@ -280,8 +328,9 @@ def explanation_record(why: Explanation) -> Document:
 class NewEpisode(Body):
     """A finished run of any agent, with at least one event or a fault.
 
-    An event has a `type`, and may have the other fields of `heedful.Event`. Times are in seconds
-    since 1970 or in ISO 8601. A fault has a `category`, a `message` and a `context`.
+    An event has a `type`, and may have the other fields of `heedful.Event`. Times are
+    in seconds since 1970 or in ISO 8601. A fault has a `category`, a `message` and a
+    `context`.
     """
 
     events: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
@@ -299,7 +348,9 @@ EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
 
 
 class NewExample(BaseModel):
-    """A task, a rejected output, what was wrong with this output, and the accepted output."""
+    """A task, a rejected output, what was wrong with this output, and the accepted
+    output.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -312,7 +363,8 @@ class NewExample(BaseModel):
 class NewLesson(Body):
     """An error that occurred, and the lesson from it.
 
-    `source` names the origin of the text, which can be revoked later; the key is always a source.
+    `source` names the origin of the text, which can be revoked later; the key is always
+    a source.
     """
 
     error_type: Name
@@ -331,10 +383,11 @@ RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release
 class LessonEdit(Body):
     """Changes to a lesson.
 
-    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error pattern from
-    being grouped with similar patterns. `retired` takes the lesson out of recall, `restored` brings
-    it back, also after a proof. `text` gives it new words of an operator; the old ones stay as a
-    version, and what was measured for them no longer counts.
+    `pinned` protects the lesson from eviction and pruning. `apart` keeps its error
+    pattern from being grouped with similar patterns. `retired` takes the lesson out of
+    recall, `restored` brings it back, also after a proof. `text` gives it new words of
+    an operator; the old ones stay as a version, and what was measured for them no
+    longer counts.
     """
 
     pinned: bool | None = None
@@ -356,7 +409,9 @@ class Question(Body):
 
 
 class ActionQuestion(Body):
-    """An action to look up before it runs: `arguments` are data, or the text of a command."""
+    """An action to look up before it runs: `arguments` are data, or the text of a
+    command.
+    """
 
     tool: Annotated[Text, Field(max_length=200)] = ""
     arguments: dict[str, Any] | ErrorText
@@ -366,10 +421,12 @@ ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
 
 
 class RecallRequest(Body):
-    """A task to recall examples and lessons for; with a `loop`, this records their exposures.
+    """A task to recall examples and lessons for; with a `loop`, this records their
+    exposures.
 
-    `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is `messages` (examples
-    as chat turns), `text` (examples and lessons as one text), or `found` (only `items`).
+    `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is
+    `messages` (examples as chat turns), `text` (examples and lessons as one text), or
+    `found` (only `items`).
     """
 
     task: ErrorText
@@ -382,15 +439,19 @@ class RecallRequest(Body):
 
 
 QueriedLesson = Annotated[
-    lessons.Match, Shape(also={name: name for name in ("verified", "relevance", "release")})
+    lessons.Match,
+    Shape(also={name: name for name in ("verified", "relevance", "release")}),
 ]
 RecallItem = Annotated[
-    lessons.Match, Shape(omit=("meta",), also={"verified": "verified", "relevance": "relevance"})
+    lessons.Match,
+    Shape(omit=("meta",), also={"verified": "verified", "relevance": "relevance"}),
 ]
 
 
 class LessonQuery(Body):
-    """A search for lessons to read; without a `text`, for the most important lessons."""
+    """A search for lessons to read; without a `text`, for the most important
+    lessons.
+    """
 
     text: Long = ""
     limit: Annotated[int, Field(ge=1, le=100)] = 5
@@ -400,11 +461,13 @@ class LessonQuery(Body):
     importance: Share = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallAnswer:
-    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged.
+    """Items that fit a task, best first. Put `messages` or `text` into a prompt
+    unchanged.
 
-    For a loop, `briefing` says what memory told it, what it withheld or missed, and why.
+    For a loop, `briefing` says what memory told it, what it withheld or missed, and
+    why.
     """
 
     items: list[RecallItem]
@@ -418,7 +481,9 @@ _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
 class NewOutcome(Body):
-    """How a loop ended, with the `signatures` of its errors, as `/v1/seen` returns them."""
+    """How a loop ended, with the `signatures` of its errors, as `/v1/seen` returns
+    them.
+    """
 
     loop: LoopName
     right_at_once: bool
@@ -427,9 +492,11 @@ class NewOutcome(Body):
     memory_key: MemoryKey = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofAnswer:
-    """Whether memory helps: in total (`pooled`), and for each lesson, most exposed first."""
+    """Whether memory helps: in total (`pooled`), and for each lesson, most exposed
+    first.
+    """
 
     pooled: proof.Comparison
     lessons: list[proof.Comparison]
@@ -442,11 +509,15 @@ QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
 
 class Revocation(Body):
-    """A source to remove with everything derived from it; `dry_run` only counts the rows."""
+    """A source to remove with everything derived from it; `dry_run` only counts the
+    rows.
+    """
 
     source: Annotated[Text, Field(min_length=1, max_length=500)]
     why: Short = ""
     dry_run: bool = False
 
 
-KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})]
+KeyRow = Annotated[
+    Key, Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
+]

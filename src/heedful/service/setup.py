@@ -18,40 +18,74 @@ from heedful import policies
 from heedful.compat.guardrails import LoopGuardrails
 from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import KEY
+from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.policies import goal
 from heedful.loop.record import Goal
 from heedful.memory.memory import Memory, space_of
 from heedful.models.contract import Model
-from heedful.service.jobs import OVERLAP, Depth, Resources, Work
+from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Depth, Resources, Work
 from heedful.store import search
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+DURATION_BUCKETS_SECONDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    120,
+)
 
 
 class Metrics:
-    """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
+    """The Prometheus metrics of a service. No label contains a tenant, a project or a
+    key.
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
-        of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
+        of = ("method", "route")
+        jobs = ("queue", "state")
+        outcome = ("outcome",)
         self.requests: Counter = Counter(
             "heedful_requests", "Requests answered", (*of, "status"), **to
         )
         self.seconds: Histogram = Histogram(
-            "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
+            "heedful_request_seconds",
+            "Time to answer",
+            of,
+            buckets=DURATION_BUCKETS_SECONDS,
+            **to,
         )
-        self.refused: Counter = Counter("heedful_spans_refused", "Spans not stored", **to)
-        self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
+        self.refused: Counter = Counter(
+            "heedful_spans_refused", "Spans not stored", **to
+        )
+        self._decisions = Counter(
+            "heedful_decisions", "Decisions on attempts", outcome, **to
+        )
         self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
         self.running: int = 0  # requests
-        self._behind = Gauge("heedful_texts_unembedded", "Texts that wait for a vector", **to)
-        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
+        self._behind = Gauge(
+            "heedful_texts_unembedded", "Texts that wait for a vector", **to
+        )
+        self._oldest = Gauge(
+            "heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to
+        )
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision as "again", as "passed", or by the first rule that stopped the loop."""
+        """Count a decision as "again", as "passed", or by the first rule that stopped
+        the loop.
+        """
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
@@ -60,7 +94,9 @@ class Metrics:
         self._decisions.labels(outcome).inc()
 
     def text(self, waiting: Iterable[Depth], behind: int = 0) -> bytes:
-        """Return all metrics in the Prometheus text format; `waiting` describes the job queue."""
+        """Return all metrics in the Prometheus text format; `waiting` describes the job
+        queue.
+        """
         self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
@@ -70,24 +106,25 @@ class Metrics:
         return prometheus_client.generate_latest(self._registry)
 
 
-MIB = 1024 * 1024
-COUNTED = 10_000  # the most texts without a vector that a metric counts
-KNOWN = 10_000  # memories that are kept
-APART = 2  # checks that run in processes at the same time
+LIMITS_MIB_BYTES = 1024 * 1024
+MAX_COUNTED_TEXTS = 10_000  # the most texts without a vector that a metric counts
+MAX_CACHED_MEMORIES = 10_000  # memories that are kept
+MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
     """The limits on the requests to a service.
 
-    `body` is the largest decompressed body in bytes, `traces` the same for `/v1/traces`. Each key
-    may send `rate` requests a second (0: no limit), and `burst` at once. At most `concurrent`
-    requests run at a time. A body has `seconds` to arrive, and an answer takes at most `answer`
-    seconds. On one day at most `outcomes` ended and abandoned loops of a key count in proofs.
+    `body` is the largest decompressed body in bytes, `traces` the same for
+    `/v1/traces`. Each key may send `rate` requests a second (0: no limit), and `burst`
+    at once. At most `concurrent` requests run at a time. A body has `seconds` to
+    arrive, and an answer takes at most `answer` seconds. On one day at most `outcomes`
+    ended and abandoned loops of a key count in proofs.
     """
 
-    body: int = 4 * MIB
-    traces: int = 16 * MIB
+    body: int = 4 * LIMITS_MIB_BYTES
+    traces: int = 16 * LIMITS_MIB_BYTES
     rate: float = 0.0
     burst: int = 50
     concurrent: int = 256
@@ -97,26 +134,30 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
-    """What measures a loop: `checks` (their names), its `goals`, and `keys` whose word counts."""
+class LoopMeasures:
+    """What measures a loop: `checks` (their names), its `goals`, and `keys` whose word
+    counts.
+    """
 
     checks: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     keys: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Resources):
     """The resources and settings that all routes of a service share.
 
-    Callers without a key work in `scope`; they are accepted only if `open` is True and no key
-    exists. `judge` is the model of critics and of scores that callers do not report. Requests may
-    name the `checks`, besides those of heedful, but pass no arguments to them. `policy` applies to
-    loops without a policy. `pins` maps patterns such as `TENANT/PROJECT/*`, which are compared with
-    tenant, project and id of a loop, to what is pinned to it: names of `checks`, which judge every
-    attempt; goals; and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run
-    in processes at the same time. With `reflections` False, the service generates none. `behind`
-    has the scopes with texts that may not be embedded yet, and since when. Raises UnknownName.
+    Callers without a key work in `scope`; they are accepted only if `open` is True and
+    no key exists. `judge` is the model of critics and of scores that callers do not
+    report. Requests may name the `checks`, besides those of heedful, but pass no
+    arguments to them. `policy` applies to loops without a policy. `pins` maps patterns
+    such as `TENANT/PROJECT/*`, which are compared with tenant, project and id of a
+    loop, to what is pinned to it: names of `checks`, which judge every attempt; goals;
+    and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run in
+    processes at the same time. With `reflections` False, the service generates none.
+    `behind` has the scopes with texts that may not be embedded yet, and since when.
+    Raises UnknownName.
     """
 
     scope: Scope = Scope()
@@ -125,12 +166,12 @@ class Setup(Resources):
     policy: Policy = policies.default
     checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     pins: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: RequestLimits = RequestLimits()
     reflections: bool = True
     guardrails: LoopGuardrails = LoopGuardrails()
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
-    turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
+    turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_CHECK_PROCESSES))
     behind: dict[Scope, float] = field(default_factory=dict)
     memories: dict[Scope, Memory] = field(default_factory=dict)
 
@@ -138,45 +179,60 @@ class Setup(Resources):
         self._sorted(self.pins.values())
 
     def memory(self, scope: Scope) -> Memory:
-        """Return the memory of this tenant and project; a job embeds what is written to it."""
+        """Return the memory of this tenant and project; a job embeds what is written to
+        it.
+        """
         if (memory := self.memories.get(scope)) is None:
-            if len(self.memories) >= KNOWN:
+            if len(self.memories) >= MAX_CACHED_MEMORIES:
                 self.memories.clear()
             memory = self.memories[scope] = Resources.memory(self, scope)
             memory.later = partial(self.embed_soon, scope) if self.embedder else None
         return memory
 
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
-        """Queue a job that embeds new texts; if the queue fails, the next one embeds them."""
-        self.behind.setdefault(scope, time.time() - OVERLAP if since else 0.0)
+        """Queue a job that embeds new texts; if the queue fails, the next one embeds
+        them.
+        """
+        self.behind.setdefault(
+            scope, time.time() - CLOCK_OVERLAP_SECONDS if since else 0.0
+        )
         with suppress(StoreError):
             await self.work.defer("embed", scope, **({"since": since} if since else {}))
 
     async def unembedded(self) -> int:
-        """Count up to `COUNTED` texts that requests wrote and no job has embedded yet."""
-        found, space = 0, space_of(self.embedder)
+        """Count up to `MAX_COUNTED_TEXTS` texts that requests wrote and no job has embedded
+        yet.
+        """
+        found = 0
+        space = space_of(self.embedder)
         for scope, since in list(self.behind.items()):
-            asked = space, 0, COUNTED - found, since
+            asked = space, 0, MAX_COUNTED_TEXTS - found, since
             behind = len(await self.store.read(scope, search.unplaced, *asked))
             found += behind
             if not behind:
                 self.behind.pop(scope, None)
         return found
 
-    def pinned(self, scope: Scope, loop: str) -> Pinned:
+    def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""
         place = f"{scope.tenant}/{scope.project}/{loop}"
-        return self._sorted(pins for one, pins in self.pins.items() if fnmatchcase(place, one))
+        return self._sorted(
+            pins for one, pins in self.pins.items() if fnmatchcase(place, one)
+        )
 
-    def _sorted(self, found: Iterable[Sequence[str]]) -> Pinned:
-        checks, goals, keys = list[str](), list[Goal](), set[str]()
+    def _sorted(self, found: Iterable[Sequence[str]]) -> LoopMeasures:
+        checks = list[str]()
+        goals = list[Goal]()
+        keys = set[str]()
         for pin in dict.fromkeys(pin for pins in found for pin in pins):
-            if pin.startswith(KEY):
-                keys.add(pin.removeprefix(KEY))
+            if pin.startswith(KEY_SOURCE_PREFIX):
+                keys.add(pin.removeprefix(KEY_SOURCE_PREFIX))
             elif "<" in pin or ">" in pin:
                 goals.append(goal(pin))
             elif pin in self.checks:
                 checks.append(pin)
             else:
-                raise UnknownName("check of [checks] in heedful.toml", pin, sorted(self.checks))
-        return Pinned(tuple(checks), tuple(goals), frozenset(keys))
+                raise UnknownName(
+                    "check of [checks] in heedful.toml", pin, sorted(self.checks)
+                )
+        return LoopMeasures(tuple(checks), tuple(goals), frozenset(keys))

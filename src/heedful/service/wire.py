@@ -1,7 +1,8 @@
-"""Codes of errors, shapes of records and pages of lists, for the service and its client.
+"""Codes of errors, shapes of records and pages of lists, for the service and its
+client.
 
-A record is declared once, as a dataclass of the library, and the service sends it as JSON. Where
-this JSON differs from the dataclass, `Shape` declares how.
+A record is declared once, as a dataclass of the library, and the service sends it as
+JSON. Where this JSON differs from the dataclass, `Shape` declares how.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from pydantic_core import core_schema
 from heedful import errors
 from heedful.errors import HeedfulError
 
-# Error class -> the HTTP status and the code in the problem. A class that is missing here has the
-# status and code of its nearest base class.
-TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
+# Error class -> the HTTP status and the code in the problem. A class that is missing
+# here has the status and code of its nearest base class.
+ERROR_RESPONSES: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.HeedfulError: (500, "internal_error"),
     errors.UsageError: (422, "invalid_request"),
     errors.InvalidInput: (422, "invalid_input"),
@@ -58,16 +59,23 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
 class Shape:
     """Changes how a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
-    Fields in `omit` are not sent. Properties in `also` are sent too, under the names to which it
-    maps them. `types` gives fields a narrower type, such as a bounded number.
+    Fields in `omit` are not sent. Properties in `also` are sent too, under the names to
+    which it maps them. `types` gives fields a narrower type, such as a bounded number.
     """
 
     def __init__(
-        self, omit: Collection[str] = (), also: Mapping[str, str] | None = None, **types: Any
+        self,
+        omit: Collection[str] = (),
+        also: Mapping[str, str] | None = None,
+        **types: Any,
     ) -> None:
-        self._omit, self._also, self._types = omit, also or {}, types
+        self._omit = omit
+        self._also = also or {}
+        self._types = types
 
-    def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> Any:
+    def __get_pydantic_core_schema__(
+        self, record: Any, handler: GetCoreSchemaHandler
+    ) -> Any:
         """Return pydantic's schema of the record, changed as this Shape declares."""
         whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
         del whole["ref"]  # the unchanged record has this name
@@ -75,7 +83,9 @@ class Shape:
         properties = [
             core_schema.computed_field(
                 name,
-                handler.generate_schema(get_type_hints(getattr(record, name).fget)["return"]),
+                handler.generate_schema(
+                    get_type_hints(getattr(record, name).fget)["return"]
+                ),
                 alias=sent,
             )
             for name, sent in self._also.items()
@@ -88,23 +98,31 @@ class Shape:
             return {**field, "serialization_exclude": True}
         if field["name"] not in self._types:
             return field
-        kind, old = handler.generate_schema(self._types[field["name"]]), field["schema"]
-        return {**field, "schema": {**old, "schema": kind} if old["type"] == "default" else kind}
+        kind = handler.generate_schema(self._types[field["name"]])
+        old = field["schema"]
+        return {
+            **field,
+            "schema": {**old, "schema": kind} if old["type"] == "default" else kind,
+        }
 
 
 Row = TypeVar("Row")
-LARGEST_ID = 2**63 - 1  # the largest id that a store holds
+MAX_ROW_ID = 2**63 - 1  # the largest id that a store holds
 
 
 class Page(BaseModel, Generic[Row]):
-    """One page of a list; `next` is the cursor of the next page, or null on the last page."""
+    """One page of a list; `next` is the cursor of the next page, or null on the last
+    page.
+    """
 
     items: list[Row]
     next: str | None
 
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, name: str) -> Self:
-        """Return the first `limit` rows as a page; its cursor is the last row's field `name`."""
+        """Return the first `limit` rows as a page; its cursor is the last row's field
+        `name`.
+        """
         if len(rows) <= limit:
             return cls(items=list(rows), next=None)
         last = rows[limit - 1]

@@ -1,4 +1,6 @@
-"""A job queue in PostgreSQL, for any number of services and workers; built on procrastinate."""
+"""A job queue in PostgreSQL, for any number of services and workers; built on
+procrastinate.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from dataclasses import asdict
 from typing import Any
 
 import psycopg
-from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, RetryDecision
+from procrastinate import (
+    App,
+    BaseRetryStrategy,
+    JobContext,
+    PsycopgConnector,
+    RetryDecision,
+)
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
@@ -20,27 +28,44 @@ from psycopg_pool import AsyncConnectionPool
 from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import jobs
-from heedful.service.jobs import QUEUES, TASKS, TRIES, Depth, Job, JobListener, Tools, no_listener
+from heedful.service.jobs import (
+    JOB_QUEUES,
+    MAX_JOB_TRIES,
+    TASKS,
+    Depth,
+    Job,
+    JobListener,
+    Tools,
+    no_listener,
+)
 from heedful.store.postgres import parse_url, translate_error
 
 # The queue of the periodic tasks; every worker runs them.
-UPKEEP = "upkeep"
-# Seconds between two heartbeats of a worker, seconds without a heartbeat before other workers take
-# its jobs, and seconds between two polls for jobs.
-BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# Cron times of the search for waiting and stalled work (the last field is seconds), and of `night`.
-SWEEPS, NIGHTS = "* * * * * */10", "0 3 * * *"
-_DEPTH = "select * from queue_depth(%(silent)s)"
-PREFIX = "heedful."  # of the names of tasks
+UPKEEP_QUEUE = "upkeep"
+# Seconds between two heartbeats of a worker, seconds without a heartbeat before other
+# workers take its jobs, and seconds between two polls for jobs.
+HEARTBEAT_SECONDS = 5.0
+MAX_SILENCE_SECONDS = 20.0
+POLL_INTERVAL_SECONDS = 5.0
+# Cron times of the search for waiting and stalled work (the last field is seconds), and
+# of `night`.
+SWEEP_CRON = "* * * * * */10"
+NIGHT_CRON = "0 3 * * *"
+_QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
+TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
-ANSWER = 5.0
+CONNECTION_WAIT_SECONDS = 5.0
 
 
 class Backoff(BaseRetryStrategy):
     """Decides when a failed job runs again."""
 
-    def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision | None:
-        """Return the wait that `jobs.again_in` computes, or None if there is no retry."""
+    def get_retry_decision(
+        self, *, exception: BaseException, job: Row
+    ) -> RetryDecision | None:
+        """Return the wait that `jobs.again_in` computes, or None if there is no
+        retry.
+        """
         wait = jobs.again_in(exception, job.attempts + 1)
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
@@ -62,11 +87,13 @@ class PostgresQueue(jobs.Work):
         self._delayed: dict[str, asyncio.Task[None]] = {}  # by the names of their jobs
         self._closing = asyncio.Event()
         # A periodic task that is up to a day late still runs.
-        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
+        self._app = App(
+            connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400}
+        )
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""
-        limits: Any = {"min_size": 1, "max_size": 4, "timeout": ANSWER}
+        limits: Any = {"min_size": 1, "max_size": 4, "timeout": CONNECTION_WAIT_SECONDS}
         check = AsyncConnectionPool.check_connection
         pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
         await self._app.open_async(await self._stack.enter_async_context(pool))
@@ -78,7 +105,9 @@ class PostgresQueue(jobs.Work):
         await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
+        """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput,
+        StoreError.
+        """
         job = Job(task, scope, arguments)
         if not job.kind.delay:
             await self._send(job)
@@ -93,15 +122,25 @@ class PostgresQueue(jobs.Work):
             await self._send(job)
 
     async def _send(self, job: Job) -> None:
-        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
-        deferred = self._app.configure_task(PREFIX + job.task, queueing_lock=job.name, **options)
+        options: Any = {
+            "queue": job.kind.queue,
+            "priority": job.kind.priority,
+            "lock": job.holds,
+        }
+        deferred = self._app.configure_task(
+            TASK_NAME_PREFIX + job.task, queueing_lock=job.name, **options
+        )
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            await deferred.defer_async(**asdict(job.scope), arguments=dict(job.arguments))
+            await deferred.defer_async(
+                **asdict(job.scope), arguments=dict(job.arguments)
+            )
 
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""
         with _translate_errors():
-            rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
+            rows = await self._app.connector.execute_query_all_async(
+                _QUEUE_DEPTH_SQL, silent=MAX_SILENCE_SECONDS
+            )
         return [Depth(**row) for row in rows]
 
     async def work(
@@ -109,20 +148,26 @@ class PostgresQueue(jobs.Work):
         tools: Tools,
         *,
         queues: Collection[str] | None = None,
-        concurrency: int = jobs.CONCURRENCY,
+        concurrency: int = jobs.DEFAULT_CONCURRENCY,
         once: bool = False,
         listener: JobListener = no_listener,
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        After cancellation, running jobs have `GRACE` seconds to finish. Raises StoreError if the
-        database server is not available at the start. If the server goes away later, the worker
-        waits for it, but with `once` it raises StoreError.
+        After cancellation, running jobs have `GRACE` seconds to finish. Raises
+        StoreError if the database server is not available at the start. If the server
+        goes away later, the worker waits for it, but with `once` it raises StoreError.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         for name, task in TASKS.items():
-            options: Any = {"name": PREFIX + name, "queue": task.queue, "retry": Backoff()}
-            self._app.task(**options, pass_context=True)(self._runner(name, tools, listener))
+            options: Any = {
+                "name": TASK_NAME_PREFIX + name,
+                "queue": task.queue,
+                "retry": Backoff(),
+            }
+            self._app.task(**options, pass_context=True)(
+                self._runner(name, tools, listener)
+            )
         await jobs.sweep(self, tools, failed=once)  # this also checks the database
         if once:
             await self._revive()
@@ -133,51 +178,62 @@ class PostgresQueue(jobs.Work):
             with suppress(*outage), _translate_errors():
                 await self._app.run_worker_async(
                     name="",  # a named worker has another logger
-                    queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
+                    queues=[*(queues or JOB_QUEUES), *([] if once else [UPKEEP_QUEUE])],
                     concurrency=concurrency,
                     wait=not once,
-                    fetch_job_polling_interval=POLL,
-                    shutdown_graceful_timeout=jobs.GRACE,
-                    update_heartbeat_interval=BEAT,
-                    stalled_worker_timeout=SILENT,
+                    fetch_job_polling_interval=POLL_INTERVAL_SECONDS,
+                    shutdown_graceful_timeout=jobs.JOB_GRACE_SECONDS,
+                    update_heartbeat_interval=HEARTBEAT_SECONDS,
+                    stalled_worker_timeout=MAX_SILENCE_SECONDS,
                     delete_jobs="successful",
                     install_signal_handlers=False,
                 )
             if once:
                 return
-            await asyncio.sleep(BEAT)  # the worker ended because the server was unavailable
+            await asyncio.sleep(
+                HEARTBEAT_SECONDS
+            )  # the worker ended because the server was unavailable
 
     def _go_round(self, tools: Tools) -> None:
         async def nightly() -> None:
             await jobs.night(self, tools)
             with _translate_errors():  # failed jobs stay visible for 30 days
-                await self._app.job_manager.delete_old_jobs(nb_hours=720, include_failed=True)
+                await self._app.job_manager.delete_old_jobs(
+                    nb_hours=720, include_failed=True
+                )
 
         def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
             async def round(timestamp: int) -> None:
                 await jobs.go_round(name, work)
 
-            options: Any = {"queue": UPKEEP, "priority": 100, "queueing_lock": PREFIX + name}
-            declare: Any = self._app.task(name=PREFIX + name, **options)
+            options: Any = {
+                "queue": UPKEEP_QUEUE,
+                "priority": 100,
+                "queueing_lock": TASK_NAME_PREFIX + name,
+            }
+            declare: Any = self._app.task(name=TASK_NAME_PREFIX + name, **options)
             self._app.periodic(cron=cron)(declare(round))
 
         async def sweep() -> None:
             await self._revive()
             await jobs.sweep(self, tools)
 
-        register("sweep", SWEEPS, sweep)
-        register("night", NIGHTS, nightly)
+        register("sweep", SWEEP_CRON, sweep)
+        register("night", NIGHT_CRON, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
-            job, manager = Job(name, Scope(**scope), arguments), self._app.job_manager
+            job = Job(name, Scope(**scope), arguments)
+            manager = self._app.job_manager
             try:
                 await jobs.do(job, tools, context.job.attempts + 1, listener)
             except HeedfulError:
-                # If an equal job was queued meanwhile, procrastinate cannot retry this job
-                # (github.com/procrastinate-org/procrastinate/issues/1446).
+                # If an equal job was queued meanwhile, procrastinate cannot retry this
+                # job (github.com/procrastinate-org/procrastinate/issues/1446).
                 todo = Status.TODO.value
-                if not [*await manager.list_jobs_async(queueing_lock=job.name, status=todo)]:
+                if not [
+                    *await manager.list_jobs_async(queueing_lock=job.name, status=todo)
+                ]:
                     raise
 
         return run
@@ -189,8 +245,10 @@ class PostgresQueue(jobs.Work):
         """
         manager = self._app.job_manager
         with _translate_errors():
-            for one in await manager.get_stalled_jobs(seconds_since_heartbeat=SILENT):
-                if one.attempts + 1 >= TRIES:  # it may have killed the workers
+            for one in await manager.get_stalled_jobs(
+                seconds_since_heartbeat=MAX_SILENCE_SECONDS
+            ):
+                if one.attempts + 1 >= MAX_JOB_TRIES:  # it may have killed the workers
                     await manager.finish_job(one, Status.FAILED, delete_job=False)
                     continue
                 try:
@@ -200,7 +258,9 @@ class PostgresQueue(jobs.Work):
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:
-    """Return False if heedful or the connection pool has already reported the error in `record`."""
+    """Return False if heedful or the connection pool has already reported the error in
+    `record`.
+    """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
 

@@ -1,8 +1,9 @@
-"""Store the episodes of agents, their actions, and what has not ended: spans and sessions.
+"""Store the episodes of agents, their actions, and what has not ended: spans and
+sessions.
 
-An episode or span that arrives again is not stored again. One worker at a time reflects on an
-episode. If reflecting fails, a worker tries again later. When a trace ends, an episode replaces its
-spans.
+An episode or span that arrives again is not stored again. One worker at a time reflects
+on an episode. If reflecting fails, a worker tries again later. When a trace ends, an
+episode replaces its spans.
 """
 
 from __future__ import annotations
@@ -16,48 +17,74 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
-from heedful.lessons.action import MENDED, Action, ActionHistory, KnownFailure, Step, action
-from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
-from heedful.lessons.ranking import RECALLED
+from heedful.lessons.action import (
+    MEND_HEADING,
+    Action,
+    ActionHistory,
+    KnownFailure,
+    Step,
+    action,
+)
+from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
+from heedful.lessons.ranking import MIN_RECALL_IMPORTANCE
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import RAISING
+from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
 from heedful.store import lessons
-from heedful.store.store import SKIP, Db, from_row, holds, key_of, storable, token
+from heedful.store.store import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    from_row,
+    holds,
+    key_of,
+    storable,
+    token,
+)
 from heedful.traces.episode import Event, Limits, clean_event
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.store.records import EpisodeState, StoredEpisode
     from heedful.traces.spans import Piece
 
-# Seconds for which a claim on an episode lasts. A worker renews its claim three times as often.
-LEASE = 15.0
-# A part of an action is announced after it failed in `least` runs: on recorded sessions, 2 runs
-# announce the wrong failure in 15 % of the cases, 3 in 10 %. `read` failures are read, newest
-# first, and `limit` lessons about them; an answer has `LISTED` failures.
-LIMITS = {"least": 3, "read": 500, "limit": 10}
-LISTED = 3
+# Seconds for which a claim on an episode lasts. A worker renews its claim three times
+# as often.
+EPISODE_LEASE_SECONDS = 15.0
+# A part of an action is announced after it failed in `least` runs: on recorded
+# sessions, 2 runs announce the wrong failure in 15 % of the cases, 3 in 10 %. `read`
+# failures are read, newest first, and `limit` lessons about them; an answer has
+# `MAX_ANNOUNCED_FAILURES` failures.
+ANNOUNCEMENT_LIMITS = {"least": 3, "read": 500, "limit": 10}
+MAX_ANNOUNCED_FAILURES = 3
 
 
-def admit(db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True) -> EpisodeState | None:
-    """Store an episode if it is new, and return its state; None if this call claimed it.
+def admit(
+    db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True
+) -> EpisodeState | None:
+    """Store an episode if it is new, and return its state; None if this call claimed
+    it.
 
     The caller has removed the secrets of `episode`: that takes a second if it is long.
     """
     _insert(db, scope, episode, db.actor.via)
-    known, digest = state(db, scope, episode.digest), episode.digest
-    return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
+    known = state(db, scope, episode.digest)
+    digest = episode.digest
+    return (
+        None
+        if claim and take(db, scope, time.time() + 1, digest) is not None
+        else known
+    )
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Claim and return the oldest waiting or failed episode; None if no episode is left.
+    """Claim and return the oldest waiting or failed episode; None if no episode is
+    left.
 
-    Skips episodes that another worker has claimed, and episodes that were tried after the time
-    `before` (seconds since 1970). With a `digest`, considers only the episode with this digest. A
-    claim lasts `LEASE` seconds after the last `beat`.
+    Skips episodes that another worker has claimed, and episodes that were tried after
+    the time `before` (seconds since 1970). With a `digest`, considers only the episode
+    with this digest. A claim lasts `EPISODE_LEASE_SECONDS` seconds after the last `beat`.
     """
     from heedful.store.records import StoredEpisode
 
-    values = {"now": time.time(), "before": before, "lease": LEASE}
+    values = {"now": time.time(), "before": before, "lease": EPISODE_LEASE_SECONDS}
     row = db.one("take_episode", scope, digest=digest, **values)
     return from_row(StoredEpisode, row) if row is not None else None
 
@@ -65,12 +92,16 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
+    db.update(
+        "episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()}
+    )
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
-    """Return the digests of unclaimed waiting episodes, and of `failed` ones, oldest first."""
-    times = {"now": time.time(), "lease": LEASE}
+    """Return the digests of unclaimed waiting episodes, and of `failed` ones, oldest
+    first.
+    """
+    times = {"now": time.time(), "lease": EPISODE_LEASE_SECONDS}
     rows = db.all("episodes_left", scope, limit=limit, failed=failed, **times)
     return [row["digest"] for row in rows]
 
@@ -85,24 +116,27 @@ def record_lessons(
     db: Db,
     scope: Scope,
     digest: str,
-    reflections: Sequence[Reflection],
+    reflections: Sequence[Lesson],
     *,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode. The first is linked to the others, which are its strategies.
+    """Write the lessons of an episode. The first is linked to the others, which are its
+    strategies.
 
-    `most` and `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has its
-    lessons already, InvalidInput, QuotaExceeded.
+    `most` and `quota` are limits as in `exposures.remember`. Raises Conflict if the
+    episode has its lessons already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
-    if not _settle(db, scope, digest, "reflected", ""):
-        raise Conflict(f"episode {digest[:16]} has its lessons already; nothing was added")
-    answers = lessons.upsert(db, scope, reflections, now, quota)
+    if not _settle(db, scope, digest=digest, state="reflected", error=""):
+        raise Conflict(
+            f"episode {digest[:16]} has its lessons already; nothing was added"
+        )
+    answers = lessons.upsert(db, scope, reflections=reflections, now=now, quota=quota)
     names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0]}
-        db.insert("link", {**key_of(scope), **link}, SKIP)
+        db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
     return lessons.evict(db, scope, answers, most)
 
 
@@ -112,35 +146,51 @@ def record_session(
     digest: str,
     head: Mapping[str, str],
     steps: Sequence[Step],
-    reflections: Sequence[Reflection],
+    reflections: Sequence[Lesson],
     *,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons and the steps of a session; return [] if it is stored.
 
-    A lesson counts once a session. One that comes back in another session becomes important enough
-    for prompts. `head` is the name, the session and the outcome. `most` and `quota` are limits as
-    in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
+    A lesson counts once a session. One that comes back in another session becomes
+    important enough for prompts. `head` is the name, the session and the outcome.
+    `most` and `quota` are limits as in `exposures.remember`. Raises InvalidInput,
+    QuotaExceeded.
     """
-    now, names = time.time(), {name: storable(text) for name, text in head.items()}
-    row = {**_key(scope, digest), **names, "state": "reflected", "record": "{}", "at": now}
-    if not db.insert("episode", row, SKIP).rowcount:
+    now = time.time()
+    names = {name: storable(text) for name, text in head.items()}
+    row = {
+        **_key(scope, digest),
+        **names,
+        "state": "reflected",
+        "record": "{}",
+        "at": now,
+    }
+    if not db.insert("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
     answers = list[Remembered]()
     for one in reflections:
-        key, source = {"kind": one.kind, "signature": one.signature.digest}, storable(one.source)
+        key = {"kind": one.kind, "signature": one.signature.digest}
+        source = storable(one.source)
         _withdraw(db, {**key_of(scope), **key, "source": source}, one)
         known = db.select("*", "reflection", {**key_of(scope), **key})
         mended = [row for row in known if lessons.lacks_mend(one.text, row)]
         for row in mended:
-            if one.trust in RAISING and row["state"] == "candidate":  # a release wrote no text
+            if (
+                one.trust in TRUST_RAISING_VERIFICATION and row["state"] == "candidate"
+            ):  # a release wrote no text
                 db.update("reflection", {"id": row["id"]}, {"trust": "model"})
                 db.update("example", {"id": row["author"]}, {"trust": "model"})
         if db.one("seen_in", scope, **key, source=source) is None:
-            answers += lessons.upsert(db, scope, [one], now, quota) or [lessons.NOT_KEPT]
+            answers += lessons.upsert(
+                db, scope, reflections=[one], now=now, quota=quota
+            ) or [lessons.UNSTORED_LESSON]
             if answers[-1].seen > 1:
-                db.run("raise_importance", {"id": answers[-1].id, "least": RECALLED})
+                db.run(
+                    "raise_importance",
+                    {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE},
+                )
             continue
         for row in mended:  # the session put it right by now
             db.delete("occurrence", {"reflection": row["id"], "source": source})
@@ -148,40 +198,64 @@ def record_session(
                 db.delete("reflection", {"id": row["id"]})
             else:
                 db.update("reflection", {"id": row["id"]}, {"seen": row["seen"] - 1})
-        again = lessons.upsert(db, scope, [one], now, quota) if mended else ()
+        again = (
+            lessons.upsert(db, scope, reflections=[one], now=now, quota=quota)
+            if mended
+            else ()
+        )
         answers += again or lessons.known(db, scope, [one])
     answers = lessons.evict(db, scope, answers, most)
-    ids = {one.signature.digest: row.id for one, row in zip(reflections, answers, strict=True)}
+    ids = {
+        one.signature.digest: row.id
+        for one, row in zip(reflections, answers, strict=True)
+    }
     if ids:
-        about = [replace(one, lesson=ids.get(signature("", one.error).digest, 0)) for one in steps]
+        about = [
+            replace(one, lesson=ids.get(signature("", one.error).digest, 0))
+            for one in steps
+        ]
         record_steps(db, scope, reflections[0].source, about)
     return answers
 
 
-def _withdraw(db: Db, key: Mapping[str, Any], one: Reflection) -> None:
-    """Delete the lesson that only this session told, with a mend that its user then forbade."""
+def _withdraw(db: Db, key: Mapping[str, Any], one: Lesson) -> None:
+    """Delete the lesson that only this session told, with a mend that its user then
+    forbade.
+    """
     for row in db.select("id, text", "reflection", {**key, "seen": 1, "pinned": False}):
         if one.meta.get("forbidden") and row["text"] != storable(one.text):
             db.delete("reflection", {"id": row["id"]})
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Record why reflecting on an episode failed; with an empty `error`, only release the claim."""
-    _settle(db, scope, digest, "failed" if error else "waiting", error)
+    """Record why reflecting on an episode failed; with an empty `error`, only release
+    the claim.
+    """
+    _settle(
+        db, scope, digest=digest, state="failed" if error else "waiting", error=error
+    )
 
 
 def page(
-    db: Db, scope: Scope, limit: int, state: str = "", before: str = "", *, whole: bool = False
+    db: Db,
+    scope: Scope,
+    limit: int,
+    state: str = "",
+    before: str = "",
+    *,
+    whole: bool = False,
 ) -> list[StoredEpisode]:
     """Return up to `limit` episodes in `state` ("": in any state), newest first.
 
-    `before` is the digest of an episode: only older episodes are returned. Their `record` is empty
-    unless `whole` is set.
+    `before` is the digest of an episode: only older episodes are returned. Their
+    `record` is empty unless `whole` is set.
     """
     from heedful.store.records import StoredEpisode
 
     values = {"state": state, "limit": limit, "cursor": before, "whole": whole}
-    return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
+    return [
+        from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)
+    ]
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
@@ -193,14 +267,22 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
     return dict(
-        map(tuple, db.select("state, count(*)", "episode", key_of(scope), "group by state"))
+        map(
+            tuple,
+            db.select("state, count(*)", "episode", key_of(scope), "group by state"),
+        )
     )
 
 
 def _insert(db: Db, scope: Scope, one: StoredEpisode, via: str) -> None:
-    texts = {"name": one.name, "session": one.session, "outcome": one.outcome, "via": via}
+    texts = {
+        "name": one.name,
+        "session": one.session,
+        "outcome": one.outcome,
+        "via": via,
+    }
     row = {**_key(scope, one.digest), **texts, "record": json.dumps(dict(one.record))}
-    db.insert("episode", {**row, "at": time.time()}, SKIP)
+    db.insert("episode", {**row, "at": time.time()}, CONFLICT_SKIP_SQL)
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
@@ -212,22 +294,26 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-LATE = "the trace had ended before these spans arrived"
-# Late spans of a finished trace are ignored for this many seconds, and begin a new trace after it.
-KNOWN = 86_400.0
+LATE_SPANS_REASON = "the trace had ended before these spans arrived"
+# Late spans of a finished trace are ignored for this many seconds, and begin a new
+# trace after it.
+LATE_SPANS_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A trace may have `spans` spans; all unfinished traces of a scope, `bytes` bytes."""
+    """A trace may have `spans` spans; all unfinished traces of a scope, `bytes`
+    bytes.
+    """
 
     spans: int = 10_000
     bytes: int = 256 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A trace that is not an episode yet, with the number, the trust and the keys of its spans.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrace:
+    """A trace that is not an episode yet, with the number, the trust and the keys of
+    its spans.
 
     `last` is when the last span arrived, in seconds since 1970.
     """
@@ -239,36 +325,44 @@ class Unfinished:
     last: float
 
 
-def ended_traces(db: Db, scope: Scope, settled: float, ending: float) -> list[Unfinished]:
+def ended_traces(
+    db: Db, scope: Scope, settled: float, ending: float
+) -> list[OpenTrace]:
     """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    A trace has ended if its last span arrived before `settled` or, without a root span, before
-    `ending`. Times are seconds since 1970.
+    A trace has ended if its last span arrived before `settled` or, without a root span,
+    before `ending`. Times are seconds since 1970.
     """
     rows = db.all("ended_traces", scope, settled=settled, ending=ending)
-    return [Unfinished(*row) for row in rows]
+    return [OpenTrace(*row) for row in rows]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace in the order in which they arrived."""
     from heedful.traces.spans import Piece
 
-    columns, key = "trace, id, parent, root, record", {**key_of(scope), "trace": trace}
-    return [from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")]
+    columns = "trace, id, parent, root, record"
+    key = {**key_of(scope), "trace": trace}
+    return [
+        from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")
+    ]
 
 
 @holds("traces")
-def finish_trace(db: Db, scope: Scope, trace: Unfinished, made: StoredEpisode | None) -> bool:
+def finish_trace(
+    db: Db, scope: Scope, trace: OpenTrace, made: StoredEpisode | None
+) -> bool:
     """Delete the spans of a trace, and store the episode `made` if it is not None.
 
-    Does nothing and returns False if new spans have arrived or another process finished the trace.
+    Does nothing and returns False if new spans have arrived or another process finished
+    the trace.
     """
     key = key_of(scope)
     open_ = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
     if not db.update("trace", open_, {"state": "done", "bytes": 0}):
         return False
     db.delete("span", {**key, "trace": trace.id})
-    db.run("forget_traces", {**key, "known": time.time() - KNOWN})
+    db.run("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
     if made is not None:
         _insert(db, scope, made, trace.via)
     return True
@@ -278,99 +372,142 @@ def finish_trace(db: Db, scope: Scope, trace: Unfinished, made: StoredEpisode | 
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Store new spans; return, for each reason to refuse spans, the number of refused spans.
+    """Store new spans; return, for each reason to refuse spans, the number of refused
+    spans.
 
-    `trust` is the trust of these spans. A trace with spans of different trust becomes "external".
+    `trust` is the trust of these spans. A trace with spans of different trust becomes
+    "external".
     """
     refused: Counter[str] = Counter()
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    used = db.select("coalesce(sum(bytes), 0)", "trace", {**key_of(scope), "state": "open"})
+    used = db.select(
+        "coalesce(sum(bytes), 0)", "trace", {**key_of(scope), "state": "open"}
+    )
     room = bounds.bytes - int(used[0][0])
     for trace, group in grouped.items():
         known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         state, spans = known[0] if known else ("open", 0)
         size = sum(len(one.record) for one in group)
         if state != "open":
-            refused[LATE] += len(group)
+            refused[LATE_SPANS_REASON] += len(group)
         elif spans + len(group) > bounds.spans:
             refused[f"a trace may have {bounds.spans} spans"] += len(group)
         elif size > room:
-            refused[f"unfinished traces of a project may have {bounds.bytes} bytes"] += len(group)
+            refused[
+                f"unfinished traces of a project may have {bounds.bytes} bytes"
+            ] += len(group)
         else:
-            _put(db, scope, trace, group, trust)
+            _put(db, scope, trace=trace, pieces=group, trust=trust)
             room -= size
     return refused
 
 
-def _put(db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust) -> None:
+def _put(
+    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
+) -> None:
     key = {**key_of(scope), "trace": trace}
     spans = size = 0
     root = False
     for piece in pieces:
-        if db.insert("span", {**key, **asdict(piece)}, SKIP).rowcount:
-            spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
+        if db.insert("span", {**key, **asdict(piece)}, CONFLICT_SKIP_SQL).rowcount:
+            spans = spans + 1
+            size = size + len(piece.record)
+            root = root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": time.time()}
         db.run("upsert_trace", {**key, **counts, "trust": trust, "via": db.actor.via})
 
 
 def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record the steps of one run: what failed, and what worked after it had failed before.
+    """Record the steps of one run: what failed, and what worked after it had failed
+    before.
 
-    `source` names the run, so that it counts once and can be revoked. A step without a time was
-    just made. A run may be recorded again when it is longer.
+    `source` names the run, so that it counts once and can be revoked. A step without a
+    time was just made. A run may be recorded again when it is longer.
     """
-    now, worked = time.time(), dict[str, float]()
+    now = time.time()
+    worked = dict[str, float]()
     for step in steps:
         at = 0.0 if step.error else min(step.at or now, now)
         worked.update(dict.fromkeys(step.action.digests(step.error), at))
     for at, good in groupby(sorted(worked, key=worked.__getitem__), worked.__getitem__):
-        db.run("actions_worked", {**key_of(scope), "digests": json.dumps([*good]), "at": at})
+        db.run(
+            "actions_worked",
+            {**key_of(scope), "digests": json.dumps([*good]), "at": at},
+        )
     for step in steps:
         if step.error and step.lesson:
-            values = {**key_of(scope), "reflection": step.lesson, "source": storable(source)}
-            values |= {"state": storable(step.state), "failed": min(step.at or now, now)}
+            values = {
+                **key_of(scope),
+                "reflection": step.lesson,
+                "source": storable(source),
+            }
+            values |= {
+                "state": storable(step.state),
+                "failed": min(step.at or now, now),
+            }
             for digest in step.action.digests(step.error):
-                db.run("insert_action", {**values, "digest": digest, "worked": worked[digest]})
+                db.run(
+                    "insert_action",
+                    {**values, "digest": digest, "worked": worked[digest]},
+                )
 
 
 def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
     """Return what is known about an action that failed and has not worked since."""
-    failures, waiting = list[KnownFailure](), set[int]()
+    failures = list[KnownFailure]()
+    waiting = set[int]()
     asked = {"digests": json.dumps(action.digests()), "whole": action.whole}
-    for failed in db.all("failed_actions", scope, **asked, **LIMITS):
+    for failed in db.all("failed_actions", scope, **asked, **ANNOUNCEMENT_LIMITS):
         rows = db.all("lesson_and_rules", scope, id=failed["id"])
         waiting |= {row["entry"] for row in rows if row["entry"]}
         known = {bool(row["own"]): row for row in rows if not row["entry"]}
-        if True in known and len(failures) < LISTED:
+        if True in known and len(failures) < MAX_ANNOUNCED_FAILURES:
             rule = known.get(False)
-            best, text = rule or known[True], known[True]["text"]
-            what, _, fix = text.partition(f"\n{MENDED}\n")
-            told = {"what": text, "fix": rule["text"]} if rule else {"what": what, "fix": fix}
-            told |= {"lesson": failed["id"], "trust": best["trust"], "lesson_state": best["state"]}
+            best = rule or known[True]
+            text = known[True]["text"]
+            what, _, fix = text.partition(f"\n{MEND_HEADING}\n")
+            told = (
+                {"what": text, "fix": rule["text"]}
+                if rule
+                else {"what": what, "fix": fix}
+            )
+            told |= {
+                "lesson": failed["id"],
+                "trust": best["trust"],
+                "lesson_state": best["state"],
+            }
             failures.append(from_row(KnownFailure, failed, **told))
     return ActionHistory(tuple(failures), tuple(sorted(waiting)))
 
 
 # The events of sessions that a scope keeps.
-MOST_EVENTS = 20_000
+MAX_SESSION_EVENTS = 20_000
 
 
 @holds()
-def append_events(db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]) -> None:
-    """Add events to a session: the columns of a row. Other sessions give way, the oldest first."""
+def append_events(
+    db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add events to a session: the columns of a row. Other sessions give way, the
+    oldest first.
+    """
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
-    if db.select("1", "event", key_of(scope), f"limit 1 offset {MOST_EVENTS}"):
-        db.run("trim_events", {**key, "most": MOST_EVENTS * 9 // 10})
+    if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
+        db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
 
 
 def event_row(event: Event) -> dict[str, Any]:
     """Return an event as a row: without secrets, and with what finds it again."""
-    acted = action(event.tool, event.arguments or {}).whole if event.type == "tool_call" else ""
+    acted = (
+        action(event.tool, event.arguments or {}).whole
+        if event.type == "tool_call"
+        else ""
+    )
     event = clean_event(event, Limits().content)
     names = "type content tool arguments call error agent origin".split()
     held = {name: getattr(event, name) for name in names}
@@ -383,17 +520,25 @@ def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
     """Return the signatures of the errors of a failed event, as lessons have them."""
     from heedful.traces.signals import error_lines
 
-    lines = error_lines(str(event["content"] or event["error"]).splitlines(), others=False)
+    lines = error_lines(
+        str(event["content"] or event["error"]).splitlines(), others=False
+    )
     titles = "", str(event.get("tool") or "")
-    return frozenset(signature(title, line).digest for line in lines for title in titles)
+    return frozenset(
+        signature(title, line).digest for line in lines for title in titles
+    )
 
 
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
-    """Return whether a call is kept, and whether its tool or action failed when it ran last."""
+    """Return whether a call is kept, and whether its tool or action failed when it ran
+    last.
+    """
     about = {"session": session, "tool": tool, "call": call, "action": action.whole}
-    (row,) = db.all("course_of", scope, **{name: storable(one) for name, one in about.items()})
+    (row,) = db.all(
+        "course_of", scope, **{name: storable(one) for name, one in about.items()}
+    )
     return bool(row["known"]), bool(row["failed"])
 
 
@@ -404,16 +549,26 @@ def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key that sent the first event of a session, "" in process; None without events."""
+    """Return the key that sent the first event of a session, "" in process; None
+    without events.
+    """
     key = {**key_of(scope), "session": storable(session)}
-    return next((row["via"] for row in db.select("via", "event", key, "order by n limit 1")), None)
+    return next(
+        (row["via"] for row in db.select("via", "event", key, "order by n limit 1")),
+        None,
+    )
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
-    """Return the events of a session in order, each with its time and key as `at` and `via`."""
+    """Return the events of a session in order, each with its time and key as `at` and
+    `via`.
+    """
     key = {**key_of(scope), "session": storable(session)}
     rows = db.select("record, via, at", "event", key, "order by n")
-    return [{**json.loads(row["record"]), "at": row["at"], "via": row["via"]} for row in rows]
+    return [
+        {**json.loads(row["record"]), "at": row["at"], "via": row["via"]}
+        for row in rows
+    ]
 
 
 @holds()

@@ -1,7 +1,7 @@
 """The API keys and the audit log of a service.
 
-The store holds only a hash of a key's secret. Each audit row holds the hash of the previous row, so
-that a check finds changed and missing rows.
+The store holds only a hash of a key's secret. Each audit row holds the hash of the
+previous row, so that a check finds changed and missing rows.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from typing import Any
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import SKIP, Db, Row, Store, from_row, holds
+from heedful.store.store import CONFLICT_SKIP_SQL, Db, Row, Store, from_row, holds
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
-MAY = ("read", "recall", "write", "approve", "admin")
-_TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# A guess of an unknown key is compared with this hash, so that it takes as long as a wrong secret.
-_NOBODY = hashlib.sha256(b"").hexdigest()
+KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
+_KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
+# A guess of an unknown key is compared with this hash, so that it takes as long as a
+# wrong secret.
+_UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """An API key as stored, without its secret; times are seconds since 1970.
 
-    If `projects` is empty, the key is valid for all projects of the tenant. `may` holds the
-    permissions of the key, such as "read", and `by` the name of its creator.
+    If `projects` is empty, the key is valid for all projects of the tenant. `may` holds
+    the permissions of the key, such as "read", and `by` the name of its creator.
     """
 
     id: str
@@ -54,8 +55,14 @@ class Key:
 
     @property
     def revoke(self) -> str:
-        """The command that shows and removes what a revoked key wrote; "" for a valid key."""
-        return "" if self.revoked is None else f"heedful quarantine revoke key:{self.id} --by NAME"
+        """The command that shows and removes what a revoked key wrote; "" for a valid
+        key.
+        """
+        return (
+            ""
+            if self.revoked is None
+            else f"heedful quarantine revoke key:{self.id} --by NAME"
+        )
 
 
 async def create(
@@ -77,14 +84,25 @@ async def create(
         Scope(tenant, project)  # raises InvalidInput
     if not name or len(name) > 200 or not name.isprintable():
         raise InvalidInput("name", name, "1 to 200 printable characters")
-    if not may or not set(may) <= set(MAY):
-        raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
+    if not may or not set(may) <= set(KEY_PERMISSIONS):
+        raise InvalidInput(
+            "may", list(may), f"at least one of {', '.join(KEY_PERMISSIONS)}"
+        )
     if expires is not None and not now < expires < inf:
         raise InvalidInput("expires", expires, "a time in the future")
     secret = secrets.token_hex(32)
-    held = tuple(one for one in MAY if one in may)
+    held = tuple(one for one in KEY_PERMISSIONS if one in may)
     name = redact(name)  # a caller may send anything
-    key = Key(secrets.token_hex(6), tenant, name, tuple(projects), held, by, now, expires)
+    key = Key(
+        id=secrets.token_hex(6),
+        tenant=tenant,
+        name=name,
+        projects=tuple(projects),
+        may=held,
+        by=by,
+        at=now,
+        expires=expires,
+    )
     await store.write(Scope(tenant), insert, key, _hash(secret))
     return key, f"{key.shown}_{secret}"
 
@@ -94,13 +112,25 @@ made: list[str] = []  # the ids of the keys that this process has made
 
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
-    """Insert a key with the hash of its secret, and a row in the audit. Raises Conflict."""
+    """Insert a key with the hash of its secret, and a row in the audit. Raises
+    Conflict.
+    """
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    if not db.insert("key", {**asdict(key), **lists, "hash": hash}, SKIP).rowcount:
+    if not db.insert(
+        "key", {**asdict(key), **lists, "hash": hash}, CONFLICT_SKIP_SQL
+    ).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
     made.append(key.id)
     detail = {"id": key.id, "projects": key.projects, "may": key.may}
-    append(db, scope.tenant, key.by, "key.create", key.name, detail, key.projects)
+    append(
+        db,
+        tenant=scope.tenant,
+        by=key.by,
+        action="key.create",
+        subject=key.name,
+        detail=detail,
+        projects=key.projects,
+    )
 
 
 async def holder(store: Store, token: str) -> Key:
@@ -108,19 +138,29 @@ async def holder(store: Store, token: str) -> Key:
 
     Raises KeyRefused if the key is unknown, revoked or expired.
     """
-    parts = _TOKEN.fullmatch(token)
-    key, hash = await store.read(Scope(), find, parts[1]) if parts else (None, _NOBODY)
-    same = hmac.compare_digest(_hash(parts[2]) if parts else _NOBODY, hash)
-    ended = key is None or key.revoked is not None or (key.expires or inf) <= time.time()
+    parts = _KEY_TOKEN_PATTERN.fullmatch(token)
+    key, hash = (
+        await store.read(Scope(), find, parts[1])
+        if parts
+        else (None, _UNKNOWN_KEY_HASH)
+    )
+    same = hmac.compare_digest(_hash(parts[2]) if parts else _UNKNOWN_KEY_HASH, hash)
+    ended = (
+        key is None or key.revoked is not None or (key.expires or inf) <= time.time()
+    )
     if key is None or ended or not same:
-        raise KeyRefused("the key is unknown, revoked or expired; heedful key create makes one")
+        raise KeyRefused(
+            "the key is unknown, revoked or expired; heedful key create makes one"
+        )
     return key
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant (or None), and the hash of its secret."""
+    """Return the key with this id, of any tenant (or None), and the hash of its
+    secret.
+    """
     row = db.run("find_key", {"id": id}).fetchone()
-    return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
+    return (from_row(Key, row), row["hash"]) if row else (None, _UNKNOWN_KEY_HASH)
 
 
 def any_key(db: Db, scope: Scope) -> bool:
@@ -134,7 +174,8 @@ def any_key(db: Db, scope: Scope) -> bool:
 def newest(
     db: Db, scope: Scope, limit: int, before: str = "", projects: Sequence[str] = ()
 ) -> list[Key]:
-    """Return a tenant's keys, newest first; with `before` (a key's id), only older keys.
+    """Return a tenant's keys, newest first; with `before` (a key's id), only older
+    keys.
 
     With `projects`, return only keys that are limited to these projects.
     """
@@ -154,13 +195,23 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     if not rows:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
     key = from_row(Key, rows[0])
-    append(db, scope.tenant, by, "key.revoke", key.id, {}, key.projects)
+    append(
+        db,
+        tenant=scope.tenant,
+        by=by,
+        action="key.revoke",
+        subject=key.id,
+        detail={},
+        projects=key.projects,
+    )
     return key
 
 
 def id_of(key: str) -> str:
-    """Return the id of a key, given as the full key, its first part `heedful_ID`, or the id."""
-    parts = _TOKEN.fullmatch(key)
+    """Return the id of a key, given as the full key, its first part `heedful_ID`, or
+    the id.
+    """
+    parts = _KEY_TOKEN_PATTERN.fullmatch(key)
     return parts[1] if parts else key.removeprefix("heedful_")
 
 
@@ -168,16 +219,26 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-COLUMNS = ("tenant", "projects", "n", "at", "by", "action", "subject", "detail", "previous")
+AUDIT_COLUMNS = (
+    "tenant",
+    "projects",
+    "n",
+    "at",
+    "by",
+    "action",
+    "subject",
+    "detail",
+    "previous",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditVerification:
     """The result of a check of all audit rows of a tenant.
 
     `broken` is the number of the first changed or missing row, or 0; `what` says what
-    is wrong. `head` is the hash of the last row. Keep this hash elsewhere: with it, a later check
-    detects that somebody rewrote the whole chain.
+    is wrong. `head` is the hash of the last row. Keep this hash elsewhere: with it, a
+    later check detects that somebody rewrote the whole chain.
     """
 
     tenant: str
@@ -219,39 +280,67 @@ def append(
 def audit_rows(
     db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return audit rows as plain data, newest first, with numbers below `before` (0: all).
+    """Return audit rows as plain data, newest first, with numbers below `before` (0:
+    all).
 
     With `projects`, return only rows about these projects.
     """
     values = {"tenant": scope.tenant, "before": before, "limit": limit}
-    rows = db.run("newest_audit", {**values, "projects": json.dumps(projects)}).fetchall()
+    rows = db.run(
+        "newest_audit", {**values, "projects": json.dumps(projects)}
+    ).fetchall()
     parts = ("projects", "detail")
-    return [{**dict(row), **{name: json.loads(row[name]) for name in parts}} for row in rows]
+    return [
+        {**dict(row), **{name: json.loads(row[name]) for name in parts}} for row in rows
+    ]
 
 
-def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
+def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
     """Check that no audit row of a tenant was changed or removed; return the result.
 
-    `kept` is the `head` of an earlier check. If no row has this hash, somebody rewrote the chain.
+    `kept` is the `head` of an earlier check. If no row has this hash, somebody rewrote
+    the chain.
     """
     tenant = scope.tenant
     heads = db.select("n, hash", "audit_head", {"tenant": tenant})
     end, last = heads[0] if heads else (0, "")
-    previous, n, found = "", 0, not kept
+    previous = ""
+    n = 0
+    found = not kept
     for row in db.run("all_audit", {"tenant": tenant}):
         n += 1
         if row["n"] != n:
-            return Verified(tenant, end, last, n, f"row {n} is missing")
+            return AuditVerification(
+                tenant=tenant, rows=end, head=last, broken=n, what=f"row {n} is missing"
+            )
         if row["previous"] != previous or row["hash"] != _hash_audit(row):
-            return Verified(tenant, end, last, n, f"row {n} was changed")
+            return AuditVerification(
+                tenant=tenant,
+                rows=end,
+                head=last,
+                broken=n,
+                what=f"row {n} was changed",
+            )
         previous = row["hash"]
         found = found or previous == kept
     if (n, previous) != (end, last):
-        return Verified(tenant, end, last, n + 1, f"row {n + 1} is missing")
+        return AuditVerification(
+            tenant=tenant,
+            rows=end,
+            head=last,
+            broken=n + 1,
+            what=f"row {n + 1} is missing",
+        )
     if not found:
-        return Verified(tenant, end, last, max(end, 1), f"no row has the hash {kept}")
-    return Verified(tenant, end, last)
+        return AuditVerification(
+            tenant=tenant,
+            rows=end,
+            head=last,
+            broken=max(end, 1),
+            what=f"no row has the hash {kept}",
+        )
+    return AuditVerification(tenant=tenant, rows=end, head=last)
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    return _hash(json.dumps([row[name] for name in COLUMNS]))
+    return _hash(json.dumps([row[name] for name in AUDIT_COLUMNS]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.lesson import Outcome, Reflection
+from heedful.lessons.lesson import Lesson, Outcome
 from heedful.lessons.ranking import Briefing
 from heedful.loop.decide import Decision, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
@@ -14,14 +14,14 @@ from heedful.loop.record import Attempt, Loop, Override, Usage
 Kind = Literal["loop", "run", "stage"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageHead:
     """The description of a pipeline's stage, stored with the loop of the stage.
 
-    `run` is the id of the run, `name` the name of the stage. `checks` has the names that findings
-    use for its checks. `model` is the model that writes the output, "" if a function writes it. The
-    run does what `on_exhausted` says if no attempt passed, and what `on_unvalidated` says if a
-    check raised an error.
+    `run` is the id of the run, `name` the name of the stage. `checks` has the names
+    that findings use for its checks. `model` is the model that writes the output, "" if
+    a function writes it. The run does what `on_exhausted` says if no attempt passed,
+    and what `on_unvalidated` says if a check raised an error.
     """
 
     run: str
@@ -33,13 +33,15 @@ class StageHead:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The data that is stored when a loop begins: its task, and its goals and policy as plain data.
+    """The data that is stored when a loop begins: its task, and its goals and policy as
+    plain data.
 
-    `context` becomes the `Context.data` of the checks, unless the driver of the loop sets it.
-    `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage of a run. Loops with
-    the same `memory_key` tell each other the rules that they broke; "" tells none.
+    `context` becomes the `Context.data` of the checks, unless the driver of the loop
+    sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
+    of a run. Loops with the same `memory_key` tell each other the rules that they
+    broke; "" tells none.
     """
 
     task: Any
@@ -51,14 +53,15 @@ class Head:
     memory_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLoop:
     """A loop as a store holds it.
 
-    `values` are the candidates of the attempts, in order. `decisions` are all decisions, oldest
-    first. `journal` maps keys to the results of finished steps of the current attempt. Each process
-    that claims the loop increases `epoch`; a process with a lower epoch can no longer write. Times
-    are seconds since 1970. `briefing` is what a memory told the loop, None if no memory was asked.
+    `values` are the candidates of the attempts, in order. `decisions` are all
+    decisions, oldest first. `journal` maps keys to the results of finished steps of the
+    current attempt. Each process that claims the loop increases `epoch`; a process with
+    a lower epoch can no longer write. Times are seconds since 1970. `briefing` is what
+    a memory told the loop, None if no memory was asked.
     """
 
     id: str
@@ -78,16 +81,17 @@ class StoredLoop:
         return tuple(decision.verdict for decision in self.decisions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
-    Set `head` for a loop that may be new. A `verdict` that continues because of overrides uses up
-    one decision of each of them. `standing` says how close the loop was to its limits at the
-    decision. `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
-    without a driver, `seen` is the `updated` of the loop as it was read. The `briefing` and its
-    exposures are written once for each loop. The fields `reflections`, `outcome`, `most` and
-    `quota` are as in `exposures.remember`, but lessons beyond the quota are left out.
+    Set `head` for a loop that may be new. A `verdict` that continues because of
+    overrides uses up one decision of each of them. `standing` says how close the loop
+    was to its limits at the decision. `decided` is the time of the decision in seconds
+    since 1970, 0 for now. For a loop without a driver, `seen` is the `updated` of the
+    loop as it was read. The `briefing` and its exposures are written once for each
+    loop. The fields `reflections`, `outcome`, `most` and `quota` are as in
+    `exposures.remember`, but lessons beyond the quota are left out.
     """
 
     id: str
@@ -103,20 +107,21 @@ class JournalEntry:
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None
-    reflections: Sequence[Reflection] = ()
+    reflections: Sequence[Lesson] = ()
     briefing: Briefing | None = None
     outcome: Outcome | None = None
     most: int = 0
     quota: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 
-    All parts were read in one transaction. `policy` is that of the loop, without rules that are
-    user code. `driver` is the process that drives the loop now, or "".
-    `echoes` counts finding keys in other loops of the scope, if a rule of the policy needs this.
+    All parts were read in one transaction. `policy` is that of the loop, without rules
+    that are user code. `driver` is the process that drives the loop now, or "".
+    `echoes` counts finding keys in other loops of the scope, if a rule of the policy
+    needs this.
     """
 
     stored: StoredLoop
@@ -128,13 +133,13 @@ class LoopState:
 EpisodeState = Literal["waiting", "reflected", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEpisode:
     """An episode as a store holds it.
 
-    `record` is the episode as plain data. `tries` counts the attempts to reflect on it, and `error`
-    says why the last one failed. `via` names the keys of a service that sent it. `at` is when the
-    episode was stored, in seconds since 1970.
+    `record` is the episode as plain data. `tries` counts the attempts to reflect on it,
+    and `error` says why the last one failed. `via` names the keys of a service that
+    sent it. `at` is when the episode was stored, in seconds since 1970.
     """
 
     digest: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -18,7 +18,15 @@ from heedful.lessons.ranking import Briefing
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
-from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
+from heedful.loop.record import (
+    MAX_FEEDBACK_CHARS,
+    NO_USAGE,
+    Attempt,
+    Evaluation,
+    Goal,
+    Loop,
+    Usage,
+)
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops
 from heedful.store.records import StageHead, StoredLoop
@@ -28,31 +36,33 @@ Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
 Exhausted = Literal["continue", "halt", "best"]
 # The level of a finding -> the status and the severity of its check.
-LEVELS: Mapping[str, tuple[Status, str]] = {
+LEVEL_STATUSES: Mapping[str, tuple[Status, str]] = {
     "error": ("failed", "critical"),
     "warning": ("warning", "warning"),
     "note": ("passed", "info"),
 }
-WORST: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
-HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
-TAIL = "\n\nPlease address these issues and regenerate the output."
+STATUS_ORDER: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
+STAGE_FEEDBACK_HEADING = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
+STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the output."
 # The check for missing results. Without results, other checks have nothing to judge.
-MISSING = "missing_results"
+MISSING_RESULTS_CHECK = "missing_results"
 # The most characters of the lessons in a feedback; the rest is enough for one finding.
-ROOM = MOST - 900
+MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """The result of one check, or of one goal, on one attempt.
 
-    `status` is passed, warning, failed, or not_validated if the check itself raised an error.
-    `severity` is critical, warning or info. `details` has the key, severity (0..1), evidence and
-    span of a finding, or the score, threshold and direction of a goal.
+    `status` is passed, warning, failed, or not_validated if the check itself raised an
+    error. `severity` is critical, warning or info. `details` has the key, severity
+    (0..1), evidence and span of a finding, or the score, threshold and direction of a
+    goal.
     """
 
     check_name: str
     status: Status = "passed"
+    _: KW_ONLY
     severity: str = "info"
     message: str = ""
     suggestion: str = ""
@@ -63,13 +73,15 @@ class CheckResult:
 class StageAttempt:
     """One attempt of one stage; `attempt` is its number, from 1.
 
-    `timestamp` is the time of the decision on the attempt, in seconds since 1970. `requires_retry`
-    is True if the attempt did not pass, even if no other attempt followed. `feedback_for_agent` is
-    the feedback for the next attempt, "" if this attempt passed. `output` is the output as text.
+    `timestamp` is the time of the decision on the attempt, in seconds since 1970.
+    `requires_retry` is True if the attempt did not pass, even if no other attempt
+    followed. `feedback_for_agent` is the feedback for the next attempt, "" if this
+    attempt passed. `output` is the output as text.
     """
 
     stage_name: str
     run: str
+    _: KW_ONLY
     attempt: int
     overall_status: Status
     checks: tuple[CheckResult, ...]
@@ -78,7 +90,7 @@ class StageAttempt:
     requires_retry: bool
     feedback_for_agent: str
     output: str = ""
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
@@ -97,7 +109,9 @@ class StageAttempt:
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
     def plain(self) -> dict[str, Any]:
-        """Return the attempt as JSON data without its output; times are ISO 8601 in UTC."""
+        """Return the attempt as JSON data without its output; times are ISO 8601 in
+        UTC.
+        """
         plain = {**asdict(self), "failed_checks_summary": self.failed_checks_summary}
         plain |= {"timestamp": iso(self.timestamp), "usage": to_document(self.usage)}
         plain["checks"] = list(plain["checks"])
@@ -108,14 +122,15 @@ class StageAttempt:
 class StageReport:
     """The report of one stage of a run.
 
-    `kept` is the number of the attempt whose output the run used. `action` says how the stage
-    ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
-    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run. `briefing`
-    says what memory told the stage.
+    `kept` is the number of the attempt whose output the run used. `action` says how the
+    stage ended: passed, continued (failed, the run used the last attempt), best
+    (failed, the run used the best attempt), halted, stopped (a task that failed), open
+    (interrupted) or not_run. `briefing` says what memory told the stage.
     """
 
     name: str
     status: Status | Literal["open", "not_run"]
+    _: KW_ONLY
     action: Action
     attempts: tuple[StageAttempt, ...] = ()
     kept: int | None = None
@@ -123,7 +138,9 @@ class StageReport:
 
     @property
     def degraded(self) -> bool:
-        """True if the run continued with an output that failed or could not be judged."""
+        """True if the run continued with an output that failed or could not be
+        judged.
+        """
         return self.action in ("continued", "best", "stopped")
 
     @property
@@ -134,7 +151,9 @@ class StageReport:
     def plain(self) -> dict[str, Any]:
         """Return the report as JSON data."""
         attempts = [{**one.plain(), "output": one.output} for one in self.attempts]
-        plain = {name: getattr(self, name) for name in ("name", "status", "action", "kept")}
+        plain = {
+            name: getattr(self, name) for name in ("name", "status", "action", "kept")
+        }
         told = self.briefing and self.briefing.plain()
         return {**plain, "briefing": told, "attempts": attempts}
 
@@ -143,13 +162,15 @@ class StageReport:
 class Report:
     """The report of one run of a pipeline, or of a run of tasks; `noun` says which.
 
-    `status` is passed, degraded (the run continued in spite of failures), halted or open
-    (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0 while the run is
-    open. `state` is the final state if the run happened in this process.
+    `status` is passed, degraded (the run continued in spite of failures), halted or
+    open (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0
+    while the run is open. `state` is the final state if the run happened in this
+    process.
     """
 
     pipeline: str
     run: str
+    _: KW_ONLY
     stages: tuple[StageReport, ...]
     began: float = 0.0
     ended: float = 0.0
@@ -179,7 +200,9 @@ class Report:
     @property
     def usage(self) -> Usage:
         """The sum of the usage of all attempts."""
-        return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
+        return sum(
+            (one.usage for stage in self.stages for one in stage.attempts), NO_USAGE
+        )
 
     @property
     def stem(self) -> str:
@@ -213,25 +236,44 @@ def iso(at: float) -> str:
 
 
 def stage_feedback(
-    stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
+    stage: str,
+    evaluation: Evaluation,
+    goals: tuple[Goal, ...] = (),
+    lessons: Sequence[str] = (),
 ) -> str:
-    """Return the feedback for the next attempt: findings, unmet goals, `lessons`, and what to do.
+    """Return the feedback for the next attempt: findings, unmet goals, `lessons`, and
+    what to do.
 
-    The feedback has at most `heedful.loop.record.MOST` characters. The first item of `lessons` is a
-    heading; lessons that do not fit are left out.
+    The feedback has at most `heedful.loop.record.MOST` characters. The first item of
+    `lessons` is a heading; lessons that do not fit are left out.
     """
-    head, kept = HEAD.format(stage), ""
+    head = STAGE_FEEDBACK_HEADING.format(stage)
+    kept = ""
     for line in lessons:
-        if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
+        if (
+            len(head) + len(kept) + len(line) + len(STAGE_FEEDBACK_ENDING)
+            < MAX_FEEDBACK_LESSONS_CHARS
+        ):
             kept += f"\n{line}"
-    tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
+    tail = (
+        f"\n{kept}{STAGE_FEEDBACK_ENDING}"
+        if "\n" in kept.strip()
+        else STAGE_FEEDBACK_ENDING
+    )
     return record.feedback(evaluation, goals, head, tail)
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return `verdict`; if it is Again for a stage, replace the feedback by `stage_feedback`."""
+    """Return `verdict`; if it is Again for a stage, replace the feedback by
+    `stage_feedback`.
+    """
     last = loop.attempts[-1] if loop.attempts else None
-    if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
+    if (
+        last is None
+        or not last.evaluation
+        or stage is None
+        or not isinstance(verdict, Again)
+    ):
         return verdict
     words = stage_feedback(stage.name, last.evaluation, loop.goals)
     return replace(verdict, feedback=words)
@@ -245,7 +287,9 @@ def unvalidated(check: str) -> str:
 def stage_report(stored: StoredLoop, run: str) -> StageReport:
     """Return the report of a stage from its stored loop."""
     loop = stored.loop
-    stage = stored.head.stage or StageHead(run, stored.id.removeprefix(f"{run}/"))
+    stage = stored.head.stage or StageHead(
+        run=run, name=stored.id.removeprefix(f"{run}/")
+    )
     name = stage.name
     last = stored.decisions[-1].verdict if stored.decisions else None
     decisions = {decision.attempt: decision for decision in stored.decisions}
@@ -253,27 +297,57 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
         stage_attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
         for attempt in loop.attempts
     )
-    if stored.head.stage is None:  # the loop of a task, whose checks are stored without names
+    if (
+        stored.head.stage is None
+    ):  # the loop of a task, whose checks are stored without names
         attempts = tuple(
-            one if one.checks else replace(one, overall_status="passed") for one in attempts
+            one if one.checks else replace(one, overall_status="passed")
+            for one in attempts
         )
     told = stored.briefing
     if not isinstance(last, Done):
-        return StageReport(name, "open", "open", attempts, None, told)
+        return StageReport(
+            name, "open", action="open", attempts=attempts, kept=None, briefing=told
+        )
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
-        return StageReport(name, status, "passed", attempts, len(attempts), told)
-    if attempts and status == "not_validated":  # nothing failed, but not everything could be judged
+        return StageReport(
+            name,
+            status,
+            action="passed",
+            attempts=attempts,
+            kept=len(attempts),
+            briefing=told,
+        )
+    if (
+        attempts and status == "not_validated"
+    ):  # nothing failed, but not everything could be judged
         action: Action = "halted" if stage.on_unvalidated == "halt" else "continued"
         if all(one.status != "not_validated" for one in attempts[-1].checks):
             action = "passed"  # no check raised an error: the stage has no checks
-        return StageReport(name, status, action, attempts, len(attempts), told)
+        return StageReport(
+            name,
+            status,
+            action=action,
+            attempts=attempts,
+            kept=len(attempts),
+            briefing=told,
+        )
     if stored.head.stage is None:
-        return StageReport(name, "failed", "stopped", attempts, last.best, told)
+        return StageReport(
+            name,
+            "failed",
+            action="stopped",
+            attempts=attempts,
+            kept=last.best,
+            briefing=told,
+        )
     kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
     action = how.get(stage.on_exhausted, "continued")
-    return StageReport(name, "failed", action, attempts, kept, told)
+    return StageReport(
+        name, "failed", action=action, attempts=attempts, kept=kept, briefing=told
+    )
 
 
 def stage_attempt(
@@ -283,10 +357,13 @@ def stage_attempt(
     goals: tuple[Goal, ...] = (),
 ) -> StageAttempt:
     """Return the report of an attempt; without a `decision`, its time is 0."""
-    evaluation, judged = attempt.evaluation or Evaluation(), attempt.judged_by or goals
+    evaluation = attempt.evaluation or Evaluation()
+    judged = attempt.judged_by or goals
     checks = tuple(_checked(evaluation, goals, attempt.judged_by))
-    found = {one.status for one in checks} | ({"passed"} if judged else {"not_validated"})
-    status = next(each for each in WORST if each in found)
+    found = {one.status for one in checks} | (
+        {"passed"} if judged else {"not_validated"}
+    )
+    status = next(each for each in STATUS_ORDER if each in found)
     verdict = decision.verdict if decision else None
     said = verdict.feedback if isinstance(verdict, Again) else ""
     if status == "failed":
@@ -295,60 +372,96 @@ def stage_attempt(
     if not stage.model:
         with suppress(ValueError, AttributeError):  # a value that only Python can write
             changed, *more = json.loads(output).values()
-            if not any(more) and changed.keys() == {stage.name}:  # it changed only its own output
-                output = json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
+            if not any(more) and changed.keys() == {
+                stage.name
+            }:  # it changed only its own output
+                output = json.dumps(
+                    changed[stage.name], ensure_ascii=False, sort_keys=True
+                )
             elif more and (loose := json.loads(output).get("rerun")):
                 rest = [json.dumps(changed, ensure_ascii=False)] * bool(changed)
-                output = "\n".join([*(f"{name}: {text}" for name, text in loose.items()), *rest])
+                output = "\n".join(
+                    [*(f"{name}: {text}" for name, text in loose.items()), *rest]
+                )
     return StageAttempt(
         stage.name,
         stage.run,
-        attempt.number,
-        status,
-        checks,
-        round(1000 * attempt.usage.seconds, 3),
-        decision.at if decision else 0.0,
-        status == "failed" or isinstance(verdict, Again),
-        said,
-        output,
-        attempt.usage,
+        attempt=attempt.number,
+        overall_status=status,
+        checks=checks,
+        execution_time_ms=round(1000 * attempt.usage.seconds, 3),
+        timestamp=decision.at if decision else 0.0,
+        requires_retry=status == "failed" or isinstance(verdict, Again),
+        feedback_for_agent=said,
+        output=output,
+        usage=attempt.usage,
     )
 
 
 def _checked(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[CheckResult]:
-    """Yield a result for each finding, each goal, and each check in `names` without a finding.
+    """Yield a result for each finding, each goal, and each check in `names` without a
+    finding.
 
-    A check without a finding counts as passed. But checks without a finding are left out if the
-    results of the stage are missing, or if a failed check is not in `names`, because it is then
-    unknown whether they passed.
+    A check without a finding counts as passed. But checks without a finding are left
+    out if the results of the stage are missing, or if a failed check is not in `names`,
+    because it is then unknown whether they passed.
     """
-    found, results, wrong = set[str](), list[CheckResult](), set[str]()
+    found = set[str]()
+    results = list[CheckResult]()
+    wrong = set[str]()
     for one in evaluation.findings:
-        status, severity = LEVELS[one.level]
+        status, severity = LEVEL_STATUSES[one.level]
         if one.key == unvalidated(one.check) and one.level != "error":
             status = "not_validated"
         details: dict[str, Any] = {"key": one.key, "severity": one.severity}
         details |= {"evidence": one.evidence} if one.evidence else {}
         details |= {"span": list(one.span)} if one.span else {}
-        results.append(CheckResult(one.check, status, severity, one.message, one.fix, details))
+        results.append(
+            CheckResult(
+                one.check,
+                status,
+                severity=severity,
+                message=one.message,
+                suggestion=one.fix,
+                details=details,
+            )
+        )
         found.add(one.check)
         wrong |= {one.check} if status in ("failed", "not_validated") else set()
-    if wrong <= set(names) - {MISSING}:
+    if wrong <= set(names) - {MISSING_RESULTS_CHECK}:
         yield from (CheckResult(name) for name in names if name not in found)
     yield from results
     for goal in goals:
         score = evaluation.scores.get(goal.score)
-        details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
+        details = {
+            "score": score,
+            "threshold": goal.threshold,
+            "direction": goal.direction,
+        }
         if score is None:
             what = f"{goal.score} has no score, so {goal} could not be judged"
-            yield CheckResult(goal.score, "not_validated", "warning", what, details=details)
+            yield CheckResult(
+                goal.score,
+                "not_validated",
+                severity="warning",
+                message=what,
+                details=details,
+            )
         elif goal.met(score):
             yield CheckResult(goal.score, details=details)
         else:
-            what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
-            yield CheckResult(goal.score, "failed", "critical", what, how, details)
+            what = f"{goal.score} is {score:g}: {goal}"
+            how = f"reach {goal}"
+            yield CheckResult(
+                goal.score,
+                "failed",
+                severity="critical",
+                message=what,
+                suggestion=how,
+                details=details,
+            )
 
 
 def file_safe(name: str) -> str:
@@ -357,7 +470,7 @@ def file_safe(name: str) -> str:
 
 
 # A run is a loop that gets one attempt whenever the run ends.
-POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
+PIPELINE_POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
 
 
 def loop_of(run: str, stage: str) -> str:
@@ -374,18 +487,26 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """Return the report of a stored run, which may still be open. Raises NotFound."""
     stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
-        raise NotFound("run of a pipeline", run, "the store: it is a loop; heedful why explains it")
+        raise NotFound(
+            "run of a pipeline", run, "the store: it is a loop; heedful why explains it"
+        )
     names = stored.head.task["stages"]
     stages = await stages_of(store, scope, run, names)
     reports = tuple(
         stage_report(stages[name], run)
         if name in stages
-        else StageReport(name, "not_run", "not_run")
+        else StageReport(name, "not_run", action="not_run")
         for name in names
     )
     last = stored.decisions[-1] if stored.decisions else None
     ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
-    return Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
+    return Report(
+        stored.head.task["pipeline"],
+        run,
+        stages=reports,
+        began=stored.created,
+        ended=ended,
+    )
 
 
 async def stages_of(

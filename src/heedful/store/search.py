@@ -1,8 +1,8 @@
 """Search for examples by words (BM25) and by vectors, and storage of the vectors.
 
-Both searches stay within the scope. With SQLite, a connection keeps 8-bit codes of the vectors in
-memory; a search compares all codes, and then the nearest vectors exactly. PostgreSQL compares the
-vectors itself.
+Both searches stay within the scope. With SQLite, a connection keeps 8-bit codes of the
+vectors in memory; a search compares all codes, and then the nearest vectors exactly.
+PostgreSQL compares the vectors itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,20 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.lesson import ANY, Cause, Example, Filter, Match, Scope
+from heedful.lessons.lesson import ANY_LESSON, Cause, Example, Filter, Match, Scope
 from heedful.lessons.words import coverage, weights, words
-from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, short, storable, token
+from heedful.store.store import (
+    MAX_ROWS,
+    Db,
+    Row,
+    blob,
+    from_row,
+    key_of,
+    placed,
+    short,
+    storable,
+    token,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,43 +38,63 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
     Rows = NDArray[np.float32]
 
-# The words of a query that are counted, and how many of the rarest are searched. More than 12 did
-# not improve the results.
-COUNTED = 256
-TERMS = 16
-# A search looks at `MATCHES` matches, plus one for every `FOR_EACH` texts. With half as many, the
-# first five results of 391 questions to 23,000 texts contain 1 % less of the evidence.
-MATCHES, FOR_EACH = 2_000, 20
+# The words of a query that are counted, and how many of the rarest are searched. More
+# than 12 did not improve the results.
+MAX_COUNTED_WORDS = 256
+MAX_SEARCHED_WORDS = 16
+# A search looks at `BASE_MATCHES` matches, plus one for every `TEXTS_PER_MATCH` texts. With half as
+# many, the first five results of 391 questions to 23,000 texts contain 1 % less of the
+# evidence.
+BASE_MATCHES = 2_000
+TEXTS_PER_MATCH = 20
 # How many examples in quarantine a query reads: no index has their words.
-HELD = 2_000
+MAX_QUARANTINE_EXAMPLES = 2_000
 # The usual parameters of BM25.
-K1, B = 1.2, 0.75
+BM25_K1 = 1.2
+BM25_B = 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Return how many texts contain each word, rarest first, for the first `COUNTED` of `words`."""
-    wanted = list(dict.fromkeys(words))[:COUNTED]
+    """Return how many texts contain each word, rarest first, for the first `MAX_COUNTED_WORDS` of
+    `words`.
+    """
+    wanted = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.run("count_terms", values).fetchall() if wanted else []
-    return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}
+    return {
+        row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))
+    }
 
 
 def matching(
-    db: Db, corpus: Row, counts: Mapping[str, int], many: int, among: set[int] | None = None
+    db: Db,
+    corpus: Row,
+    counts: Mapping[str, int],
+    many: int,
+    among: set[int] | None = None,
 ) -> list[int]:
-    """Return the ids of the `many` texts with the highest total weight of rare words, best first.
+    """Return the ids of the `many` texts with the highest total weight of rare words,
+    best first.
 
-    Searches only for the rarest words: as many as have about `MATCHES` matches in total. If the
-    rarest word alone has more matches, only its newest matches count. With `among`, only texts
-    with these ids count, and the number of their matches is not limited.
+    Searches only for the rarest words: as many as have about `BASE_MATCHES` matches in
+    total. If the rarest word alone has more matches, only its newest matches count.
+    With `among`, only texts with these ids count, and the number of their matches is
+    not limited.
     """
-    most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
-    rare = [term for term, count in counts.items() if count][:TERMS]
+    most = (
+        MAX_ROWS
+        if among is not None
+        else BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
+    )
+    rare = [term for term, count in counts.items() if count][:MAX_SEARCHED_WORDS]
     upto = sum(total <= most for total in accumulate(counts[term] for term in rare))
     terms = json.dumps(rare[: max(1, upto)])
     scores: dict[int, float] = {}
-    for row in db.run("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
-        weight, ids = rarity(counts[row["term"]], corpus["texts"]), json.loads(row["ids"])
+    for row in db.run(
+        "match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}
+    ):
+        weight = rarity(counts[row["term"]], corpus["texts"])
+        ids = json.loads(row["ids"])
         ids = ids if among is None else filter(among.__contains__, ids)
         if not scores:  # an id occurs once in a row
             scores = dict.fromkeys(ids, weight)
@@ -74,29 +105,35 @@ def matching(
 
 
 def rarity(count: int, texts: int) -> float:
-    """Return the inverse document frequency (above 0) of a word in `count` of `texts` texts."""
+    """Return the inverse document frequency (above 0) of a word in `count` of `texts`
+    texts.
+    """
     return log(1 + (texts - count + 0.5) / (count + 0.5))
 
 
 def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     """Return the BM25 score of a text for the words of a query.
 
-    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `rarities` has
-    the `rarity` of each word of the query. `words` are the `searched_words` of a text, and `mean`
-    is the mean length of all texts in characters.
+    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009).
+    `rarities` has the `rarity` of each word of the query. `words` are the
+    `searched_words` of a text, and `mean` is the mean length of all texts in
+    characters.
     """
     said: defaultdict[str, int] = defaultdict(int)
     for word in words.split(" "):
         if word in rarities:
             said[word] += 1
-    long = K1 * (1 - B + B * len(words.partition("  ")[0]) / mean)
-    return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
+    long = BM25_K1 * (1 - BM25_B + BM25_B * len(words.partition("  ")[0]) / mean)
+    return sum(
+        rarities[word] * n * (BM25_K1 + 1) / (n + long) for word, n in said.items()
+    )
 
 
 # The limit of `Vectors` in bytes: a little over a million vectors of 384 dimensions.
-MOST = 512 * 1024 * 1024
-# The number of vectors that are read and coded together: they fit into the cache of a core.
-TOGETHER = 256
+MAX_VECTOR_CACHE_BYTES = 512 * 1024 * 1024
+# The number of vectors that are read and coded together: they fit into the cache of a
+# core.
+VECTOR_BATCH_ROWS = 256
 
 
 class Vectors:
@@ -105,16 +142,19 @@ class Vectors:
     It has at most `most` bytes, but the codes of the current search always stay.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_VECTOR_CACHE_BYTES) -> None:
         self._most = most
         self._kept: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the up-to-date codes of the vectors in the scope and space that `key` holds."""
+        """Return the up-to-date codes of the vectors in the scope and space that `key`
+        holds.
+        """
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
-        # Codes of deleted vectors stay until a search finds them, so too many codes are read again.
-        if codes is None or codes.count > 2 * corpus["texts"] + TOGETHER:
+        # Codes of deleted vectors stay until a search finds them, so too many codes are
+        # read again.
+        if codes is None or codes.count > 2 * corpus["texts"] + VECTOR_BATCH_ROWS:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
         self._kept[name] = codes
@@ -131,9 +171,9 @@ class Vectors:
 class Codes:
     """A table of vector codes: each row, in no order, has an id, a code and a scale.
 
-    A vector has `width` numbers. Each is its code times the scale, to within 1/254 of the vector's
-    largest number. Without numkong, which multiplies int8, the codes are the vectors themselves and
-    take four times the memory.
+    A vector has `width` numbers. Each is its code times the scale, to within 1/254 of
+    the vector's largest number. Without numkong, which multiplies int8, the codes are
+    the vectors themselves and take four times the memory.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -157,24 +197,29 @@ class Codes:
         return self._ids[: self.count]
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Add vectors that became searchable since the last call; `changed` is the new version."""
+        """Add vectors that became searchable since the last call; `changed` is the new
+        version.
+        """
         import numpy as np
 
         if changed == self._followed:
             return
         rows = db.run("new_vectors", {**key, "since": self._followed})
         size = 4 * self._codes.shape[1]
-        while part := rows.fetchmany(TOGETHER):
+        while part := rows.fetchmany(VECTOR_BATCH_ROWS):
             if known := {id: data for id, data in part if len(data) == size}:
                 data = np.frombuffer(b"".join(known.values()), "<f4")
                 self._put(np.array(list(known), np.int64), data.reshape(len(known), -1))
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by their codes; `among` limits the ids."""
+        """Return the ids of the `many` nearest vectors by their codes; `among` limits
+        the ids.
+        """
         import numpy as np
 
-        ids, codes = self.ids, self._codes[: self.count]
+        ids = self.ids
+        codes = self._codes[: self.count]
         if codes.dtype == np.float32 or not self.count:
             scores = codes @ query
         else:
@@ -182,11 +227,13 @@ class Codes:
             scores = np.asarray(products)[0] * self._scales[: self.count]
         if among is not None:
             known = np.isin(ids, among)
-            scores, ids = scores[known], ids[known]
+            scores = scores[known]
+            ids = ids[known]
         if many < len(ids):
             least = np.partition(scores, -many)[-many]
             near = np.flatnonzero(scores >= least)
-            scores, ids = scores[near], ids[near]
+            scores = scores[near]
+            ids = ids[near]
         return ids[np.lexsort((ids, -scores))[:many]]
 
     def drop(self, gone: Ids) -> None:
@@ -224,7 +271,9 @@ class Codes:
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Return each row's code in -127..127 and its scale, which is 1 for a row of zeros."""
+    """Return each row's code in -127..127 and its scale, which is 1 for a row of
+    zeros.
+    """
     import numpy as np
 
     scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
@@ -240,9 +289,10 @@ def _numkong() -> Any:
     return numkong
 
 
-# How many more vectors than `limit` are compared exactly, because codes order them only roughly.
-# Of the best 50 among 100,000 vectors, the first 50 by code have 99.5 %, 52 have 99.97 %, 54 all.
-SPARE = 6
+# How many more vectors than `limit` are compared exactly, because codes order them only
+# roughly. Of the best 50 among 100,000 vectors, the first 50 by code have 99.5 %, 52
+# have 99.97 %, 54 all.
+SPARE_VECTORS = 6
 
 
 def search(
@@ -256,23 +306,33 @@ def search(
     waiting: bool = False,
     memory_key: str = "",
 ) -> list[Match]:
-    """Return the examples most like `text`: at most `limit` by words and `limit` by vector.
+    """Return the examples most like `text`: at most `limit` by words and `limit` by
+    vector.
 
-    `space` is the vector space of `vector`, and `only` filters the examples. A match has a
-    `keyword` score if the search by words found it, and a `cosine` if its vector is in `space`.
-    With `waiting`, examples in quarantine are returned, too, and a blank `text` finds all examples.
-    The examples of the `memory_key` are `own`, if its loops broke rules.
+    `space` is the vector space of `vector`, and `only` filters the examples. A match
+    has a `keyword` score if the search by words found it, and a `cosine` if its vector
+    is in `space`. With `waiting`, examples in quarantine are returned, too, and a blank
+    `text` finds all examples. The examples of the `memory_key` are `own`, if its loops
+    broke rules.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
     key = {**key_of(scope), "space": space, "memory_key": memory_key}
-    one = Sought(db, key, corpus, limit, only or ANY, waiting)
+    one = SearchParameters(
+        db=db,
+        key=key,
+        corpus=corpus,
+        limit=limit,
+        only=only or ANY_LESSON,
+        waiting=waiting,
+    )
     counts = count_texts(db, corpus, words(storable(text)))
     keyword = by_text(one, counts)
     cosine = {} if vector is None else by_vector(one, vector, [*keyword, *one.held])
     every = [*one.read(one.filtered), *one.held] if waiting and not text.strip() else ()
-    weighed, found = weights(counts, corpus["texts"]), []
+    weighed = weights(counts, corpus["texts"])
+    found = []
     for id in every or keyword | cosine:
         row = one.rows[id]
         measured = {
@@ -284,21 +344,31 @@ def search(
             "overlap": 0.0,
         }
         example = Example(**json.loads(row["record"]))
-        found.append(from_row(Match, row, example=example, lesson=row["text"], **measured))
+        found.append(
+            from_row(Match, row, example=example, lesson=row["text"], **measured)
+        )
     return found
 
 
-class Sought:
-    """The parameters of one search, and a cache of the example rows that it has read."""
+class SearchParameters:
+    """The parameters of one search, and a cache of the example rows that it has
+    read.
+    """
 
     def __init__(
-        self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter, waiting: bool
+        self,
+        db: Db,
+        key: dict[str, Any],
+        corpus: Row,
+        limit: int,
+        only: Filter,
+        waiting: bool,
     ) -> None:
         self.db: Db = db
         self.key: dict[str, Any] = key
         self.corpus: Row = corpus
         self.limit: int = limit
-        self.all: bool = only == ANY
+        self.all: bool = only == ANY_LESSON
         tags = {storable(tag) for tag in only.tags}
         self.values: dict[str, Any] = {
             **key,
@@ -313,9 +383,14 @@ class Sought:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Read these examples; return the ids of those that may be recalled and pass the filter."""
+        """Read these examples; return the ids of those that may be recalled and pass
+        the filter.
+        """
         ids = list(ids)
-        values = {**self.values, "ids": json.dumps([id for id in ids if id not in self.rows])}
+        values = {
+            **self.values,
+            "ids": json.dumps([id for id in ids if id not in self.rows]),
+        }
         rows = self.db.run("read_examples", values)
         self.rows.update((row["id"], row) for row in rows)
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
@@ -328,41 +403,71 @@ class Sought:
 
     @cached_property
     def held(self) -> list[int]:
-        """The ids of the newest `HELD` examples in quarantine, if they are searched."""
+        """The ids of the newest `MAX_QUARANTINE_EXAMPLES` examples in quarantine, if they are searched."""
         if not self.values["waiting"]:
             return []
-        rows = self.db.run("held", {"scope": self.corpus["scope"], "most": HELD, "before": ALL})
+        rows = self.db.run(
+            "held",
+            {
+                "scope": self.corpus["scope"],
+                "most": MAX_QUARANTINE_EXAMPLES,
+                "before": MAX_ROWS,
+            },
+        )
         return self.read(id for (id,) in rows)
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """Return the exact cosine of each example whose vector has the length of the query."""
+        """Return the exact cosine of each example whose vector has the length of the
+        query.
+        """
         import numpy as np
 
         data = {id: self.rows[id]["data"] or b"" for id in ids}
         data = {id: one for id, one in data.items() if len(one) == query.nbytes}
-        matrix = np.frombuffer(b"".join(data.values()), "<f4").reshape(len(data), len(query))
+        matrix = np.frombuffer(b"".join(data.values()), "<f4").reshape(
+            len(data), len(query)
+        )
         return dict(zip(data, (matrix @ query).tolist(), strict=True))
 
 
-def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
-    """Return the BM25 score of each matching example, divided by the best score: 0..1."""
+def by_text(one: SearchParameters, counts: Mapping[str, int]) -> dict[int, float]:
+    """Return the BM25 score of each matching example, divided by the best score:
+    0..1.
+    """
     many = 2 * one.limit
     ids = matching(one.db, one.corpus, counts, many)
     found = one.read(ids)
     if len(found) < one.limit and len(ids) == many:
-        found = one.read(matching(one.db, one.corpus, counts, many, one.filtered))
+        found = one.read(
+            matching(
+                one.db, corpus=one.corpus, counts=counts, many=many, among=one.filtered
+            )
+        )
     if not found and not one.held:
         return {}
     every = one.corpus["texts"] + len(one.held)
-    mean = max(1, one.corpus["length"] + sum(len(one.rows[id]["words"]) for id in one.held)) / every
+    mean = (
+        max(
+            1, one.corpus["length"] + sum(len(one.rows[id]["words"]) for id in one.held)
+        )
+        / every
+    )
     rarities = {term: rarity(count, every) for term, count in counts.items()}
-    scores = {id: bm25(rarities, one.rows[id]["words"], mean) for id in [*found, *one.held]}
-    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))[: one.limit]
+    scores = {
+        id: bm25(rarities, one.rows[id]["words"], mean) for id in [*found, *one.held]
+    }
+    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))[
+        : one.limit
+    ]
     return {id: scores[id] / scores[best[0]] for id in best}
 
 
-def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
-    """Return the cosines of the nearest examples, nearest first, then of the examples in `also`."""
+def by_vector(
+    one: SearchParameters, vector: Sequence[float], also: Iterable[int] = ()
+) -> dict[int, float]:
+    """Return the cosines of the nearest examples, nearest first, then of the examples
+    in `also`.
+    """
     import numpy as np
 
     query = np.asarray(vector, "<f4")
@@ -372,12 +477,14 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
     return {id: cosine[id] for id in best} | one.cosines(also, query)
 
 
-def by_codes(one: Sought, query: Rows) -> list[int]:
-    """Return the ids of the examples nearest to `query`, found with the codes in memory."""
+def by_codes(one: SearchParameters, query: Rows) -> list[int]:
+    """Return the ids of the examples nearest to `query`, found with the codes in
+    memory.
+    """
     import numpy as np
 
     codes = one.db.local(Vectors).codes(one.db, one.key, one.corpus, len(query))
-    many = one.limit + SPARE
+    many = one.limit + SPARE_VECTORS
     ids = codes.nearest(query, many).tolist()
     found = one.read(ids)
     if gone := [id for id in ids if id not in one.rows]:
@@ -390,49 +497,84 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
     return found
 
 
-def by_database(one: Sought, query: Rows) -> list[int]:
+def by_database(one: SearchParameters, query: Rows) -> list[int]:
     """Return the ids of the examples nearest to `query`, found by the database."""
-    values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
+    values = {
+        "near": short(query.tobytes()),
+        "width": len(query),
+        "limit": one.limit + SPARE_VECTORS,
+    }
     among = "" if one.all else json.dumps(list(one.filtered))
-    return one.read(id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among}))
+    return one.read(
+        id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among})
+    )
 
 
-WORKED = 600  # characters of the example of a rule: two of them fit into the budget of a prompt
+# characters of the example of a rule: two of them fit into the budget of a prompt
+MAX_RULE_EXAMPLE_CHARS = 600
 
 
 def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
-    A rule has no accepted output and no score, but a `cause`, and an example if that is short.
+    A rule has no accepted output and no score, but a `cause`, and an example if that is
+    short.
     """
     found = []
-    unscored = {"cosine": None, "keyword": None, "coverage": 0.0, "overlap": 0.0, "own": False}
+    unscored = {
+        "cosine": None,
+        "keyword": None,
+        "coverage": 0.0,
+        "overlap": 0.0,
+        "own": False,
+    }
     for row in db.all("by_cause", scope, memory_key=memory_key):
         one = Example(**json.loads(row["record"]))
-        short = len(one.task) + len(one.rejected) + len(one.accepted) <= WORKED
+        short = (
+            len(one.task) + len(one.rejected) + len(one.accepted)
+            <= MAX_RULE_EXAMPLE_CHARS
+        )
         worked = one if one.accepted and one.rejected and short else None
-        values = {"lesson": row["text"], "example": Example(one.task, ""), "worked": worked}
-        found.append(from_row(Match, row, cause=from_row(Cause, row), **values, **unscored))
+        values = {
+            "lesson": row["text"],
+            "example": Example(one.task, ""),
+            "worked": worked,
+        }
+        found.append(
+            from_row(Match, row, cause=from_row(Cause, row), **values, **unscored)
+        )
     return found
 
 
 # The characters of a blank task. A blank task gets no vector.
-BLANK = " \t\n\r\v\f\xa0\u3000"
+BLANK_CHARACTERS = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
-    """Return the number of recallable examples in each vector space; "" means without a vector."""
-    return {row["space"]: row["n"] for row in db.all("count_spaces", scope, blank=BLANK)}
+    """Return the number of recallable examples in each vector space; "" means without a
+    vector.
+    """
+    return {
+        row["space"]: row["n"]
+        for row in db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
+    }
 
 
 def unplaced(
     db: Db, scope: Scope, space: str, after: int, limit: int, since: float = 0.0
 ) -> list[tuple[int, str]]:
-    """Return id and task of recallable examples without a vector in `space`, above id `after`.
+    """Return id and task of recallable examples without a vector in `space`, above id
+    `after`.
 
     Only examples that were stored at the time `since` or later are returned.
     """
-    values = {"space": space, "after": after, "limit": limit, "since": since, "blank": BLANK}
+    values = {
+        "space": space,
+        "after": after,
+        "limit": limit,
+        "since": since,
+        "blank": BLANK_CHARACTERS,
+    }
     rows = db.run("unplaced", {"scope": token(scope), **values})
     return [(row["id"], row["task"]) for row in rows]
 
@@ -440,12 +582,18 @@ def unplaced(
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write vectors, given as (id, task, vector) of examples; return the number written.
+    """Write vectors, given as (id, task, vector) of examples; return the number
+    written.
 
     Skips an example that was deleted, or that has another task now.
     """
     written = 0
     for id, task, vector in places:
-        values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}
+        values = {
+            **key_of(scope),
+            "id": id,
+            "task": task,
+            **placed(db, space, blob(vector)),
+        }
         written += db.run("place", values).rowcount
     return written

@@ -1,7 +1,8 @@
 """A store in SQLite: one file with a write-ahead log and `synchronous=FULL`.
 
-Each process has one writer thread. It commits all waiting writes together, with one fsync. A short
-write that waits alone is committed by the event loop itself, unless the disk is slow.
+Each process has one writer thread. It commits all waiting writes together, with one
+fsync. A short write that waits alone is committed by the event loop itself, unless the
+disk is slow.
 """
 
 from __future__ import annotations
@@ -19,28 +20,41 @@ from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Answers, Db, Dialect, Job, Store, Threads, Work, read_sql
+from heedful.store.store import (
+    MEMORY_LOCKS,
+    Db,
+    Dialect,
+    JobGuard,
+    Store,
+    Threads,
+    Work,
+    WorkItem,
+    read_sql,
+)
 
 T = TypeVar("T")
-# Event loops commit, without a hand-over to the thread, while a commit takes at most this, in
-# seconds: any other thread may keep them waiting for as long.
-SHORT = 0.005
-MEMORY_ONLY = ":memory:"  # a database in memory, which belongs to one connection
+# Event loops commit, without a hand-over to the thread, while a commit takes at most
+# this, in seconds: any other thread may keep them waiting for as long.
+MAX_LOOP_COMMIT_SECONDS = 0.005
+IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
 
 
-class Place:
+class DatabasePath:
     """The path of an open database, which must stay the file that was opened first.
 
-    SQLite writes on into a file that was deleted or replaced, and these writes are lost.
+    SQLite writes on into a file that was deleted or replaced, and these writes are
+    lost.
     """
 
     def __init__(self, path: str) -> None:
-        self.path: str = path if path == MEMORY_ONLY else os.path.realpath(path)
+        self.path: str = path if path == IN_MEMORY_PATH else os.path.realpath(path)
         self.opened: tuple[int, int] | None = None
 
     def check(self, writes: bool = True) -> None:
-        """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for `writes`."""
-        if self.path == MEMORY_ONLY:
+        """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for
+        `writes`.
+        """
+        if self.path == IN_MEMORY_PATH:
             return
         try:
             found = os.stat(self.path)
@@ -50,19 +64,28 @@ class Place:
         self.opened = self.opened or here
         if found is None or here != self.opened:
             what = "replaced" if found else "deleted"
-            todo = "move it back; for a new one, stop heedful, delete -wal and -shm beside it"
-            raise errors.StoreUnavailable(f"{self.path} was {what} while it was open; {todo}")
+            todo = (
+                "move it back; for a new one, stop heedful, delete -wal and -shm "
+                "beside it"
+            )
+            raise errors.StoreUnavailable(
+                f"{self.path} was {what} while it was open; {todo}"
+            )
         if not found.st_size:
-            raise errors.StoreCorrupt(f"{self.path} is empty, not a database; {RESTORE}")
+            raise errors.StoreCorrupt(
+                f"{self.path} is empty, not a database; {DAMAGED_FILE_FIX}"
+            )
         if writes and not os.access(self.path, os.W_OK):
-            raise errors.StoreUnavailable(f"{self.path}: {_CAUSES[sqlite3.SQLITE_READONLY]}")
+            raise errors.StoreUnavailable(
+                f"{self.path}: {_RESULT_CODE_REMEDIES[sqlite3.SQLITE_READONLY]}"
+            )
 
 
 class Connection(sqlite3.Connection, Db):
     """A connection to SQLite that can run named statements."""
 
     dialect: Dialect = "sqlite"
-    place: Place = Place(MEMORY_ONLY)
+    place: DatabasePath = DatabasePath(IN_MEMORY_PATH)
 
     def check(self) -> None:
         self.place.check()
@@ -72,10 +95,12 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
-class _Savepoint(Answers):
-    """A `with` block that runs one job in a savepoint: an error undoes only this job's work."""
+class _Savepoint(JobGuard):
+    """A `with` block that runs one job in a savepoint: an error undoes only this job's
+    work.
+    """
 
-    def __init__(self, db: Connection, job: Job) -> None:
+    def __init__(self, db: Connection, job: WorkItem) -> None:
         super().__init__((job,), translate_error)
         self._db = db
 
@@ -92,29 +117,34 @@ class _Savepoint(Answers):
 
 
 class Thread(Threads[Connection]):
-    """A thread that runs jobs in order, on its own connection; all waiting ones in a transaction.
+    """A thread that runs jobs in order, on its own connection; all waiting ones in a
+    transaction.
 
-    With `writes`, the thread commits them together, with one fsync. Each job runs in a savepoint,
-    so a failed job does not affect the others. Results are set only after the commit.
+    With `writes`, the thread commits them together, with one fsync. Each job runs in a
+    savepoint, so a failed job does not affect the others. Results are set only after
+    the commit.
     """
 
     def __init__(self, connect: Callable[..., Connection], *, writes: bool) -> None:
-        super().__init__(connect, 1, 256)  # waiting writes in one commit, at most
+        super().__init__(connect, 1, group=256)  # waiting writes in one commit, at most
         self._transact = _commit if writes else _read
 
     def forked(self) -> None:
         super().forked()
         self._near: Connection | None = None  # of the event loops, which take turns
-        self._turn, self._took = threading.RLock(), 1.0  # seconds of the last transaction
-        self._soon: deque[Job] = deque()
+        # seconds of the last transaction
+        self._turn = threading.RLock()
+        self._took = 1.0
+        self._soon: deque[WorkItem] = deque()
 
     async def run(self, work: Work[T], short: bool = False) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`.
 
-        If `short`, the event loop runs `work` at its next turn, if nothing else waits then.
+        If `short`, the event loop runs `work` at its next turn, if nothing else waits
+        then.
         """
-        job = Job(work)
-        if short and self._took <= SHORT:
+        job = WorkItem(work)
+        if short and self._took <= MAX_LOOP_COMMIT_SECONDS:
             self._soon.append(job)
             job.future.get_loop().call_soon(self._at_once)
         else:
@@ -126,10 +156,16 @@ class Thread(Threads[Connection]):
         with self._lock:  # event loops of other threads take jobs, too
             jobs = [self._soon.popleft() for _ in range(len(self._soon))]
         jobs = [job for job in jobs if not job.future.cancelled()]
-        with Answers(jobs):
-            if len(jobs) == 1 and self._jobs.empty() and self._turn.acquire(blocking=False):
+        with JobGuard(jobs):
+            if (
+                len(jobs) == 1
+                and self._jobs.empty()
+                and self._turn.acquire(blocking=False)
+            ):
                 try:
-                    with suppress(sqlite3.Error, errors.StoreError):  # the thread tries again
+                    with suppress(
+                        sqlite3.Error, errors.StoreError
+                    ):  # the thread tries again
                         self._near = self._near or self._connect(busy_seconds=0.0)
                         self.perform(jobs, self._near)
                         return
@@ -143,9 +179,10 @@ class Thread(Threads[Connection]):
         with self._turn:
             if self._near is not None:
                 self._near.close()
-            self._near, self._took = None, 1.0
+            self._near = None
+            self._took = 1.0
 
-    def perform(self, jobs: Sequence[Job], db: Connection | None = None) -> None:
+    def perform(self, jobs: Sequence[WorkItem], db: Connection | None = None) -> None:
         """Run the jobs; afterwards roll back a transaction that is still open."""
         if not jobs:
             return
@@ -160,13 +197,13 @@ class Thread(Threads[Connection]):
                     db.rollback()
                 except sqlite3.Error:
                     db.close()
-        except MISHAPS as error:
+        except SQLITE_ERRORS as error:
             raise translate_error(error) from error
 
 
-def _read(db: Connection, jobs: Sequence[Job]) -> None:
+def _read(db: Connection, jobs: Sequence[WorkItem]) -> None:
     for job in jobs:
-        with Answers((job,), translate_error):
+        with JobGuard((job,), translate_error):
             if not db.in_transaction:
                 db.execute("begin")
             value = job.work(db)
@@ -175,7 +212,7 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
             job.end(value)
 
 
-def _commit(db: Connection, jobs: Sequence[Job]) -> None:
+def _commit(db: Connection, jobs: Sequence[WorkItem]) -> None:
     db.execute("begin immediate")
     values: list[Any] = []
     for job in jobs:
@@ -186,7 +223,9 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
         db.check()
     except errors.StoreUnavailable:
         db.execute("rollback")
-        with suppress(sqlite3.Error):  # SQLite would write a log into another file at this path
+        with suppress(
+            sqlite3.Error
+        ):  # SQLite would write a log into another file at this path
             db.execute("pragma wal_checkpoint(truncate)")
         raise
     db.execute("commit")
@@ -195,8 +234,9 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
             job.end(value)
 
 
-# SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
-_CAUSES = {
+# SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about
+# each.
+_RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process holds the database for too long; try again",
     sqlite3.SQLITE_LOCKED: "another process holds the database for too long; try again",
     sqlite3.SQLITE_READONLY: "it is read-only; give write permission to the file and its folder",
@@ -206,28 +246,37 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-RESTORE = "restore a copy, or move it away"
+_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGED_FILE_FIX = "restore a copy, or move it away"
 # The errors that `translate_error` translates.
-MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
+SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """Translate an error of SQLite or the disk into a HeedfulError; return others unchanged."""
+    """Translate an error of SQLite or the disk into a HeedfulError; return others
+    unchanged.
+    """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _DAMAGE:
+    if code in _DAMAGE_CODES:
         ours: errors.StoreError = errors.StoreCorrupt(
-            f"{error}: the file is damaged or no database; {RESTORE}"
+            f"{error}: the file is damaged or no database; {DAMAGED_FILE_FIX}"
         )
-    elif isinstance(error, OSError) or code in _CAUSES:
-        ours = errors.StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
+    elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
+        ours = errors.StoreUnavailable(
+            f"{error}: {_RESULT_CODE_REMEDIES.get(code, 'check the path')}"
+        )
     elif "no such " in str(error) or "has no column" in str(error):
-        todo = "run `heedful export` with that version, and import the lessons into a new file"
-        ours = errors.StoreOlder(f"{error}: an unreleased heedful made this file; {todo}")
+        todo = (
+            "run `heedful export` with that version, and import the lessons into a "
+            "new file"
+        )
+        ours = errors.StoreOlder(
+            f"{error}: an unreleased heedful made this file; {todo}"
+        )
     else:
         ours = errors.StoreError(str(error))
     ours.__cause__ = error
@@ -237,30 +286,38 @@ def translate_error(error: BaseException) -> BaseException:
 def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
     """Return the error for a number or a text that no database can store."""
     if isinstance(error, OverflowError):
-        return errors.InvalidInput("number", "too large", "a whole number that 64 bits can hold")
+        return errors.InvalidInput(
+            "number", "too large", "a whole number that 64 bits can hold"
+        )
     allowed = "text that UTF-8 can hold, without a lone surrogate"
     return errors.InvalidInput("text", error.object, allowed)
 
 
-APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA = 1  # the number of the newest `sqlite_….sql`
-BUSY_SECONDS = 20.0
+APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
+SCHEMA_VERSION = 1  # the number of the newest `sqlite_….sql`
+BUSY_TIMEOUT_SECONDS = 20.0
 
 
 def in_file(path: str) -> Store:
-    """Return a store with its own connections to the file `path`, which may be `:memory:`."""
-    return Store(path, File(path, BUSY_SECONDS))
+    """Return a store with its own connections to the file `path`, which may be
+    `:memory:`.
+    """
+    return Store(path, File(path, BUSY_TIMEOUT_SECONDS))
 
 
 class File:
-    """Access to one SQLite file, with one thread for all writes and one for all reads."""
+    """Access to one SQLite file, with one thread for all writes and one for all
+    reads.
+    """
 
     def __init__(self, path: str, busy_seconds: float) -> None:
-        self._place = Place(path)
+        self._place = DatabasePath(path)
         opens = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
         reads = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
-        self.reader: Thread = self.writer if path == MEMORY_ONLY else Thread(reads, writes=False)
+        self.reader: Thread = (
+            self.writer if path == IN_MEMORY_PATH else Thread(reads, writes=False)
+        )
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
@@ -268,10 +325,14 @@ class File:
     async def read(self, scope: Scope, work: Work[T]) -> T:
         return await self.reader.run(work)
 
-    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+    async def write(
+        self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY_LOCKS
+    ) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        of_loop = all(name.startswith("loop ") for name in holds or MEMORY)
-        return await self.writer.run(work, short=of_loop and self.reader is not self.writer)
+        of_loop = all(name.startswith("loop ") for name in holds or MEMORY_LOCKS)
+        return await self.writer.run(
+            work, short=of_loop and self.reader is not self.writer
+        )
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
@@ -281,27 +342,41 @@ class File:
 
 
 def connect(
-    path: str, busy_seconds: float, place: Place | None = None, reads: bool = False
+    path: str,
+    busy_seconds: float,
+    place: DatabasePath | None = None,
+    reads: bool = False,
 ) -> Connection:
-    """Open the file `path` and upgrade its schema if necessary; with `reads`, only for reading.
+    """Open the file `path` and upgrade its schema if necessary; with `reads`, only for
+    reading.
 
-    If there is no file, create it. If `place` has been opened before, it must still be this file.
-    Raises StoreUnavailable if the file cannot be opened. Other errors of SQLite are not translated.
+    If there is no file, create it. If `place` has been opened before, it must still be
+    this file. Raises StoreUnavailable if the file cannot be opened. Other errors of
+    SQLite are not translated.
     """
-    place = place or Place(path)
-    name, alone = place.path, path == MEMORY_ONLY
+    place = place or DatabasePath(path)
+    name = place.path
+    alone = path == IN_MEMORY_PATH
     try:
         if place.opened:
             place.check(writes=False)
         elif not (alone or os.path.exists(name)):
             _create(name)
         db = sqlite3.connect(
-            name, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
+            name,
+            busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Connection,
         )
     except (OSError, sqlite3.OperationalError) as error:
         todo = "check that its folder exists and is writable, and that it is a file"
-        raise errors.StoreUnavailable(f"{name} cannot be opened, {error}; {todo}") from error
-    db.row_factory, db.url, db.place = sqlite3.Row, path, place
+        raise errors.StoreUnavailable(
+            f"{name} cannot be opened, {error}; {todo}"
+        ) from error
+    db.row_factory = sqlite3.Row
+    db.url = path
+    db.place = place
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
@@ -323,7 +398,9 @@ def _create(path: str) -> None:
     new = f"{path}.{os.urandom(6).hex()}.new"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with closing(sqlite3.connect(new, isolation_level=None, factory=Connection)) as db:
+        with closing(
+            sqlite3.connect(new, isolation_level=None, factory=Connection)
+        ) as db:
             db.execute("pragma journal_mode = wal")
             _migrate(db)
         with suppress(FileExistsError):  # another process was faster
@@ -333,31 +410,39 @@ def _create(path: str) -> None:
 
 
 def _is_older(db: Connection, path: str) -> bool:
-    """Return True if the schema is older than `SCHEMA`. Raises StoreNewer, StoreCorrupt."""
-    if db.execute("pragma application_id").fetchone()[0] != APPLICATION:
-        raise errors.StoreCorrupt(f"{path} is another program's database; name another file")
-    version = db.execute("pragma user_version").fetchone()[0]
-    if version > SCHEMA:
-        raise errors.StoreNewer(
-            f"{path} has schema {version}, this heedful knows {SCHEMA}; upgrade heedful to open it"
+    """Return True if the schema is older than `SCHEMA_VERSION`. Raises StoreNewer,
+    StoreCorrupt.
+    """
+    if db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
+        raise errors.StoreCorrupt(
+            f"{path} is another program's database; name another file"
         )
-    return bool(version < SCHEMA)
+    version = db.execute("pragma user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise errors.StoreNewer(
+            f"{path} has schema {version}, this heedful knows {SCHEMA_VERSION}; upgrade "
+            "heedful to open it"
+        )
+    return bool(version < SCHEMA_VERSION)
 
 
 def _migrate(db: Connection) -> None:
     db.execute("begin immediate")
-    version = db.execute("pragma user_version").fetchone()[0]  # another process may come first
-    for number in range(version + 1, SCHEMA + 1):
+    version = db.execute("pragma user_version").fetchone()[
+        0
+    ]  # another process may come first
+    for number in range(version + 1, SCHEMA_VERSION + 1):
         for statement in _statements(f"sqlite_{number:04}.sql"):
             db.execute(statement)
-    db.execute(f"pragma application_id = {APPLICATION}")
-    db.execute(f"pragma user_version = {SCHEMA}")
+    db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.execute(f"pragma user_version = {SCHEMA_VERSION}")
     db.execute("commit")
 
 
 def _statements(name: str) -> list[str]:
     """Split the SQL file `name` into statements; a whole trigger is one statement."""
-    statements, part = [], ""
+    statements = []
+    part = ""
     for line in read_sql(name).splitlines(keepends=True):
         part += line
         if sqlite3.complete_statement(part):

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import KW_ONLY, astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
@@ -17,31 +17,46 @@ from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
-ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
-SAID = frozenset({"llm_response", "tool_call"})  # events with words of a model
+EPISODE_OUTCOMES: tuple[Ended, ...] = (
+    "success",
+    "failure",
+    "partial",
+    "timeout",
+    "error",
+)
+MODEL_WORD_EVENTS = frozenset(
+    {"llm_response", "tool_call"}
+)  # events with words of a model
 Origin = Literal["", "tool", "external"]
-LOOP = "loop"  # the source of an episode that was a loop of this installation
-LONGEST_NAME = 200  # characters of a name or an id
-DEEPEST = 30  # levels of arguments and metadata; more deeply nested data become text
+LOOP_SOURCE = "loop"  # the source of an episode that was a loop of this installation
+MAX_TRACE_NAME_CHARS = 200  # characters of a name or an id
+MAX_DATA_DEPTH = (
+    30  # levels of arguments and metadata; more deeply nested data become text
+)
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
-LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
+TIMEOUT_CODE_PATTERN: re.Pattern[str] = re.compile(
+    r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened while an agent worked.
 
-    `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
-    other word, such as user_message. `content` is the text said or returned. `agent` is the name of
-    the agent. `error` says what went wrong, and `code` is the error's code. `arguments` are JSON
-    data or text; if None, the arguments are in `content`. `call` is the id that a tool call shares
-    with its response. `id` is the id of the event itself. `at` is the time in seconds since 1970,
-    None if unknown. `meta` is any other data. `origin` is "tool" or "external" if the words are not
-    those of the party that the type names, such as a model's turn that only a prompt contains.
+    `type` is tool_call, tool_response, llm_call, llm_response, error_event,
+    system_event, or any other word, such as user_message. `content` is the text said or
+    returned. `agent` is the name of the agent. `error` says what went wrong, and `code`
+    is the error's code. `arguments` are JSON data or text; if None, the arguments are
+    in `content`. `call` is the id that a tool call shares with its response. `id` is
+    the id of the event itself. `at` is the time in seconds since 1970, None if unknown.
+    `meta` is any other data. `origin` is "tool" or "external" if the words are not
+    those of the party that the type names, such as a model's turn that only a prompt
+    contains.
     """
 
     type: str
     content: str = ""
+    _: KW_ONLY
     agent: str = ""
     tool: str = ""
     arguments: Mapping[str, Any] | str | None = None
@@ -56,7 +71,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The error that ended a run: a category such as `timeout_error`, a message, its context."""
+    """The error that ended a run: a category such as `timeout_error`, a message, its
+    context.
+    """
 
     category: str
     message: str = ""
@@ -65,15 +82,18 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished run of any agent: its task, its events in order, and how the run ended.
+    """One finished run of any agent: its task, its events in order, and how the run
+    ended.
 
-    `fault` is the error that ended the run, if any. `tools` are the names of the tools that were
-    offered, empty if unknown. `omitted` is the number of events that were left out of a long run.
-    `source` is "loop", or the format of the file. Raises InvalidInput.
+    `fault` is the error that ended the run, if any. `tools` are the names of the tools
+    that were offered, empty if unknown. `omitted` is the number of events that were
+    left out of a long run. `source` is "loop", or the format of the file. Raises
+    InvalidInput.
     """
 
     events: tuple[Event, ...]
     outcome: Ended = "failure"
+    _: KW_ONLY
     task: str = ""
     goal: str = ""
     fault: Fault | None = None
@@ -84,20 +104,43 @@ class Episode:
     source: str = ""
 
     def __post_init__(self) -> None:
-        require(self.outcome in ENDED, "outcome", self.outcome, f"one of {', '.join(ENDED)}")
+        require(
+            self.outcome in EPISODE_OUTCOMES,
+            "outcome",
+            self.outcome,
+            f"one of {', '.join(EPISODE_OUTCOMES)}",
+        )
 
     @property
     def digest(self) -> str:
-        """The SHA-256 in hex of all fields except `source`; equal runs have the same digest."""
-        head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
+        """The SHA-256 in hex of all fields except `source`; equal runs have the same
+        digest.
+        """
+        head = (
+            self.outcome,
+            self.task,
+            self.goal,
+            self.id,
+            self.session,
+            self.tools,
+            self.omitted,
+        )
         times = (None if event.at is None else float(event.at) for event in self.events)
         fault = self.fault and astuple(self.fault)
-        parts = [*head, fault, *zip(map(_EVENT, self.events), times, strict=True)]
-        text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
+        parts = [
+            *head,
+            fault,
+            *zip(map(_EVENT_VALUES, self.events), times, strict=True),
+        ]
+        text = json.dumps(
+            parts, sort_keys=True, default=json_default, separators=(",", ":")
+        )
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-_EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at"))
+_EVENT_VALUES = attrgetter(
+    *(name for name in Event.__dataclass_fields__ if name != "at")
+)
 
 
 def json_default(value: Any) -> Any:
@@ -127,9 +170,10 @@ def call_arguments(call: Event) -> Any:
 class Limits:
     """How much of a file is read; each limit is at least 1, `content` at least 400.
 
-    `events`: events of one episode; of a longer episode, only the first and the last. `content`:
-    characters of every text; a longer text is cut in the middle, with a mark that counts what is
-    missing. `bytes`: bytes of one line, or of a file that is one document; more is an error.
+    `events`: events of one episode; of a longer episode, only the first and the last.
+    `content`: characters of every text; a longer text is cut in the middle, with a mark
+    that counts what is missing. `bytes`: bytes of one line, or of a file that is one
+    document; more is an error.
     """
 
     events: int = 10_000
@@ -141,11 +185,12 @@ class Limits:
             check_integer(f"limits.{name}", getattr(self, name), least)
 
 
-class Gathering:
+class EpisodeBuilder:
     """Collects the events of one episode: `add` them in order, then call `episode`."""
 
     def __init__(self, limits: Limits, source: str) -> None:
-        self._limits, self._source = limits, source
+        self._limits = limits
+        self._source = source
         self.count: int = 0  # of all events, including omitted ones
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
@@ -173,9 +218,10 @@ class Gathering:
     ) -> Episode:
         """Return the episode; without a `task` the first user message is the task.
 
-        `by_time` sorts the events by time; an event without a time stays behind the event before
-        it. If `outcome` is None, the outcome follows from the events, and is never success: with a
-        `fault` or a last event that failed, it is error (or timeout, by the code), else partial.
+        `by_time` sorts the events by time; an event without a time stays behind the
+        event before it. If `outcome` is None, the outcome follows from the events, and
+        is never success: with a `fault` or a last event that failed, it is error (or
+        timeout, by the code), else partial.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -187,22 +233,30 @@ class Gathering:
             taken.add(own)
             events.append(replace(event, id=own))
         if by_time:
-            times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
+            times = accumulate(
+                events, lambda at, e: at if e.at is None else e.at, initial=0.0
+            )
             timed = zip(islice(times, 1, None), events, strict=True)
             events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
         if task is None:  # prefer messages without an agent: side chains have one
             asked = [event for event in events if event.type == "user_message"]
-            task = next((event.content for event in sorted(asked, key=lambda e: e.agent != "")), "")
+            task = next(
+                (event.content for event in sorted(asked, key=lambda e: e.agent != "")),
+                "",
+            )
         if fault is not None:
             fault = Fault(*(shorten(text, content) for text in astuple(fault)))
         if outcome is None and (fault or (events and failure(events[-1]))):
             code = fault.category if fault else events[-1].code
-            outcome = "timeout" if LATE.search(code) else "error"
+            outcome = "timeout" if TIMEOUT_CODE_PATTERN.search(code) else "error"
         texts = shorten(task, content), shorten(goal, content)
-        ids, names = (safe_id(id), safe_id(session)), tuple(dict.fromkeys(map(_name, tools)))
+        ids = (safe_id(id), safe_id(session))
+        names = tuple(dict.fromkeys(map(_name, tools)))
         left = omitted + self.count - len(kept)
         ended = outcome or "partial"
-        return Episode(tuple(events), ended, *texts, fault, *ids, names, left, self._source)
+        return Episode(
+            tuple(events), ended, *texts, fault, *ids, names, left, self._source
+        )
 
 
 def clean_event(event: Event, most: int) -> Event:
@@ -210,20 +264,28 @@ def clean_event(event: Event, most: int) -> Event:
     arguments = event.arguments and _clean_data(event.arguments, most, most)
     # Half the length, so that the text as JSON is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
-    type, agent, tool, code = map(_name, (event.type, event.agent, event.tool, event.code))
-    content, error = shorten(event.content, most), shorten(event.error, most)
-    call, id = safe_id(event.call), safe_id(event.id)
+    type, agent, tool, code = map(
+        _name, (event.type, event.agent, event.tool, event.code)
+    )
+    content = shorten(event.content, most)
+    error = shorten(event.error, most)
+    call = safe_id(event.call)
+    id = safe_id(event.id)
     meta = {"cut": meta} if isinstance(meta, str) else meta
     about = call, error, id, code, event.at, meta, event.origin
     return Event(type, content, agent, tool, arguments, *about)
 
 
-def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data; data of over `most` characters, or deeply nested, become text, cut to `cut`."""
+def _clean_data(
+    data: Mapping[str, Any] | str, most: int, cut: int
+) -> Mapping[str, Any] | str:
+    """Redact data; data of over `most` characters, or deeply nested, become text, cut
+    to `cut`.
+    """
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
-    if len(text) > most or is_deep(data, DEEPEST):
+    if len(text) > most or is_deep(data, MAX_DATA_DEPTH):
         return shorten(text, cut)
     clean: Mapping[str, Any] = redact_data(data)
     return clean
@@ -231,12 +293,12 @@ def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[s
 
 @lru_cache(1_000)
 def _name(text: str) -> str:
-    return shorten(text, LONGEST_NAME)
+    return shorten(text, MAX_TRACE_NAME_CHARS)
 
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if the id is very long or contains a secret."""
-    if len(id) <= LONGEST_NAME and redact(id) == id:
+    if len(id) <= MAX_TRACE_NAME_CHARS and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -249,5 +311,7 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut its middle if it has more than `most` characters (at least 200)."""
+    """Redact a text, and cut its middle if it has more than `most` characters (at least
+    200).
+    """
     return cut_middle(redact(text), most)

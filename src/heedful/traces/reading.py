@@ -1,4 +1,6 @@
-"""Read a file of traces: decode its values one at a time, and turn them into episodes."""
+"""Read a file of traces: decode its values one at a time, and turn them into
+episodes.
+"""
 
 import json
 import os
@@ -10,32 +12,44 @@ from typing import Any
 
 from heedful.errors import InvalidInput, TraceFileError, UsageError
 from heedful.traces.episode import Episode, Limits
-from heedful.traces.messages import ChatReader, CodexReader, EpisodeReader, SessionReader
+from heedful.traces.messages import (
+    ChatReader,
+    CodexReader,
+    EpisodeReader,
+    SessionReader,
+)
 from heedful.traces.spans import SpanReader
 
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.
-CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-MARKS = {  # a key in the first object of a file -> the format; the first key that is present counts
+CONTROL_BYTES = frozenset(range(0x20)) - set(b"\t\n\r")
+# a key in the first object of a file -> the format; the first key that is present
+# counts
+FORMAT_MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
     "resourceSpans": "otlp",
     "payload": "codex",
     "type": "claude-code",
 }
-_READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
-FORMATS: Mapping[str, type[EpisodeReader]] = {reader.source: reader for reader in _READERS}
+_TRACE_READERS = (EpisodeReader, SpanReader, ChatReader, CodexReader, SessionReader)
+FORMATS: Mapping[str, type[EpisodeReader]] = {
+    reader.source: reader for reader in _TRACE_READERS
+}
 
 
 def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     """Yield the episodes of `file`: a path, or the file's bytes.
 
-    The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry GenAI or
-    OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages), claude-code or codex.
-    Redacts secrets. A damaged file yields the episodes before that, then raises TraceFileError.
+    The first value shows the format: heedful (what `write` writes), otlp (OpenTelemetry
+    GenAI or OpenInference spans, as OTLP JSON or protobuf), chat (OpenAI messages),
+    claude-code or codex. Redacts secrets. A damaged file yields the episodes before
+    that, then raises TraceFileError.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
-    reader, damage, line = None, None, 0
+    reader = None
+    damage = None
+    line = 0
     with ExitStack() as stack:
         try:
             raw = BytesIO(file) if isinstance(file, bytes) else FileIO(file)
@@ -67,7 +81,9 @@ def problem(error: Exception) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case ImportError():
-            return "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
+            return (
+                "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
+            )
         case json.JSONDecodeError(msg="Extra data"):
             return "another value begins here; write one value per line"
         case json.JSONDecodeError():
@@ -80,21 +96,23 @@ def _format(value: Any) -> str:
     if isinstance(value, bytes):
         return "otlp"
     first = value[0] if isinstance(value, list) and value else value
-    for mark, format in MARKS.items() if isinstance(first, dict) else ():
+    for mark, format in FORMAT_MARKS.items() if isinstance(first, dict) else ():
         if mark in first:
             return format
     known = "events, resourceSpans, messages or a role, or the type of a session entry"
-    raise InvalidInput("the first value", value, f"of a known format: an object with {known}")
+    raise InvalidInput(
+        "the first value", value, f"of a known format: an object with {known}"
+    )
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, Any]]:
     """Yield the values of a file, each with the line where it begins (0 if unknown).
 
-    A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value per line;
-    if the first line is not JSON, the whole file is one value.
+    A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value
+    per line; if the first line is not JSON, the whole file is one value.
     """
-    if not CONTROLS.isdisjoint(file.peek(4_096)):
-        yield 0, _within(most, name, 0, file.read(most + 1))
+    if not CONTROL_BYTES.isdisjoint(file.peek(4_096)):
+        yield 0, _within(most, name, number=0, data=file.read(most + 1))
         return
     first = True
     for number, data in enumerate(iter(partial(file.readline, most + 1), b""), 1):
@@ -107,7 +125,10 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, A
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
                 raise
-            yield number, _parsed(name, number, _within(most, name, 0, line + rest))
+            yield (
+                number,
+                _parsed(name, number, _within(most, name, number=0, data=line + rest)),
+            )
             return
         yield number, value
         first = False
@@ -115,14 +136,18 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, A
 
 def _within(most: int, name: str, number: int, data: bytes) -> bytes:
     if len(data) > most:
-        raise TraceFileError(name, number, f"it is longer than {most} bytes, limits.bytes")
+        raise TraceFileError(
+            name, number, f"it is longer than {most} bytes, limits.bytes"
+        )
     return data
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
-        return json.loads(text.decode("utf-8-sig").rstrip("\r\n"), parse_constant=refuse_constant)
+        return json.loads(
+            text.decode("utf-8-sig").rstrip("\r\n"), parse_constant=refuse_constant
+        )
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error

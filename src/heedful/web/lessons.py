@@ -1,4 +1,6 @@
-"""The pages about memory: lessons, quarantine, dreams, proof, and what recall would tell."""
+"""The pages about memory: lessons, quarantine, dreams, proof, and what recall would
+tell.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import KINDS, LONGEST, State
-from heedful.lessons.trust import HELD
-from heedful.loop.record import LARGEST_INTEGER
+from heedful.lessons.lesson import LESSON_KINDS, MAX_EXAMPLE_TEXT_CHARS, State
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.loop.record import MAX_INTEGER
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
@@ -22,10 +24,10 @@ from heedful.store.store import token
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
-SHOWN = 50
-MOST = 20  # examples, links and rulings on the page of a lesson
-ASKED = ("task", "error", "action")
-PREVIEWS = 5  # the page shows the lessons of this many sources of a text
+MAX_PAGE_LESSONS = 50
+MAX_LESSON_PAGE_ROWS = 20  # examples, links and rulings on the page of a lesson
+QUESTION_KINDS = ("task", "error", "action")
+MAX_SOURCE_PREVIEWS = 5  # the page shows the lessons of this many sources of a text
 
 
 @page("/lessons", "lessons", "Lessons")
@@ -33,37 +35,69 @@ async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
     only = {name: visit.query.get(name, "") for name in names}
-    shown: Document = {"filters": only, "kinds": KINDS, "states": get_args(State)}
+    shown: Document = {
+        "filters": only,
+        "kinds": LESSON_KINDS,
+        "states": get_args(State),
+    }
     visit.needs("read", "recall")
-    read, before = visit.caller.read, visit.number("cursor") or LARGEST_INTEGER
+    read = visit.caller.read
+    before = visit.number("cursor") or MAX_INTEGER
     if only["text"]:
         about: Any = {"kind": only["kind"], "error_type": only["error_type"]}
         about["tags"] = [only["tag"]] if only["tag"] else ()
         query = visit.caller.memory.query
-        found = await query(only["text"], SHOWN, waiting=False, **about)
+        found = await query(only["text"], MAX_PAGE_LESSONS, waiting=False, **about)
         ids = list(dict.fromkeys(one.reflection for one in found))
         rows = await read(figures.lessons, ids)
         rows = [one for one in rows if only["state"] in ("", one["state"])]
         return {**shown, "lessons": rows, "next": ""}
     asked = {name: only[name] for name in names[:-1]}
     asked["state"] = asked["state"] or "settled"
-    rows = await read(patterns.list_lessons, SHOWN + 1, before, **asked)
-    following = str(rows[SHOWN - 1]["id"]) if len(rows) > SHOWN else None
-    return {**shown, "lessons": rows[:SHOWN], **cursor_links(visit, following)}
+    rows = await read(patterns.list_lessons, MAX_PAGE_LESSONS + 1, before, **asked)
+    following = (
+        str(rows[MAX_PAGE_LESSONS - 1]["id"]) if len(rows) > MAX_PAGE_LESSONS else None
+    )
+    return {
+        **shown,
+        "lessons": rows[:MAX_PAGE_LESSONS],
+        **cursor_links(visit, following),
+    }
 
 
 @page("/lessons/{n}", "lesson", "Lesson")
 async def lesson(visit: Visit, n: str) -> Document:
-    """Show a lesson with its examples, where it came from, what became of it, and its effect."""
+    """Show a lesson with its examples, where it came from, what became of it, and its
+    effect.
+    """
     record = await visit.get(f"/v1/reflections/{n}")
     name = f"{record['kind']}/{record['signature']}"
-    scope, read = visit.caller.scope, visit.caller.read
-    about = {"id": record["id"], "token": token(scope), "name": name, "digest": record["signature"]}
+    scope = visit.caller.scope
+    read = visit.caller.read
+    about = {
+        "id": record["id"],
+        "token": token(scope),
+        "name": name,
+        "digest": record["signature"],
+    }
     about |= {"text": record["text"], "since": record["judged_from"]}
     (shown,) = await read(figures.rows, "shown_of", **about)
-    parts = ("examples_of", "links_of", "rulings_of", "versions_of", "sources_of", "loops_of")
+    parts = (
+        "examples_of",
+        "links_of",
+        "rulings_of",
+        "versions_of",
+        "sources_of",
+        "loops_of",
+    )
     examples, links, rulings, versions, sources, loops = [
-        [dict(row) for row in await read(figures.rows, one, **about, limit=MOST)] for one in parts
+        [
+            dict(row)
+            for row in await read(
+                figures.rows, one, **about, limit=MAX_LESSON_PAGE_ROWS
+            )
+        ]
+        for one in parts
     ]
     others = {one["child"] for one in links} | {one["parent"] for one in links}
     relatives = await read(figures.named, sorted(others - {name}))
@@ -79,18 +113,28 @@ async def lesson(visit: Visit, n: str) -> Document:
         "versions": versions,
         "sources": [one["source"] for one in sources],
         "loops": [one["loop"] for one in loops],
-        "longest": LONGEST,
+        "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
-        **{k: figures.Share(shown[k] or 0, shown["loops"]).plain for k in ("helped", "hurt")},
+        **{
+            k: figures.Share(shown[k] or 0, shown["loops"]).plain
+            for k in ("helped", "hurt")
+        },
     }
 
 
 def _example(row: dict[str, Any]) -> Document:
-    """Return an example without the words of tools and documents, which quarantine shows."""
-    held = row["trust"] in HELD or row["state"] == "quarantined"
+    """Return an example without the words of tools and documents, which quarantine
+    shows.
+    """
+    held = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
     kept = {k: row[k] for k in ("id", "state", "trust", "at")}
     record = {} if held else json.loads(row["record"])
-    return {**kept, "held": held, "lesson": "" if held else row["lesson"], "example": record}
+    return {
+        **kept,
+        "held": held,
+        "lesson": "" if held else row["lesson"],
+        "example": record,
+    }
 
 
 @page("/quarantine", "quarantine", "Quarantine")
@@ -99,23 +143,29 @@ async def quarantine(visit: Visit) -> Document:
     visit.needs("read")
     filters = {name: visit.query.get(name, "") for name in ("source", "trust")}
     found, texts, sources = await visit.caller.read(
-        figures.waiting, SHOWN + 1, visit.number("cursor"), **filters
+        figures.waiting, MAX_PAGE_LESSONS + 1, visit.number("cursor"), **filters
     )
-    following = str(found[SHOWN - 1].id) if len(found) > SHOWN else None
+    following = (
+        str(found[MAX_PAGE_LESSONS - 1].id) if len(found) > MAX_PAGE_LESSONS else None
+    )
     return {
-        "waiting": [asdict(one) for one in found[:SHOWN]],
+        "waiting": [asdict(one) for one in found[:MAX_PAGE_LESSONS]],
         "texts": texts,
         "sources": sources,
         "filters": filters,
-        "would": await _revocable(visit, [filters["source"]] if filters["source"] else []),
+        "would": await _revocable(
+            visit, [filters["source"]] if filters["source"] else []
+        ),
         **cursor_links(visit, following),
     }
 
 
 async def _revocable(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return for each source what its revocation would remove, if the key may revoke."""
+    """Return for each source what its revocation would remove, if the key may
+    revoke.
+    """
     rows = []
-    for source in sources[:PREVIEWS] if visit.may("approve") else ():
+    for source in sources[:MAX_SOURCE_PREVIEWS] if visit.may("approve") else ():
         counts: Document = {}
         with suppress(Problem):  # nothing more comes from it
             asked = {"source": source, "dry_run": True}
@@ -130,9 +180,10 @@ async def held(visit: Visit, n: str) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = await visit.get(f"/v1/quarantine/{n}")
     sources = entry["provenance"]["sources"]
-    about, read = {"token": token(visit.caller.scope), "id": int(n)}, visit.caller.read
+    about = {"token": token(visit.caller.scope), "id": int(n)}
+    read = visit.caller.read
     (lesson,) = await read(figures.rows, "lesson_of", **about)
-    again = await read(figures.rows, "seen_since", **about, limit=MOST)
+    again = await read(figures.rows, "seen_since", **about, limit=MAX_LESSON_PAGE_ROWS)
     only = {name: visit.query.get(name, "") for name in ("source", "trust")}
     older, texts, _ = await read(figures.waiting, 1, int(n), **only)
     following = f"/quarantine/{older[0].id}" if older else "/quarantine"
@@ -152,7 +203,11 @@ async def _rule(visit: Visit, ruling: Literal["release", "reject"]) -> str:
     for id in ids:
         path = f"/v1/quarantine/{id}/{ruling}"
         await visit.ask("POST", path, {"why": visit.form.get("why", "")})
-    done = "released; it may be recalled" if ruling == "release" else "rejected; nobody is told it"
+    done = (
+        "released; it may be recalled"
+        if ruling == "release"
+        else "rejected; nobody is told it"
+    )
     return f"{len(ids)} {done}."
 
 
@@ -175,7 +230,9 @@ async def revoke(visit: Visit) -> str:
     body = {"source": source, "why": visit.form.get("why", "")}
     done = await visit.ask("POST", "/v1/quarantine/revoke", body)
     counts = (
-        counted(n, name.removesuffix("s")) for name, n in done.items() if type(n) is int and n
+        counted(n, name.removesuffix("s"))
+        for name, n in done.items()
+        if type(n) is int and n
     )
     return f"Removed all of {source}: {', '.join(counts) or 'nothing'}."
 
@@ -186,12 +243,18 @@ async def amend(visit: Visit) -> str:
     form = visit.form
     change: Document = {"pin": {"pinned": True}, "unpin": {"pinned": False}}
     words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
-    change |= {"restore": {"restored": True}, "retire": {"retired": True}, "edit": {"text": words}}
+    change |= {
+        "restore": {"restored": True},
+        "retire": {"retired": True},
+        "edit": {"text": words},
+    }
     if form.get("change") not in change:
         raise InvalidInput("change", form.get("change"), ", ".join(change))
     body = {**change[form["change"]], "why": form.get("why", "")}
     headers = {"if-match": f'"{form.get("edition", "")}"'}
-    await visit.ask("PATCH", f"/v1/reflections/{form.get('id', '')}", body, headers=headers)
+    await visit.ask(
+        "PATCH", f"/v1/reflections/{form.get('id', '')}", body, headers=headers
+    )
     return f"The lesson is changed: {form['change']}."
 
 
@@ -199,16 +262,24 @@ async def amend(visit: Visit) -> str:
 async def dreams(visit: Visit) -> Document:
     """Show what consolidations merged and reworded."""
     before = visit.number("cursor") or None
-    found = await Dreams(visit.caller.memory).log(MOST + 1, before)
-    following = str(found[MOST - 1].id) if len(found) > MOST else None
-    shown = [{**asdict(one), "nothing": one.nothing, "after": one.after} for one in found[:MOST]]
+    found = await Dreams(visit.caller.memory).log(MAX_LESSON_PAGE_ROWS + 1, before)
+    following = (
+        str(found[MAX_LESSON_PAGE_ROWS - 1].id)
+        if len(found) > MAX_LESSON_PAGE_ROWS
+        else None
+    )
+    shown = [
+        {**asdict(one), "nothing": one.nothing, "after": one.after}
+        for one in found[:MAX_LESSON_PAGE_ROWS]
+    ]
     return {"dreams": json.loads(json.dumps(shown)), **cursor_links(visit, following)}
 
 
 @action("approve")
 async def rollback(visit: Visit) -> str:
     """Undo a dream."""
-    id, caller = visit.number("id"), visit.caller
+    id = visit.number("id")
+    caller = visit.caller
     caller.record("dream.rollback", str(id), why=visit.form.get("why", ""))
     asked = {"by": caller.by, "why": visit.form.get("why", "")}
     back = await Dreams(caller.memory).rollback(id, **asked)
@@ -218,7 +289,8 @@ async def rollback(visit: Visit) -> str:
 @page("/proof", "proof", "Proof")
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
-    proven, read = await visit.get("/v1/proof", limit=SHOWN), visit.caller.read
+    proven = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS)
+    read = visit.caller.read
     texts = await read(figures.named, [one["lesson"] for one in proven["lessons"]])
     for one in proven["lessons"]:
         one |= texts.get(one["lesson"], {"id": 0, "text": ""})
@@ -227,14 +299,18 @@ async def proof(visit: Visit) -> Document:
 
 @page("/recall", "recall", "Recall")
 async def recall(visit: Visit) -> Document:
-    """Show what memory would tell for a task, an error or an action, and why not the rest."""
-    text, kind = visit.query.get("text", ""), visit.query.get("kind", "task")
+    """Show what memory would tell for a task, an error or an action, and why not the
+    rest.
+    """
+    text = visit.query.get("text", "")
+    kind = visit.query.get("kind", "task")
     key = visit.query.get("key", "")
     asked = {"text": text, "kind": kind, "key": key}
-    memory, made = visit.caller.memory, Document()
+    memory = visit.caller.memory
+    made = Document()
     visit.needs("read", "recall")
-    if kind not in ASKED:
-        raise InvalidInput("kind", kind, ", ".join(ASKED))
+    if kind not in QUESTION_KINDS:
+        raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
     if text and kind == "error":
         made = await visit.ask("POST", "/v1/seen", {"text": text})
     elif text and kind == "action":
@@ -243,5 +319,9 @@ async def recall(visit: Visit) -> Document:
         memory = copy(memory)  # the service keeps one for each scope
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
-        made = {**briefing.plain(), "silence": briefing.silence, "rows": figures.told(briefing)}
-    return {"asked": asked, "kinds": ASKED, "answer": made}
+        made = {
+            **briefing.plain(),
+            "silence": briefing.silence,
+            "rows": figures.told(briefing),
+        }
+    return {"asked": asked, "kinds": QUESTION_KINDS, "answer": made}

@@ -1,4 +1,6 @@
-"""The pages about loops: what needs a person, the list, and one loop attempt by attempt."""
+"""The pages about loops: what needs a person, the list, and one loop attempt by
+attempt.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
 from heedful.loop.record import Loop
 from heedful.loop.stop import (
-    LIFTABLE,
+    LIFTABLE_RULES,
     All,
     Echo,
     Fatigue,
@@ -30,8 +32,8 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 
-SHOWN = 50  # rows of a list
-ATTEMPTS = 20  # attempts on one page
+MAX_LIST_ROWS = 50  # rows of a list
+MAX_PAGE_ATTEMPTS = 20  # attempts on one page
 
 
 async def queues(visit: Visit) -> list[Document]:
@@ -46,8 +48,11 @@ async def queues(visit: Visit) -> list[Document]:
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
-    waiting, texts, _ = await read(figures.waiting, 5 * visit.may("read"), 0, "", "")
-    failing, stopping = await read(figures.failing), await read(figures.stopping)
+    waiting, texts, _ = await read(
+        figures.waiting, limit=5 * visit.may("read"), before=0, source="", trust=""
+    )
+    failing = await read(figures.failing)
+    stopping = await read(figures.stopping)
     lifted = await read(figures.overrides)
     stopped = await read(figures.listed, 5, state="stopped")
     failed = (await visit.get("/v1/episodes", state="failed", limit=5))["items"]
@@ -59,7 +64,9 @@ async def home(visit: Visit) -> Document:
         "waiting": [asdict(one) for one in waiting],
         "texts": texts * visit.may("read"),
         "unsolved": stopped[0],
-        "failed": [{k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed],
+        "failed": [
+            {k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed
+        ],
         "overrides": lifted,
         "failing": failing,
         "stopping": stopping,
@@ -70,7 +77,7 @@ async def home(visit: Visit) -> Document:
 def since(visit: Visit) -> float:
     """Return the beginning of the last `days` that the address asks for; 0 without."""
     days = visit.number("days", most=10_000)
-    return time.time() - days * figures.DAY if days else 0.0
+    return time.time() - days * figures.FIGURE_DAY_SECONDS if days else 0.0
 
 
 @page("/loops", "loops", "Loops")
@@ -79,18 +86,29 @@ async def loops(visit: Visit) -> Document:
     names = ("state", "rule", "check", "key", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
     only: Document = {name: filters[name] for name in ("state", "rule", "key", "text")}
-    only |= {"tag": filters["check"], "before": visit.number("cursor"), "since": since(visit)}
-    found, following = await visit.caller.read(figures.listed, SHOWN, **only)
+    only |= {
+        "tag": filters["check"],
+        "before": visit.number("cursor"),
+        "since": since(visit),
+    }
+    found, following = await visit.caller.read(figures.listed, MAX_LIST_ROWS, **only)
     links = cursor_links(visit, str(following) if following else None)
-    return {"loops": found, "filters": filters, "searched": figures.SEARCHED, **links}
+    return {
+        "loops": found,
+        "filters": filters,
+        "searched": figures.MAX_SEARCHED_LOOPS,
+        **links,
+    }
 
 
 @page("/loops/{id}", "loop", "Loop")
 async def loop(visit: Visit, id: str) -> Document:
-    """Show a loop: its attempts, what was decided and why, and what would have changed it."""
+    """Show a loop: its attempts, what was decided and why, and what would have changed
+    it.
+    """
     read = visit.caller.read
-    made = await read(figures.window, id, visit.number("from"), ATTEMPTS)
-    made |= {"lifted": _lifted(made), "most": figures.LONG}
+    made = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    made |= {"lifted": _lifted(made), "most": figures.MAX_REDECIDED_ATTEMPTS}
     if made["long"]:  # deciding all of it again would take seconds
         return {**made, "readings": _recorded(made["latest"])}
     stored = await read(loop_store.read, id)
@@ -99,12 +117,16 @@ async def loop(visit: Visit, id: str) -> Document:
 
 
 def _lifted(made: Document) -> list[str]:
-    """Return the rules that an override of this loop can lift, those that stopped it first."""
-    names = {rule_name(part) for part in flat(policy_from(made["policy"]).rules)} - {"budget"}
+    """Return the rules that an override of this loop can lift, those that stopped it
+    first.
+    """
+    names = {rule_name(part) for part in flat(policy_from(made["policy"]).rules)} - {
+        "budget"
+    }
     stops = {part for rule in made["stopped_by"] for part in rule.split("+")}
     if made["state"] != "stopped" or not stops <= names:
         return []
-    return sorted(LIFTABLE & names, key=lambda name: (name not in stops, name))
+    return sorted(LIFTABLE_RULES & names, key=lambda name: (name not in stops, name))
 
 
 def _recorded(latest: Document) -> list[Document]:
@@ -117,9 +139,11 @@ def _recorded(latest: Document) -> list[Document]:
 
 def _facts(stored: StoredLoop, plain: Document, query: Mapping[str, str]) -> Document:
     """Return what is known of a loop after deciding it again."""
-    policy, knobs = policy_from(plain), _knobs(plain)
+    policy = policy_from(plain)
+    knobs = _knobs(plain)
     loop = replace(stored.loop, improves=policy.improvement)
-    why, tried = loop_store.explained(stored), {k: v for k, v in query.items() if k in knobs and v}
+    why = loop_store.explained(stored)
+    tried = {k: v for k, v in query.items() if k in knobs and v}
     return {
         "best": loop.best,
         "tokens": loop.usage.tokens,
@@ -128,7 +152,10 @@ def _facts(stored: StoredLoop, plain: Document, query: Mapping[str, str]) -> Doc
         "would_change": [str(one) for one in why.would_change],
         "otherwise": why.otherwise,
         "readings": readings(loop, policy.rules),
-        "knobs": [{"name": k, "was": was, "now": tried.get(k, was)} for k, was in knobs.items()],
+        "knobs": [
+            {"name": k, "was": was, "now": tried.get(k, was)}
+            for k, was in knobs.items()
+        ],
         "again": _decide_again(loop, plain, tried),
     }
 
@@ -142,7 +169,9 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     for whole in rules:
         for rule in flat((whole,)):
             now, of = _reading(loop, rule)
-            name = rule_name(whole) + (f": {rule_name(rule)}" if whole is not rule else "")
+            name = rule_name(whole) + (
+                f": {rule_name(rule)}" if whole is not rule else ""
+            )
             rows.append({"rule": name, "now": now, "of": of, "stops": rule(loop) or ""})
     return rows
 
@@ -159,7 +188,9 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
             since = loop.repeats(rule.near)[loop.last_improvement + 1 :]
             return sum(one is not None for one in since), rule.times
         case Plateau():
-            return max(0, len(loop.attempts) - 1 - loop.last_improvement), rule.patience or 0
+            return max(
+                0, len(loop.attempts) - 1 - loop.last_improvement
+            ), rule.patience or 0
         case _:
             return 0, 0
 
@@ -175,8 +206,12 @@ def _knobs(plain: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _decide_again(loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]) -> Document:
-    """Decide a loop again with other numbers; say what is decided after each attempt."""
+def _decide_again(
+    loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]
+) -> Document:
+    """Decide a loop again with other numbers; say what is decided after each
+    attempt.
+    """
     made: Document = {"wrong": "", "ends": 0, "verdict": "again", "why": "", "each": []}
     try:
         numbers = {name: float(value) for name, value in tried.items()}
@@ -188,9 +223,17 @@ def _decide_again(loop: Loop, plain: Mapping[str, Any], tried: Mapping[str, str]
     for end in range(1, len(loop.attempts) + 1):
         verdict = decide(loop.upto(end), changed)
         if not isinstance(verdict, Again):
-            why = "; ".join(f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by)
+            why = "; ".join(
+                f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by
+            )
             kind = "passed" if verdict.passed else "stopped"
-            return {**made, "ends": end, "verdict": kind, "why": why, "each": [*made["each"], kind]}
+            return {
+                **made,
+                "ends": end,
+                "verdict": kind,
+                "why": why,
+                "each": [*made["each"], kind],
+            }
         made["each"].append("again")
     return made
 
@@ -199,7 +242,9 @@ def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
     names = {f"{rule['rule']}.{field}": field for field in rule}
     return {
         **rule,
-        **{names[k]: _same(rule[names[k]], v) for k, v in numbers.items() if k in names},
+        **{
+            names[k]: _same(rule[names[k]], v) for k, v in numbers.items() if k in names
+        },
     }
 
 
@@ -210,13 +255,16 @@ def _same(was: Any, value: float) -> float:
 @action("approve")
 async def override(visit: Visit) -> str:
     """Let a loop go on past a rule."""
-    id, rule = visit.form.get("id", ""), visit.form.get("rule", "")
+    id = visit.form.get("id", "")
+    rule = visit.form.get("rule", "")
     decisions = visit.number("decisions", 1, least=1)
     body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
     verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
     stops = ", ".join(one["rule"] for one in verdict["stopped_by"])
     end = (
-        f"is still stopped by {stops}" if stops else "is open; resume it in the program that ran it"
+        f"is still stopped by {stops}"
+        if stops
+        else "is open; resume it in the program that ran it"
     )
     return f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {end}."
 

@@ -1,4 +1,6 @@
-"""Render a page: the templates of the reports, with times, numbers and addresses for a browser."""
+"""Render a page: the templates of the reports, with times, numbers and addresses for a
+browser.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from heedful.pages.report import environment
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-AGO = ((86_400 * 2, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"), (0, 1, "s"))
+AGE_UNITS = (
+    (86_400 * 2, 86_400, "d"),
+    (7_200, 3_600, "h"),
+    (120, 60, "min"),
+    (0, 1, "s"),
+)
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -56,7 +63,7 @@ def ago(at: float, now: float) -> str:
     ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
     """
     past = max(0.0, now - at)
-    unit, name = next((unit, name) for least, unit, name in AGO if past >= least)
+    unit, name = next((unit, name) for least, unit, name in AGE_UNITS if past >= least)
     return f"{int(past // unit)} {name} ago"
 
 
@@ -64,6 +71,8 @@ def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     given = {name: value for name, value in query.items() if value not in ("", None)}
     place = quote(path) if path != "/" else ""
-    if place.endswith(".json"):  # of a name: without this, it would be the address of the data
+    if place.endswith(
+        ".json"
+    ):  # of a name: without this, it would be the address of the data
         place = f"{place[:-5]}%2Ejson"
     return f"/ui{place}" + (f"?{urlencode(given)}" if given else "")

@@ -1,6 +1,7 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-Fixed rules find row and column of the evidence for each number, and judge each claim (`passage`).
+Fixed rules find row and column of the evidence for each number, and judge each claim
+(`passage`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,18 +15,22 @@ from heedful.loop.record import Finding, require
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 
-_NAME = "grounding"
+_GROUNDING_CHECK = "grounding"
 Unsupported = Literal["error", "warning"]
 Terms = Lexicon | Mapping[str, Any]
 
 
-def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[Claim, ...]:
-    """Return the claims of a text, in order, each with its verdict according to the evidence.
+def ground(
+    text: str, evidence: Any, *, lexicon: Terms | None = None
+) -> tuple[Claim, ...]:
+    """Return the claims of a text, in order, each with its verdict according to the
+    evidence.
 
-    `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or an `Evidence`, which can be used for many texts. The words around a
-    number name its rows and columns; the number is supported if a value in one of these cells
-    rounds to it. `lexicon` is the vocabulary of a subject. No model is asked. Raises InvalidInput.
+    `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal,
+    CSV, "name: value" lines or prose) or an `Evidence`, which can be used for many
+    texts. The words around a number name its rows and columns; the number is supported
+    if a value in one of these cells rounds to it. `lexicon` is the vocabulary of a
+    subject. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -36,8 +41,12 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
     return evidence if isinstance(evidence, Evidence) else Evidence(evidence, lexicon)
 
 
-def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
-    """Return a function `(candidate, state)` that returns `source`, or its result, as evidence."""
+def index_source(
+    source: Any, lexicon: Terms | None = None
+) -> Callable[[Any, Any], Evidence]:
+    """Return a function `(candidate, state)` that returns `source`, or its result, as
+    evidence.
+    """
     if callable(source):
         return lambda candidate, state: _index(source(candidate, state), lexicon)
     index = _index(source, lexicon)
@@ -49,36 +58,61 @@ def grounding(
 ) -> TextCheck:
     """Check the claims of a text against evidence, with the rules of `ground`.
 
-    A contradicted claim is an error. A claim that is not found in the evidence is a finding of the
-    level `unsupported`. A finding has the span of the claim and the nearest true value. `evidence`
-    may also be a function `(candidate, state)`, where the state is `Context.data`. Its result is
-    indexed at each call; other evidence is indexed only once. `lexicon` is a `Lexicon` or a mapping
-    of its fields. Raises InvalidInput for another level or a wrong lexicon.
+    A contradicted claim is an error. A claim that is not found in the evidence is a
+    finding of the level `unsupported`. A finding has the span of the claim and the
+    nearest true value. `evidence` may also be a function `(candidate, state)`, where
+    the state is `Context.data`. Its result is indexed at each call; other evidence is
+    indexed only once. `lexicon` is a `Lexicon` or a mapping of its fields. Raises
+    InvalidInput for another level or a wrong lexicon.
     """
-    require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
+    require(
+        unsupported in ("error", "warning"),
+        "unsupported",
+        unsupported,
+        "error or warning",
+    )
     source = index_source(evidence, lexicon)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
         index = source(text, context.data)
         if not index:
             what = "there is no evidence to compare the text with"
-            yield Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")
+            yield Finding(
+                _GROUNDING_CHECK,
+                what,
+                fix="give the evidence",
+                key=f"{_GROUNDING_CHECK}: no evidence",
+            )
             return
         for claim in ground(text, index):
             if claim.verdict == "supported":
                 continue
-            words, paths = shorten(claim.text, 120), ", ".join(claim.paths)
-            what, fix = f"{claim.kind} {words} is {claim.verdict}: {claim.why}", "correct it"
+            words = shorten(claim.text, 120)
+            paths = ", ".join(claim.paths)
+            what = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
+            fix = "correct it"
             if claim.nearest:
                 what += f"; the nearest true value is {claim.nearest}"
                 fix = f"write {claim.nearest} for {words}"
                 if claim.kind == "comparison":
                     fix = f"correct {words}: it is {claim.nearest}"
-            fix, level, severity = f"{fix}, or leave {words} out", unsupported, 0.3
+            fix = f"{fix}, or leave {words} out"
+            level = unsupported
+            severity = 0.3
             if claim.verdict == "contradicted":
-                level, severity = "error", 0.6
-            key = f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip()
+                level = "error"
+                severity = 0.6
+            key = f"{_GROUNDING_CHECK}: {claim.kind} {claim.text} {paths}".rstrip()
             near = f"{paths} = {claim.nearest}" if paths else ""
-            yield Finding(_NAME, what, fix, level, severity, key, evidence=near, span=claim.span)
+            yield Finding(
+                _GROUNDING_CHECK,
+                what,
+                fix=fix,
+                level=level,
+                severity=severity,
+                key=key,
+                evidence=near,
+                span=claim.span,
+            )
 
-    return TextCheck(_NAME, judge, not callable(evidence))
+    return TextCheck(name=_GROUNDING_CHECK, judge=judge, pure=not callable(evidence))

@@ -1,7 +1,9 @@
-"""Routes with the paths and fields of earlier systems, so that their callers need no change.
+"""Routes with the paths and fields of earlier systems, so that their callers need no
+change.
 
-Loop guardrails are under `/orchestrator`, reflections under `/api/v1/reflections`. These routes
-ignore unknown fields in bodies, and name them in the `warnings` of the answer.
+Loop guardrails are under `/orchestrator`, reflections under `/api/v1/reflections`.
+These routes ignore unknown fields in bodies, and name them in the `warnings` of the
+answer.
 """
 
 from __future__ import annotations
@@ -20,28 +22,34 @@ from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
-from heedful.service.schemas import READABLE, Name, Share
+from heedful.service.schemas import LOOP_NAME_VALIDATOR, Name, Share
 from heedful.store import lessons
 from heedful.traces.episode import Ended
 
-FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME), READABLE]
-LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.LONGEST_NAME)]
+OVERRIDE_FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
+_Loop = Annotated[
+    str,
+    Field(min_length=1, max_length=guardrails.MAX_RERUN_NAME_CHARS),
+    LOOP_NAME_VALIDATOR,
+]
+LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.MAX_RERUN_NAME_CHARS)]
 Identifier = Annotated[str | int, AfterValidator(str)]  # a number becomes text
 LongText = Annotated[str, Field(max_length=1_000_000)]
 # Fields of a body that name the tenant, the project and the actor of a call.
-WHO = {"tenant_id", "project_id", "override_by"}
+IDENTITY_FIELDS = {"tenant_id", "project_id", "override_by"}
 
 
-class Named(BaseModel):
+class TenantBody(BaseModel):
     """A body that may name the tenant of the key and one of the projects of the key."""
 
     tenant_id: Name | None = None
     project_id: Name | None = None
 
 
-class Flags(Named):
-    """Limits to override. The actor is the key; the record of it notes the name `override_by`."""
+class Flags(TenantBody):
+    """Limits to override. The actor is the key; the record of it notes the name
+    `override_by`.
+    """
 
     override_fatigue: bool = False
     override_max_reruns: bool = False
@@ -61,8 +69,8 @@ class BiasTag(BaseModel):
 class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
-    A flag overrides its limit only if the loop has reached it. The configured judge gives missing
-    scores.
+    A flag overrides its limit only if the loop has reached it. The configured judge
+    gives missing scores.
     """
 
     loop_id: _Loop
@@ -83,14 +91,15 @@ class OverrideRequest(Flags):
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
 
-class FinishedRun(Named):
+class FinishedRun(TenantBody):
     """A finished run to reflect on. With `store: false` nothing is stored.
 
-    An event has an `event_type`, and may have `content`, `event_id`, `timestamp`, `metadata`,
-    `tool_name` and an `error`. The service adds a missing id or time. The `error` of the run has an
-    `error_category`, an `error_message` and a `context`.
+    An event has an `event_type`, and may have `content`, `event_id`, `timestamp`,
+    `metadata`, `tool_name` and an `error`. The service adds a missing id or time. The
+    `error` of the run has an `error_category`, an `error_message` and a `context`.
 
-    If the model fails, rules write the lesson; with `on_model_error: raise` the call fails.
+    If the model fails, rules write the lesson; with `on_model_error: raise` the call
+    fails.
     """
 
     events: list[dict[str, Any]]
@@ -104,8 +113,10 @@ class FinishedRun(Named):
     on_model_error: Literal["keep", "raise"] = "keep"
 
 
-class ReflectionQuery(Named):
-    """A search for reflections; without a text, it finds the most important reflections."""
+class ReflectionQuery(TenantBody):
+    """A search for reflections; without a text, it finds the most important
+    reflections.
+    """
 
     query_text: str | None = None
     k: Annotated[int, Field(ge=1, le=200)] = 5
@@ -125,31 +136,47 @@ class LenientRoute(Route):
 
         async def handle_leniently(request: Request) -> Response:
             answer = await handle(request)
-            unknown = [name for name in request.state.plain if name not in known] if known else []
+            unknown = (
+                [name for name in request.state.plain if name not in known]
+                if known
+                else []
+            )
             if not unknown:
                 return answer
-            warnings = [f"ignored: {name!r} is no field of this route" for name in unknown]
-            content = {**json.loads(bytes(answer.body)), "warnings": redact_data(warnings)}
+            warnings = [
+                f"ignored: {name!r} is no field of this route" for name in unknown
+            ]
+            content = {
+                **json.loads(bytes(answer.body)),
+                "warnings": redact_data(warnings),
+            }
             return JSONResponse(content, answer.status_code)
 
         return handle_leniently
 
 
-router: APIRouter = APIRouter(prefix="/orchestrator", tags=["compatible"], route_class=LenientRoute)
+router: APIRouter = APIRouter(
+    prefix="/orchestrator", tags=["compatible"], route_class=LenientRoute
+)
 
 
 @router.post("/loop-complete", response_model=dict[str, Any])
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
-    """Decide whether a loop must run again, and return the id of the next run and the reason.
+    """Decide whether a loop must run again, and return the id of the next run and the
+    reason.
 
-    The body of a new loop is stored; a new loop without content gets 404. If a score is missing and
-    no judge is configured (`HEEDFUL_JUDGE`), the answer is 422. A repeated completion changes
-    nothing. A different completion of the same loop gets 409. If lessons of the loop wait in
-    quarantine, `release` is the command that releases them.
+    The body of a new loop is stored; a new loop without content gets 404. If a score is
+    missing and no judge is configured (`HEEDFUL_JUDGE`), the answer is 422. A repeated
+    completion changes nothing. A different completion of the same loop gets 409. If
+    lessons of the loop wait in quarantine, `release` is the command that releases them.
     """
-    if completion.reflection_status != guardrails.DONE:
-        raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
-    if any(getattr(completion, flag) for flag in FLAGS):
+    if completion.reflection_status != guardrails.DONE_STATUS:
+        raise Problem(
+            status=422,
+            code="invalid_reflection_status",
+            detail=guardrails.NOT_DONE_MESSAGE,
+        )
+    if any(getattr(completion, flag) for flag in OVERRIDE_FLAGS):
         caller.needs("approve")
     answer = await guardrails.process_loop_completion(**_arguments(completion, caller))
     source = f"loop:{answer['decision_result']['original_loop_id']}"
@@ -159,19 +186,24 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=dict[str, Any])
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
-    """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or ended."""
+    """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or
+    ended.
+    """
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
 @router.get("/loop-trace/{loop_id:path}", response_model=dict[str, Any])
 async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
-    """Return one attempt of a loop: its decision, the reasons, bias tags and fatigue."""
+    """Return one attempt of a loop: its decision, the reasons, bias tags and
+    fatigue.
+    """
     return await guardrails.get_loop_trace(loop_id, store=_loops(caller))
 
 
 @router.post("/override-guardrails/{loop_id:path}", response_model=dict[str, Any])
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
-    """Let a loop continue past its limits; if it has ended, heedful decides again at once.
+    """Let a loop continue past its limits; if it has ended, heedful decides again at
+    once.
 
     A body without a flag gets 422.
     """
@@ -180,19 +212,28 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
     loops = _loops(caller, body.override_by or "")
-    return {**body.model_dump(exclude=WHO), "override_by": caller.by, "store": loops}
+    return {
+        **body.model_dump(exclude=IDENTITY_FIELDS),
+        "override_by": caller.by,
+        "store": loops,
+    }
 
 
 def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
-    setup, may = caller.setup, "approve" in caller.key.may
+    setup = caller.setup
+    may = "approve" in caller.key.may
     return guardrails.GuardedLoops(
-        setup.store,
-        caller.scope,
-        setup.guardrails,
-        setup.judge,
-        caller.memory,
-        lambda loop, rule: caller.record("loop.override", loop, rule=rule, named=named),
-        vouched=lambda loop: may or caller.key.id in setup.pinned(caller.scope, loop).keys,
+        store=setup.store,
+        scope=caller.scope,
+        settings=setup.guardrails,
+        judge=setup.judge,
+        memory=caller.memory,
+        overriding=lambda loop, rule: caller.record(
+            "loop.override", loop, rule=rule, named=named
+        ),
+        vouched=lambda loop: (
+            may or caller.key.id in setup.pinned(caller.scope, loop).keys
+        ),
         named=named,
     )
 
@@ -204,15 +245,17 @@ reflections: APIRouter = APIRouter(
 
 @reflections.post("/generate", response_model=engine.ReflectionResult)
 async def generate(run: FinishedRun, caller: Writing) -> Any:
-    """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
+    """Reflect on a finished run, and store its lessons; a repeated call stores nothing
+    more.
 
-    If the key lacks the permission `approve`, the lessons wait in quarantine; the command `release`
-    releases them.
+    If the key lacks the permission `approve`, the lessons wait in quarantine; the
+    command `release` releases them.
     """
     if not caller.setup.reflections:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
-        raise Problem(503, "reflections_off", off)
-    scope, memory = caller.scope, caller.memory
+        raise Problem(status=503, code="reflections_off", detail=off)
+    scope = caller.scope
+    memory = caller.memory
     context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
@@ -223,18 +266,21 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     )
     if not run.store:
         return reflection
-    stored = await engine.store_reflection(reflection, scope.tenant, scope.project, store=memory)
+    stored = await engine.store_reflection(
+        reflection, scope.tenant, scope.project, store=memory
+    )
     return {**reflection, **stored}
 
 
 @reflections.post("/query", response_model=dict[str, Any])
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
-    """Return reflections and strategies that fit a text; without a text, the most important.
+    """Return reflections and strategies that fit a text; without a text, the most
+    important.
 
-    Those that wait in quarantine are marked by their `state`. A key with `recall` in place of
-    `read` does not get them.
+    Those that wait in quarantine are marked by their `state`. A key with `recall` in
+    place of `read` does not get them.
     """
     options: Any = {"store": caller.memory, "waiting": "read" in caller.key.may}
-    options |= question.model_dump(exclude=WHO)
+    options |= question.model_dump(exclude=IDENTITY_FIELDS)
     place = caller.scope.tenant, caller.scope.project
     return {"reflections": await engine.query_reflections(*place, **options)}

@@ -1,4 +1,6 @@
-"""Routes for the memory of a project: recall, proof, lessons, quarantine, episodes and traces."""
+"""Routes for the memory of a project: recall, proof, lessons, quarantine, episodes and
+traces.
+"""
 
 from __future__ import annotations
 
@@ -21,60 +23,92 @@ from heedful.lessons.trust import QuarantinedLesson, source_trust
 from heedful.memory.reflect import receive, to_stored_episode
 from heedful.redact import redact
 from heedful.service import schemas
-from heedful.service.auth import Approving, Limit, Paged, Reading, Reviewing, Route, Writing
-from heedful.service.middleware import PROTOBUF
+from heedful.service.auth import (
+    Approving,
+    Limit,
+    Paged,
+    Reading,
+    Reviewing,
+    Route,
+    Writing,
+)
+from heedful.service.middleware import PROTOBUF_TYPE
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import LARGEST_ID, Page
+from heedful.service.wire import MAX_ROW_ID, Page
 from heedful.store import episodes, exposures, loops, patterns, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
-Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
-ETag = Annotated[str | None, Header(description="The ETag of the lesson.", max_length=200)]
+Id = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
+ETag = Annotated[
+    str | None, Header(description="The ETag of the lesson.", max_length=200)
+]
 Word = Annotated[str, Query(max_length=200)]
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
-ALONE = frozenset({"limit", "budget", "tags", "match"})
+SINGLE_RECALL_FIELDS = frozenset({"limit", "budget", "tags", "match"})
 
 
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
-    """Recall examples and lessons for a task; with a `loop`, record exposures (needs `write`)."""
-    memory, exposure, told = caller.memory, None, None
-    turns, worded = body.form == "messages", body.form == "text"
+    """Recall examples and lessons for a task; with a `loop`, record exposures (needs
+    `write`).
+    """
+    memory = caller.memory
+    exposure = None
+    told = None
+    turns = body.form == "messages"
+    worded = body.form == "text"
     if body.loop is None:
-        found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
+        found = await memory.recall(
+            body.task, body.limit, tags=body.tags, match=body.match
+        )
         messages = memory.render(found, body.budget) if turns else ()
         text = memory.render_text(found, body.budget) if worded else ""
     else:
         caller.needs("write")
-        if unusable := sorted(ALONE & body.model_fields_set):
+        if unusable := sorted(SINGLE_RECALL_FIELDS & body.model_fields_set):
             value = getattr(body, unusable[0])
             raise InvalidInput(unusable[0], value, "left out if a loop is given")
-        briefing = await memory.brief(body.task, body.loop, tell="examples" if turns else "both")
+        briefing = await memory.brief(
+            body.task, body.loop, tell="examples" if turns else "both"
+        )
         # Recorded before the prompt that may cause an outcome.
         await caller.write(loops.brief, body.loop, briefing)
         told = briefing.plain()
         shown = sum(exposure.shown for exposure in briefing.exposures)
         withheld = len(briefing.exposures) - shown
         exposure = {"loop": body.loop, "shown": shown, "withheld": withheld}
-        found, messages = list(briefing.found), briefing.examples if turns else ()
+        found = list(briefing.found)
+        messages = briefing.examples if turns else ()
         seed = secrets.randbits(64)
-        text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-    return schemas.RecallAnswer(found, list(messages), text, exposure, told)
+        text = (
+            ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
+        )
+    return schemas.RecallAnswer(
+        items=found,
+        messages=list(messages),
+        text=text,
+        exposure=exposure,
+        briefing=told,
+    )
 
 
 @router.post("/outcomes")
 async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
-    """Report how a loop with recalled lessons ended; only the first report of a loop counts.
+    """Report how a loop with recalled lessons ended; only the first report of a loop
+    counts.
 
-    `number` in the answer is the position of the loop among the ended loops of the project with
-    recalled lessons. It is 0 if the loop does not count: no lessons were recalled for it, the key
-    has reported none of its attempts, or has reached the number of outcomes that count in a day.
+    `number` in the answer is the position of the loop among the ended loops of the
+    project with recalled lessons. It is 0 if the loop does not count: no lessons were
+    recalled for it, the key has reported none of its attempts, or has reached the
+    number of outcomes that count in a day.
     """
     known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
-    await caller.write(exposures.remember, (), outcome=lesson.Outcome(body.loop, *known))
+    await caller.write(
+        exposures.remember, (), outcome=lesson.Outcome(body.loop, *known)
+    )
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
@@ -86,9 +120,17 @@ async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
     """Return whether memory helps, in total and for each lesson."""
     memory = caller.memory
     proven = await memory.prove()
-    ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
+    ranked = sorted(
+        proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
+    )
     ended = (await caller.read(exposures.past, "")).ended
-    return schemas.ProofAnswer(proven.pooled, ranked[:limit], proven.pending, ended, memory.holdout)
+    return schemas.ProofAnswer(
+        pooled=proven.pooled,
+        lessons=ranked[:limit],
+        pending=proven.pending,
+        ended=ended,
+        holdout=memory.holdout,
+    )
 
 
 lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=Route)
@@ -96,11 +138,12 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=R
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> Document:
-    """Return how often an error was seen, its lessons, and if others are `grouped` with it.
+    """Return how often an error was seen, its lessons, and if others are `grouped` with
+    it.
 
-    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with several lines,
-    `lines` are the errors that are known. `release` is the command that releases the lessons that
-    wait in quarantine.
+    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with
+    several lines, `lines` are the errors that are known. `release` is the command that
+    releases the lessons that wait in quarantine.
     """
     answer = await caller.memory.seen(body.error_type, body.text)
     return {
@@ -115,22 +158,35 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
 
 @lessons.post("/before")
 async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.ActionAnswer:
-    """Return how an action failed before and what mended it; nothing if it has worked since."""
+    """Return how an action failed before and what mended it; nothing if it has worked
+    since.
+    """
     return await caller.memory.before(body.tool, body.arguments)
 
 
-@lessons.post("/reflections", status_code=201, responses={200: {"model": schemas.RememberedAnswer}})
+@lessons.post(
+    "/reflections",
+    status_code=201,
+    responses={200: {"model": schemas.RememberedAnswer}},
+)
 async def create(
     body: schemas.NewLesson, caller: Writing, response: Response
 ) -> schemas.RememberedAnswer:
-    """Record one occurrence of an error: 201 if its pattern is new and becomes a lesson, else 200.
+    """Record one occurrence of an error: 201 if its pattern is new and becomes a
+    lesson, else 200.
 
-    If the key lacks the permission `approve` and no operator trusts it, the lesson waits in
-    quarantine; `entry` is its id there, and `release` releases it. If the memory is full of more
-    valuable lessons, the lesson is not stored and `id` and `seen` in the answer are 0.
+    If the key lacks the permission `approve` and no operator trusts it, the lesson
+    waits in quarantine; `entry` is its id there, and `release` releases it. If the
+    memory is full of more valuable lessons, the lesson is not stored and `id` and
+    `seen` in the answer are 0.
     """
-    pair, sender = None, caller.actor.via or f"key:{caller.key.name}"
-    trust = "tool" if body.source else source_trust(sender, await caller.memory.stated_trust())
+    pair = None
+    sender = caller.actor.via or f"key:{caller.key.name}"
+    trust = (
+        "tool"
+        if body.source
+        else source_trust(sender, await caller.memory.stated_trust())
+    )
     if body.example is not None:
         pair = lesson.Example(**body.example.model_dump(), context=body.context)
     answer = await caller.memory.remember(
@@ -146,8 +202,11 @@ async def create(
 
 
 @lessons.post("/reflections/query")
-async def query(body: schemas.LessonQuery, caller: Reading) -> Page[schemas.QueriedLesson]:
-    """Find lessons to read, with those in quarantine if the key has the permission `read`.
+async def query(
+    body: schemas.LessonQuery, caller: Reading
+) -> Page[schemas.QueriedLesson]:
+    """Find lessons to read, with those in quarantine if the key has the permission
+    `read`.
 
     Never put an item with the state `quarantined` into a prompt.
     """
@@ -165,25 +224,46 @@ async def listed(
     tag: Word = "",
     state: lesson.State | None = None,
 ) -> Page[Document]:
-    """List the lessons that match all filters, newest first; times are in seconds since 1970."""
-    only = {"kind": kind or "", "error_type": error_type, "tag": tag, "state": state or ""}
-    rows = await caller.read(patterns.list_lessons, page.limit + 1, page.id or LARGEST_ID, **only)
+    """List the lessons that match all filters, newest first; times are in seconds since
+    1970.
+    """
+    only = {
+        "kind": kind or "",
+        "error_type": error_type,
+        "tag": tag,
+        "state": state or "",
+    }
+    rows = await caller.read(
+        patterns.list_lessons, page.limit + 1, page.id or MAX_ROW_ID, **only
+    )
     return Page[Document].of(rows, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> Document:
-    """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`, too."""
+    """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`,
+    too.
+    """
     return _with_etag(await caller.read(patterns.one, id), response)
 
 
 @lessons.patch("/reflections/{id}")
 async def edit(
-    id: Id, body: schemas.LessonEdit, caller: Approving, response: Response, if_match: ETag = None
+    id: Id,
+    body: schemas.LessonEdit,
+    caller: Approving,
+    response: Response,
+    if_match: ETag = None,
 ) -> Document:
-    """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
+    """Change a lesson and record the change; 412 if `If-Match` is not its current
+    entity tag.
+    """
     if if_match is None:
-        raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
+        raise Problem(
+            status=428,
+            code="precondition_required",
+            detail="send If-Match with the ETag of the lesson",
+        )
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     detail |= {"text": lesson.short_digest(redact(body.text))} if body.text else {}
     caller.record("reflection.edit", str(id), **detail)
@@ -200,7 +280,9 @@ def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     return dict(lesson)
 
 
-quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"], route_class=Route)
+quarantine: APIRouter = APIRouter(
+    prefix="/v1/quarantine", tags=["quarantine"], route_class=Route
+)
 
 
 @quarantine.get("")
@@ -212,28 +294,37 @@ async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
-    """Remove a source and all derived from it, also lessons of loops whose prompts had its text.
+    """Remove a source and all derived from it, also lessons of loops whose prompts had
+    its text.
 
     `key:ID` removes all that a key wrote to the project.
     """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, why=body.why)
     remove = caller.memory.quarantine.revoke
-    removed = await remove(body.source, by=caller.by, why=body.why, dry_run=body.dry_run)
+    removed = await remove(
+        body.source, by=caller.by, why=body.why, dry_run=body.dry_run
+    )
     return {"source": body.source, "revoked": not body.dry_run, **asdict(removed)}
 
 
 @quarantine.get("/{id}")
 async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
-    """Return a lesson from quarantine: its text, the origin of the text, and the rulings on it."""
+    """Return a lesson from quarantine: its text, the origin of the text, and the
+    rulings on it.
+    """
     return await caller.memory.quarantine.show(id)
 
 
 @quarantine.post("/{id}/{ruling}")
 async def rule(
-    id: Id, ruling: Literal["release", "reject"], body: schemas.Reason, caller: Approving
+    id: Id,
+    ruling: Literal["release", "reject"],
+    body: schemas.Reason,
+    caller: Approving,
 ) -> Document:
-    """Release a lesson from quarantine with the trust `operator`, or reject and retire it.
+    """Release a lesson from quarantine with the trust `operator`, or reject and retire
+    it.
 
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
@@ -245,8 +336,10 @@ async def rule(
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-episodes_router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"], route_class=Route)
-_JSON = "application/json"
+episodes_router: APIRouter = APIRouter(
+    prefix="/v1", tags=["episodes"], route_class=Route
+)
+_JSON_MEDIA_TYPE = "application/json"
 Trust = Annotated[
     Literal["external", "operator"],
     Query(description="Who wrote the task; `operator` needs a key that may approve."),
@@ -257,18 +350,24 @@ Trust = Annotated[
     "/episodes", name="create", status_code=202, responses={200: {"model": Document}}
 )
 async def receive_episode(
-    new: schemas.NewEpisode, caller: Writing, response: Response, trust: Trust = "external"
+    new: schemas.NewEpisode,
+    caller: Writing,
+    response: Response,
+    trust: Trust = "external",
 ) -> Document:
-    """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
+    """Store a finished run, so that a worker reflects on it; a repeated call stores
+    nothing more.
 
-    200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
-    documents and users wait in quarantine.
+    200 if heedful has already reflected on the run, else 202. Lessons from the text of
+    tools, documents and users wait in quarantine.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
     caller.needs("approve" if trust == "operator" else "write")
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
-    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
+    [episode] = await asyncio.to_thread(
+        EpisodeReader(Limits()).add, {"events": [], **plain}
+    )
     stored = await asyncio.to_thread(to_stored_episode, episode, trust)
     state = await caller.write(episodes.admit, stored, claim=False) or "waiting"
     if state != "reflected":
@@ -282,7 +381,9 @@ async def list_episodes(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[schemas.EpisodeRow]:
     """List the episodes and their states, newest first."""
-    rows = await caller.read(episodes.page, page.limit + 1, state or "", page.cursor or "")
+    rows = await caller.read(
+        episodes.page, page.limit + 1, state or "", page.cursor or ""
+    )
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 
@@ -290,17 +391,24 @@ hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Ro
 
 
 @hooks_router.post("/hooks/{agent}")
-async def hook(agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing) -> Document:
-    """Answer an event of a coding agent as its hook does; nothing if memory has nothing to say.
+async def hook(
+    agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing
+) -> Document:
+    """Answer an event of a coding agent as its hook does; nothing if memory has nothing
+    to say.
 
-    Needs `read` or `recall`, too. No command runs here, and no file that the event names is read. A
-    job learns from the session later, if the key sent its first event; the key is a source of what
-    it teaches.
+    Needs `read` or `recall`, too. No command runs here, and no file that the event
+    names is read. A job learns from the session later, if the key sent its first event;
+    the key is a source of what it teaches.
     """
     caller.needs("read", "recall")  # what it answers are lessons
-    name, host = str(event.get("hook_event_name", "")), Host(memory=caller.memory)
+    name = str(event.get("hook_event_name", ""))
+    host = Host(memory=caller.memory)
     reply = await hooks.reply(name, event, host, agent=agent)
-    if reply.work and await caller.read(episodes.owner, reply.session) == caller.actor.via:
+    if (
+        reply.work
+        and await caller.read(episodes.owner, reply.session) == caller.actor.via
+    ):
         about = {"session": reply.session, "what": reply.work}
         await caller.setup.work.defer("learn", caller.scope, **about)
     return dict(reply.answer or {})
@@ -310,28 +418,45 @@ traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=
 
 
 @traces_router.post("/traces", name="traces", response_class=Response)
-async def receive_traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
-    """Receive spans of agents over OTLP/HTTP, in any order and from any number of services.
+async def receive_traces(
+    request: Request, caller: Writing, trust: Trust = "external"
+) -> Response:
+    """Receive spans of agents over OTLP/HTTP, in any order and from any number of
+    services.
 
-    Soon after the root span of a trace has ended, the trace becomes one episode. The answer reports
-    spans that cannot be stored as `partial_success`.
+    Soon after the root span of a trace has ended, the trace becomes one episode. The
+    answer reports spans that cannot be stored as `partial_success`.
     """
     caller.needs("approve" if trust == "operator" else "write")
-    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    kind = (
+        request.headers.get("content-type", _JSON_MEDIA_TYPE)
+        .partition(";")[0]
+        .strip()
+        .lower()
+    )
     body = await request.body()
     try:
-        sent: Any = body if kind == PROTOBUF else await asyncio.to_thread(json.loads, body)
+        sent: Any = (
+            body if kind == PROTOBUF_TYPE else await asyncio.to_thread(json.loads, body)
+        )
         refused = await receive(caller.setup.store, caller.scope, sent, trust)
     except (InvalidInput, ValueError, RecursionError) as error:
-        raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
+        raise Problem(
+            status=400, code="invalid_traces", detail=f"not OTLP: {error}"
+        ) from error
     caller.setup.metrics.refused.inc(refused.total())
-    total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
+    total = refused.total()
+    why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     # Protobuf writes 64-bit integers as text in JSON.
-    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}} if total else {}
-    if kind != PROTOBUF:
-        return Response(json.dumps(part), media_type=_JSON)
+    part = (
+        {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
+        if total
+        else {}
+    )
+    if kind != PROTOBUF_TYPE:
+        return Response(json.dumps(part), media_type=_JSON_MEDIA_TYPE)
     from google.protobuf.json_format import ParseDict
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 
     answer = ParseDict(part, wire.ExportTraceServiceResponse())
-    return Response(answer.SerializeToString(), media_type=PROTOBUF)
+    return Response(answer.SerializeToString(), media_type=PROTOBUF_TYPE)

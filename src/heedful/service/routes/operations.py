@@ -22,9 +22,10 @@ from heedful.store import keys as key_store
 from heedful.store.store import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
-# Seconds for which `/readyz` repeats an answer, because strangers can call it. It asks for the
-# writer: a read does not show that the writer is stuck, or that a server has become a standby.
-FRESH = 1.0
+# Seconds for which `/readyz` repeats an answer, because strangers can call it. It asks
+# for the writer: a read does not show that the writer is stuck, or that a server has
+# become a standby.
+READY_CACHE_SECONDS = 1.0
 
 
 @router.get("/healthz")
@@ -33,18 +34,24 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}})
+@router.get(
+    "/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}}
+)
 async def readyz(request: Request, response: Response) -> dict[str, str]:
-    """Return 200 if the store accepts writes and has the right schema, and the job queue answers.
+    """Return 200 if the store accepts writes and has the right schema, and the job
+    queue answers.
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
     state = request.app.state
     async with state.probing:
-        if time.monotonic() >= state.probed + FRESH:
+        if time.monotonic() >= state.probed + READY_CACHE_SECONDS:
             store = await _state(state.setup.store.write(Scope(), check_writes))
             store = state.damage or store  # only a restart can end damage
-            state.known = {"store": store, "work": await _state(state.setup.work.depth())}
+            state.known = {
+                "store": store,
+                "work": await _state(state.setup.work.depth()),
+            }
             state.probed = time.monotonic()
     ready = set(state.known.values()) == {"ok"}
     response.status_code = 200 if ready else 503
@@ -61,7 +68,9 @@ async def _state(call: Awaitable[object]) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Return metrics for Prometheus, without the jobs if the job queue does not answer."""
+    """Return metrics for Prometheus, without the jobs if the job queue does not
+    answer.
+    """
     setup: Setup = request.app.state.setup
     waiting: Sequence[Depth] = ()
     behind = 0
@@ -75,14 +84,18 @@ async def metrics(request: Request) -> Response:
 async def docs(request: Request) -> Response:
     """Return the API documentation as an HTML page without scripts."""
     safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    return HTMLResponse(request.app.state.page(), headers={"Content-Security-Policy": safe})
+    return HTMLResponse(
+        request.app.state.page(), headers={"Content-Security-Policy": safe}
+    )
 
 
 def documentation(app: FastAPI) -> bytes:
     """Return the page of `/docs`."""
     from jinja2 import Environment, FileSystemLoader
 
-    files = Environment(loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True)
+    files = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True
+    )
     return files.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
@@ -102,7 +115,8 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
-    """List the audit log of the tenant, newest first; a hash covers the previous entry's hash.
+    """List the audit log of the tenant, newest first; a hash covers the previous
+    entry's hash.
 
     A caller limited to projects sees only entries about these projects.
     """
