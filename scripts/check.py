@@ -45,7 +45,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The result of one check."""
 
@@ -69,7 +69,12 @@ def run(name: str) -> Outcome:
         errors="replace",
         check=False,
     )
-    return Outcome(name, done.returncode == 0, time.perf_counter() - began, done.stdout)
+    return Outcome(
+        name=name,
+        passed=done.returncode == 0,
+        seconds=time.perf_counter() - began,
+        output=done.stdout,
+    )
 
 
 def main(names: Sequence[str]) -> int:

@@ -24,15 +24,15 @@ BUILT = ROOT / "build" / "docs"
 NAMES = """\
 # Names
 
-Every public name, its signature and what it does, made from the code. A name is imported when it is
-first used. Formats, settings and rules for several names stand in the
-[reference](../../docs/reference.md).
+Every public name, its signature and what it does, made from the code. A name is
+imported when it is first used. Formats, settings and rules for several names stand in
+the [reference](../../docs/reference.md).
 """
 COMMANDS_HEAD = """\
 # Commands
 
-What `heedful COMMAND --help` prints, for every command. Results go to standard output, everything
-else to standard error. [Settings](../../docs/reference.md#settings) and
+What `heedful COMMAND --help` prints, for every command. Results go to standard output,
+everything else to standard error. [Settings](../../docs/reference.md#settings) and
 [exit codes](../../docs/reference.md#exit-codes) are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.
@@ -46,9 +46,7 @@ MARKS = {
 
 
 def commands() -> str:
-    """Return the page of the commands: the help of each, in the order of `heedful
-    --help`.
-    """
+    """Return the page of the commands, in the order of `heedful --help`."""
     top: Any = typer.main.get_command(app)
     lines = [COMMANDS_HEAD]
     for name in COMMAND_TABLE:

@@ -1,4 +1,6 @@
-"""The reference names what there is, with its defaults; links between pages lead somewhere."""
+"""The reference names what there is, with its defaults; links between pages lead
+somewhere.
+"""
 
 import inspect
 import re
@@ -8,8 +10,8 @@ import pytest
 
 from heedful import checks
 from heedful.cli.settings import Settings
+from heedful.loop import stop
 from heedful.loop.policies import PRESETS
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from scripts import reference
 
 ROOT = Path(__file__).parent.parent
@@ -20,16 +22,18 @@ OTHERS = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-RULES = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, All)
+RULES = (*stop.STOP_RULES.values(), stop.All)
 
 
 def shown(name: str, function: object) -> str:
-    """A callable as the reference writes it: its parameters and defaults, without types."""
-    parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return f"{name}{inspect.Signature(plain)}".replace("'", '"').replace(
-        "Ellipsis", "..."
-    )
+    """A callable as the reference writes it: its parameters and defaults, no types."""
+    written = []
+    for parameter in inspect.signature(function).parameters.values():  # type: ignore[arg-type]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            written.append(f"*{parameter.name}")
+        else:
+            written.append(f"{parameter.name}={parameter.default!r}")
+    return f"{name}({', '.join(written)})".replace("'", '"')
 
 
 def slug(heading: str) -> str:
@@ -103,7 +107,7 @@ def test_the_index_of_examples_names_every_example():
 
 
 def check_links(page: Path, text: str) -> None:
-    """Check that the links in the text of a page lead to files and parts of pages that exist."""
+    """Check that each link in the text of a page leads to a file or a part of one."""
     prose = re.sub(r"```.*?```|`[^`\n]+`", "", text, flags=re.DOTALL)
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose):
         path, _, anchor = target.partition("#")

@@ -1,0 +1,53 @@
+"""Every field of what a loop begins with is stored and read back, on both engines.
+
+Each field here has another value than its default, so that a new field fails until it
+is stored.
+"""
+
+from dataclasses import MISSING, fields
+
+import pytest
+
+from heedful.loop import policies
+from heedful.loop.codec import policy_to, to_document
+from heedful.loop.record import Goal
+from heedful.store import loops
+from heedful.store.records import Head, StageHead
+from tests.store.support import SCOPE
+
+STAGE = StageHead(
+    run="monday",
+    name="train",
+    pipeline="forecast",
+    checks=("finite", "rows"),
+    on_exhausted="halt",
+    on_unvalidated="halt",
+    model="embedded",
+)
+HEAD = Head(
+    task="Forecast the sales of May.",
+    goals=[to_document(Goal("quality", 0.75))],
+    policy=policy_to(policies.default),
+    context={"month": "May"},
+    kind="stage",
+    stage=STAGE,
+    memory_key="forecast.train",
+)
+
+
+@pytest.mark.parametrize("record", [HEAD, STAGE], ids=["head", "stage"])
+def test_no_field_here_has_its_default(record):
+    for field in fields(record):
+        default = (
+            field.default_factory()
+            if field.default_factory is not MISSING
+            else field.default
+        )
+        assert getattr(record, field.name) != default, field.name
+
+
+@pytest.mark.both
+async def test_a_loop_is_read_with_every_field_that_it_began_with(store):
+    await store.write(SCOPE, loops.begin, "train of monday", HEAD)
+    stored = await store.read(SCOPE, loops.read, "train of monday")
+    assert stored.head == HEAD
