@@ -239,7 +239,10 @@ def _check_columns(
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
         wanted = bounds or dict.fromkeys(table.columns, (-inf, inf))
-        columns = [Column(key, *ends) for key, ends in wanted.items()]
+        columns = [
+            Column(name=column, low=low, high=high)
+            for column, (low, high) in wanted.items()
+        ]
         for batch in table.batches(tuple(wanted)) if wanted else ():
             for column, cells in zip(columns, batch, strict=True):
                 column.add(*tables.to_numbers(cells))
