@@ -94,12 +94,17 @@ def learn(
     name = signature("accepted", "first try")
     scores = dict(last.evaluation.scores)
     example = Example(*texts, after=scores)
-    words = "Answers that were accepted at the first try.", "accepted at the first try"
-    return (
-        Lesson(
-            "example", name, "accepted", *words, loop.id, example, tags=("accepted",)
-        ),
+    lesson = Lesson(
+        "example",
+        name,
+        error_type="accepted",
+        text="Answers that were accepted at the first try.",
+        sighting="accepted at the first try",
+        loop=loop.id,
+        example=example,
+        tags=("accepted",),
     )
+    return (lesson,)
 
 
 def _findings(
@@ -153,10 +158,17 @@ def _lesson(
     now = accepted.evaluation if accepted else None
     answer = accepted.candidate.text or "" if accepted else ""
     output = rejected.candidate.text or ""
-    scores = dict(was.scores) if was else {}, dict(now.scores) if now else {}
     wrong = clip(finding.message)
     evidence = clip(finding.evidence)
-    example = Example(task, answer, clip(output), wrong, *scores, evidence)
+    example = Example(
+        task,
+        answer,
+        rejected=clip(output),
+        wrong=wrong,
+        before=dict(was.scores) if was else {},
+        after=dict(now.scores) if now else {},
+        evidence=evidence,
+    )
     change = difference(example.rejected, redact(example.accepted)) if accepted else ""
     short = 0 < len(change) <= MAX_QUOTED_CHANGE_CHARS and "\n" not in change
     change = f"Accepted: {change}" if short else ""
@@ -186,9 +198,17 @@ def _lesson(
             **counts,
         )
     state: State = "verified" if accepted else "candidate"
-    said = signature(finding.check, finding.key), finding.check, text, wrong
     return Lesson(
-        "check", *said, loop.id, example, state, tags=(finding.check,), cause=cause
+        "check",
+        signature(finding.check, finding.key),
+        error_type=finding.check,
+        text=text,
+        sighting=wrong,
+        loop=loop.id,
+        example=example,
+        state=state,
+        tags=(finding.check,),
+        cause=cause,
     )
 
 

@@ -290,18 +290,15 @@ class _Table:
         are none.
         """
         cases = {case: n for case, n in cases.items() if case[0]} or cases
-        measures: list[Counter[tuple[float, bool, float]]] = [
-            Counter() for _ in range(3)
-        ]
-        for (share, shown, at_once, recurred, made), n in cases.items():
-            values = (
-                at_once,
-                recurred,
-                min(max(made, 0), MAX_COUNTED_CALLS) / MAX_COUNTED_CALLS,
-            )
-            for cells, value in zip(measures, values, strict=True):
-                cells[share, shown, float(value)] += n
-        return cls(lesson, *measures)
+        right = Counter[tuple[float, bool, float]]()
+        again = Counter[tuple[float, bool, float]]()
+        calls = Counter[tuple[float, bool, float]]()
+        for (share, shown, at_once, recurred, calls_made), n in cases.items():
+            counted_calls = min(max(calls_made, 0), MAX_COUNTED_CALLS)
+            right[share, shown, float(at_once)] += n
+            again[share, shown, float(recurred)] += n
+            calls[share, shown, counted_calls / MAX_COUNTED_CALLS] += n
+        return cls(lesson=lesson, right=right, again=again, calls=calls)
 
     def evidence(self, better: bool) -> float:
         """Return the logarithm of the evidence that the lesson helps (if `better`) or

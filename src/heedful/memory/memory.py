@@ -530,8 +530,15 @@ class Memory(Transfers):
             elif not near:
                 choices.append(Choice.of(one, "closest", why, words=False))
                 break  # they are sorted
-        known = past.memory_key, space, past.waiting, tuple(choices)
-        return Briefing(*known, exposures, tuple(chosen), vector)
+        return Briefing(
+            past.memory_key,
+            space,
+            waiting=past.waiting,
+            choices=tuple(choices),
+            exposures=exposures,
+            chosen=tuple(chosen),
+            vector=vector,
+        )
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""

@@ -494,8 +494,14 @@ class _Reflector:
             strategy = lesson("strategy", rule, trust, _stronger(importance))
         failed = {at for one in study.told for at in study.failed_steps(one)}
         steps = await asyncio.to_thread(steps_of, study.course, failed)
-        found = draft.claims, draft.dropped, study.signals
-        return Reflected(reflection, strategy, *found, steps=steps)
+        return Reflected(
+            reflection,
+            strategy,
+            claims=draft.claims,
+            dropped=draft.dropped,
+            signals=study.signals,
+            steps=steps,
+        )
 
     def meta(
         self, study: Study, draft: Draft, digest: str, kind: str
@@ -629,9 +635,16 @@ def _record(
             change = Proposal(
                 "reword", older, survivor=id, why="the new rule says what worked"
             )
-            facts = ("id", "kind", "signature", "error_type", "text", "state", "trust")
             expected = {
-                n: DreamLesson(*(row[fact] for fact in facts))
+                n: DreamLesson(
+                    id=row["id"],
+                    kind=row["kind"],
+                    signature=row["signature"],
+                    error_type=row["error_type"],
+                    text=row["text"],
+                    state=row["state"],
+                    trust=row["trust"],
+                )
                 for n, row in live.items()
             }
             report = {"mode": "lite", "before": lessons.count(db, scope)}
@@ -674,8 +687,13 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
         )
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
-    names = storable(episode.id), storable(episode.session)
-    return StoredEpisode(digest, *names, episode.outcome, redact_data(record))
+    return StoredEpisode(
+        digest=digest,
+        name=storable(episode.id),
+        session=storable(episode.session),
+        outcome=episode.outcome,
+        record=redact_data(record),
+    )
 
 
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:

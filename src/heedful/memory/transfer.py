@@ -130,8 +130,14 @@ class Transfers:
                 counts.update(
                     await self.store.write(self.scope, records.import_lessons, *said)
                 )
-        found = counts["new"], counts["known"], counts["waiting"]
-        return Imported(source, header.tenant, header.project, *found)
+        return Imported(
+            source,
+            header.tenant,
+            project=header.project,
+            new=counts["new"],
+            known=counts["known"],
+            quarantined=counts["waiting"],
+        )
 
 
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
