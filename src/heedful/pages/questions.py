@@ -295,5 +295,13 @@ def statistics(reports: Iterable[Report]) -> Statistics:
             )
         )
     counts.sort(key=lambda count: -count.failed)
-    retries = cost(made for stage in tried for made in stage.attempts[1:])
-    return Statistics(*retries, len(listed), tuple(counts))
+    retries, seconds, tokens = cost(
+        attempt for stage in tried for attempt in stage.attempts[1:]
+    )
+    return Statistics(
+        retries=retries,
+        seconds=seconds,
+        tokens=tokens,
+        runs=len(listed),
+        checks=tuple(counts),
+    )

@@ -446,17 +446,15 @@ class LocalQueue(Work):
             since[queue, "waiting"].append(at)
         for queue, at in self._running.values():
             since[queue, "running"].append(at)
-        depths = [
-            Depth(*at, len(all_), max(0.0, now - min(all_)))
-            for at, all_ in since.items()
-        ]
-        return [
-            *depths,
-            *(
-                Depth(queue=queue, state="failed", number=n)
-                for queue, n in self._failed.items()
-            ),
-        ]
+        depths = []
+        for (queue, state), times in since.items():
+            oldest = max(0.0, now - min(times))
+            depths.append(
+                Depth(queue=queue, state=state, number=len(times), oldest=oldest)
+            )
+        for queue, number in self._failed.items():
+            depths.append(Depth(queue=queue, state="failed", number=number))
+        return depths
 
     async def drain(self) -> None:
         """Wait until no job runs; do not wait for retries."""

@@ -222,11 +222,19 @@ class Capacity:
         """
         most = self._share if tenant else self._most
         if self._taken[tenant] >= most:
-            detail = (
-                f"{most} requests{' of this tenant' * bool(tenant)} are already running"
+            status = 503
+            code = "busy"
+            what = f"{most} requests"
+            if tenant:
+                status = 429
+                code = "too_many_requests"
+                what = f"{most} requests of this tenant"
+            raise Problem(
+                status=status,
+                code=code,
+                detail=f"{what} are already running; try again",
+                headers=RETRY_SOON_HEADERS,
             )
-            status = (429, "too_many_requests") if tenant else (503, "busy")
-            raise Problem(*status, f"{detail}; try again", RETRY_SOON_HEADERS)
         self._taken[tenant] += 1
         try:
             yield

@@ -34,7 +34,7 @@ from heedful.lessons.lesson import release_command
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
-from heedful.loop.record import Finding, Loop, require
+from heedful.loop.record import Finding, Goal, Loop, require
 from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
@@ -78,22 +78,33 @@ async def attempt(
     setup = caller.setup
     specs = [check.model_dump() for check in body.checks]
     pinned = setup.pinned(caller.scope, id)
-    operator = "approve" in caller.key.may
-    always = [{"name": name} for name in pinned.checks]
-    own = [spec for spec in specs if spec not in always]
+    pinned_checks = [{"name": name} for name in pinned.checks]
+    other_checks = [spec for spec in specs if spec not in pinned_checks]
 
     async def load() -> Sequence[Check]:
-        if always and body.output is None:
+        if pinned_checks and body.output is None:
             raise InvalidInput(
                 "output", None, "given: checks that are pinned to this loop read it"
             )
-        return await load_checks([*always, *own], setup)
+        return await load_checks([*pinned_checks, *other_checks], setup)
 
-    given = body.output, body.digest, body.evaluation, (), body.usage
-    measured = bool(always) and body.evaluation is None and not own
-    options: Any = {"vouched": operator or caller.key.id in pinned.keys or measured}
-    options["goals"] = None if operator else pinned.goals or caller.setup.policy.goals
-    report = reports.AttemptReport(*given, request=specs, **options)
+    # A judgement is trusted if the operator pinned everything that made it, or if the
+    # key that reports it is trusted. Only a key that may approve may choose the goals.
+    only_pinned = bool(pinned_checks) and body.evaluation is None and not other_checks
+    may_approve = "approve" in caller.key.may
+    trusted_key = may_approve or caller.key.id in pinned.keys
+    expected_goals: Sequence[Goal] | None = pinned.goals or setup.policy.goals
+    if may_approve:
+        expected_goals = None
+    report = reports.AttemptReport(
+        body.output,
+        body.digest,
+        evaluation=body.evaluation,
+        usage=body.usage,
+        request=specs,
+        vouched=only_pinned or trusted_key,
+        goals=expected_goals,
+    )
     result = await reports.report(
         setup.store,
         scope=caller.scope,

@@ -105,10 +105,14 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     recalled for it, the key has reported none of its attempts, or has reached the
     number of outcomes that count in a day.
     """
-    known = body.right_at_once, body.calls, frozenset(body.signatures), body.memory_key
-    await caller.write(
-        exposures.remember, (), outcome=lesson.Outcome(body.loop, *known)
+    outcome = lesson.Outcome(
+        body.loop,
+        body.right_at_once,
+        calls=body.calls,
+        signatures=frozenset(body.signatures),
+        memory_key=body.memory_key,
     )
+    await caller.write(exposures.remember, (), outcome=outcome)
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
