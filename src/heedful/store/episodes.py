@@ -334,7 +334,7 @@ def ended_traces(
     before `ending`. Times are seconds since 1970.
     """
     rows = db.all("ended_traces", scope, settled=settled, ending=ending)
-    return [OpenTrace(*row) for row in rows]
+    return [from_row(OpenTrace, row) for row in rows]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:

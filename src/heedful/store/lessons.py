@@ -26,6 +26,7 @@ from heedful.lessons.lesson import (
     Lesson,
     Remembered,
     Scope,
+    State,
     Trust,
     short_digest,
 )
@@ -295,24 +296,29 @@ def _upsert(db: Db, key: Plain, reflection: Lesson, now: float) -> Remembered:
         "occurrence", {**sighting, "text": storable(reflection.sighting), "at": now}
     )
     _write(db, values, reflection, row)
-    stored = row["state"], row["trust"], 0
+    state: State = row["state"]
+    trust: Trust = row["trust"]
+    entry = 0
     if "quarantined" in (reflection.state, row["state"]):
         key = {"id": row["author"]}  # a dream may have moved it to another lesson
         if "digest" in values:
             key = {"reflection": id, "digest": values["digest"]}
-        for one in db.select(
-            "id, state, trust", "example", key
-        ):  # none, if it was evicted
-            stored = (
-                one["state"],
-                one["trust"],
-                one["id"] if one["state"] == "quarantined" else 0,
-            )
-    for became in (
-        db.run("became", values).fetchall() if row["state"] == "superseded" else ()
-    ):
-        move_examples(db, id, became["id"])
-    return Remembered(id, row["seen"] == 1, int(row["seen"]), *stored)
+        # none, if it was evicted
+        for example in db.select("id, state, trust", "example", key):
+            state = example["state"]
+            trust = example["trust"]
+            entry = example["id"] if state == "quarantined" else 0
+    if row["state"] == "superseded":
+        for successor in db.run("became", values).fetchall():
+            move_examples(db, id, successor["id"])
+    return Remembered(
+        id,
+        created=row["seen"] == 1,
+        seen=int(row["seen"]),
+        state=state,
+        trust=trust,
+        entry=entry,
+    )
 
 
 def known(
@@ -321,14 +327,24 @@ def known(
     """Return the stored lessons that `wanted` names, as `upsert` would, and count no
     sighting.
     """
-    found = []
-    for one in filter(None, wanted):
-        key = {**key_of(scope), "kind": one.kind, "signature": one.signature.digest}
+    answers = []
+    for lesson in filter(None, wanted):
+        key = {
+            **key_of(scope),
+            "kind": lesson.kind,
+            "signature": lesson.signature.digest,
+        }
         for row in db.select("id, seen, state, trust, author", "reflection", key):
-            entry = row["author"] if row["state"] == "quarantined" else 0
-            stored = row["state"], row["trust"], entry
-            found.append(Remembered(row["id"], False, row["seen"], *stored))
-    return tuple(found)
+            answer = Remembered(
+                row["id"],
+                created=False,
+                seen=row["seen"],
+                state=row["state"],
+                trust=row["trust"],
+                entry=row["author"] if row["state"] == "quarantined" else 0,
+            )
+            answers.append(answer)
+    return tuple(answers)
 
 
 def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
@@ -1091,14 +1107,16 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         if row["n"] is not None:
             db.run("count_outcome", {**scope, **dict(row), "times": -1})
         db.delete("outcome", {**scope, "loop": row["loop"]})
-    counts = (
-        len(loops),
-        attempts,
-        len(sent),
-        len(outcomes),
-        db.delete("exposure", ended),
+    exposures = db.delete("exposure", ended)
+    removed = RevocationResult(
+        loops=len(loops),
+        attempts=attempts,
+        episodes=len(sent),
+        outcomes=len(outcomes),
+        exposures=exposures,
+        loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
     )
-    return RevocationResult(0, 0, 0, *counts, tuple(loops[:MAX_REVOKED_NAMES])), names
+    return removed, names
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

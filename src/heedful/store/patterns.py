@@ -100,7 +100,8 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         names = {"kinds": json.dumps(LESSON_KINDS), "members": json.dumps(members)}
         members += [row["signature"] for row in db.all("became_one", scope, **names)]
         if members != [digest]:
-            return Seen(*_lessons(db, scope, digest, members), merge)
+            count, lessons = _lessons(db, scope, digest, members)
+            return Seen(count, lessons, group=merge)
     return Seen(count, alone)
 
 

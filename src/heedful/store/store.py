@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache, partial
 from queue import SimpleQueue
 from typing import (
@@ -525,9 +525,11 @@ def from_row(kind: type[T], row: Row, **values: Any) -> T:
 @cache
 def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
     hints = get_type_hints(kind)
-    return tuple(
-        (name, _reader(get_origin(hint) or hint)) for name, hint in hints.items()
-    )
+    readers = []
+    for column in fields(kind):
+        hint = hints[column.name]
+        readers.append((column.name, _reader(get_origin(hint) or hint)))
+    return tuple(readers)
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
