@@ -1,194 +1,111 @@
-"""The size of the code, held to ceilings that only fall, and habits that keep it
-readable.
+"""What costs a reader, held to ceilings, and habits of this house.
 
-`scripts/budgets.py` prints each figure beside its ceiling and every problem; 1 if there
-is any.
+`python -m scripts.budgets` prints each figure of `scripts/reading.py` beside its
+ceiling, and every problem; it exits with 1 if there is any. Lines are not counted: a
+ceiling on lines is met by packing (docs/decisions/statements-not-lines.md).
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts import reading
+
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "heedful"
-# What each figure may be at most, by the design of the house. A figure may be lowered
-# and is never raised.
-CEILINGS = {
-    "lines": 36_000,
-    "lines of code": 25_000,
-    "modules": 140,
-    "modules at the top": 6,
-    "modules under 100 lines": 4,
-    "modules over 900 lines": 0,
-    "functions over 60 lines": 0,
-    "lines of tests": 36_000,
-    "lines of integrations": 3_000,
-    "tests of integrations": 1_100,
-    "modules of integrations": 15,
-    "lines of web": 3_000,
-    "modules of web": 10,
+# What each figure may be at most: habits per 1,000 statements, and sizes. The ceiling
+# of a habit only falls. Statements of src may grow for a capability.
+CEILINGS: Mapping[str, Mapping[str, float]] = {
+    "src/heedful": {
+        "statements": 24_500,
+        "largest module": 450,
+        "mean line": 44,
+        "long lines, %": 0,
+        "shared constants": 10,
+        "shared classes": 2,
+        "packed_call": 2,
+        "packed_keywords": 4,
+        "many_positions": 2,
+        "bare_flag": 1,
+        "wide_assignment": 0,
+        "pair_assignment": 2,
+        "times_bool": 0,
+        "any_bag": 2,
+        "nested_condition": 0,
+        "condition_in_call": 4,
+        "deep_comprehension": 1.5,
+        "walrus": 2,
+        "lambda_long": 0.3,
+        "tuple_compare": 0.2,
+        "vague_name": 2,
+        "noqa": 1.3,
+    },
+    "tests": {
+        "largest module": 450,
+        "packed_call": 4,
+        "packed_keywords": 8,
+        "tuple_compare": 5,
+        "vague_name": 8,
+        "noqa": 2,
+    },
+    "bench": {
+        "largest module": 450,
+        "mean line": 44,
+        "packed_call": 4,
+        "packed_keywords": 8,
+        "many_positions": 4,
+        "bare_flag": 2,
+        "wide_assignment": 0,
+        "pair_assignment": 4,
+        "times_bool": 0,
+        "any_bag": 4,
+        "nested_condition": 0,
+        "condition_in_call": 8,
+        "deep_comprehension": 3,
+        "walrus": 4,
+        "lambda_long": 0.6,
+        "vague_name": 4,
+    },
 }
-# The rooms of what plugs heedful into other programs, and of the pages, have ceilings
-# of their own.
-PLUGS = "src/heedful/integrations/"
-PLUG_TESTS = (
-    "tests/integrations/"  # they run with the frameworks, in `make integrations`
-)
-WEB = "src/heedful/web/"
-FUNCTION_LINES = 60
-LONG_MODULE = 900
-SHORT_MODULE = 100
-# Shown beside the ceilings: code that is moved there does not get smaller.
-ASIDE = ("examples", "bench", "scripts")
-SOURCES = ("*.py", "*.pyi", "*.sql")
+# Their modules are checked for the habits of the house, too.
+FOLDERS = ("src", "examples", "bench", "scripts")
 # Names of a layer say nothing about the domain.
 VAGUE_CLASS = re.compile(
     r"(Manager|Engine|Service|Handler|Helper|Utils?|V\d+)(?![a-z])"
 )
 VAGUE_MODULE = re.compile(r"(utils?|helpers?|common|misc)$")
 # The outermost rooms turn any failure into an answer for a person or a client.
-CATCH_ALL_ROOMS = ("src/heedful/cli/", PLUGS, "src/heedful/service/")
+CATCH_ALL_ROOMS = (
+    "src/heedful/cli/",
+    "src/heedful/integrations/",
+    "src/heedful/service/",
+)
 # The mark of the places that call what a user handed over.
 CATCH_ALL_MARK = "# user code"
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file: its path from the root, its text, and its tree where it is Python."""
+    """A Python file: its path from the root, its text and its tree."""
 
     path: Path
     text: str
-    tree: ast.Module | None
+    tree: ast.Module
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """The file at `path`. Raises SyntaxError."""
+        """Return the file at `path`. Raises SyntaxError."""
         text = path.read_text(encoding="utf-8")
-        tree = None if path.suffix == ".sql" else ast.parse(text, filename=str(path))
-        return cls(path.relative_to(ROOT), text, tree)
-
-    @property
-    def lines(self) -> int:
-        """Its lines, all of them."""
-        return len(self.text.splitlines())
-
-    @property
-    def is_module(self) -> bool:
-        """Whether it is a Python module and not a stub."""
-        return self.path.suffix == ".py"
+        return cls(path.relative_to(ROOT), text, ast.parse(text, filename=str(path)))
 
 
 def sources(folder: str) -> list[Source]:
-    """Every Python, stub and SQL file below a folder."""
-    paths = sorted(path for kind in SOURCES for path in (ROOT / folder).rglob(kind))
-    return [Source.read(path) for path in paths]
-
-
-def code_lines(source: Source) -> int:
-    """The lines that hold code: no blanks, no comments, no docstrings."""
-    if source.tree is None:
-        lines = (line.strip() for line in source.text.splitlines())
-        return sum(bool(line) and not line.startswith("--") for line in lines)
-    held: set[int] = set()
-    layout = {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-    }
-    layout.add(tokenize.ENDMARKER)
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type not in layout:
-            held.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(source.tree):
-        match node:
-            case ast.Expr(
-                ast.Constant(value=str())
-            ):  # a docstring, of an attribute too
-                held.difference_update(
-                    range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                )
-            case _:
-                pass
-    return len(held)
-
-
-def function_lines(node: Function) -> int:
-    """The lines from `def` to the end, less the docstring."""
-    lines = (node.end_lineno or node.lineno) - node.lineno + 1
-    first = node.body[0]
-    if ast.get_docstring(node) is not None:
-        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
-    return lines
-
-
-def functions(tree: ast.AST) -> list[Function]:
-    """Every function and method in a tree."""
-    return [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-
-
-def private_functions(source: Source) -> Iterator[int]:
-    """How often each private function of a module is used in that module."""
-    assert source.tree is not None
-    used = Counter(
-        node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)
-    )
-    used.update(
-        node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)
-    )
-    for node in functions(source.tree):
-        if node.name.startswith("_") and not node.name.startswith("__"):
-            yield used[node.name]
-
-
-def figures(src: list[Source], tests: list[Source]) -> Mapping[str, int]:
-    """Measure the figures that have a ceiling."""
-    plugs = [source for source in src if source.path.as_posix().startswith(PLUGS)]
-    long_functions = (
-        function_lines(node) > FUNCTION_LINES
-        for source in src
-        if source.tree is not None
-        for node in functions(source.tree)
-    )
-    web = [source for source in src if source.path.as_posix().startswith(WEB)]
-    src = [source for source in src if source not in plugs + web]
-    plug_tests = [
-        source for source in tests if source.path.as_posix().startswith(PLUG_TESTS)
-    ]
-    modules = [source for source in src if source.is_module]
-    named = [source for source in modules if source.path.stem != "__init__"]
-    return {
-        "lines": sum(source.lines for source in src),
-        "lines of code": sum(code_lines(source) for source in src),
-        "modules": len(modules),
-        "modules at the top": sum(
-            ROOT / source.path.parent == PACKAGE for source in modules
-        ),
-        "modules under 100 lines": sum(source.lines < SHORT_MODULE for source in named),
-        "modules over 900 lines": sum(source.lines > LONG_MODULE for source in modules),
-        "functions over 60 lines": sum(long_functions),
-        "lines of tests": sum(s.lines for s in tests if s not in plug_tests),
-        "lines of integrations": sum(source.lines for source in plugs),
-        "tests of integrations": sum(source.lines for source in plug_tests),
-        "modules of integrations": sum(source.is_module for source in plugs),
-        "lines of web": sum(source.lines for source in web),
-        "modules of web": sum(source.is_module for source in web),
-    }
+    """Return every Python file below a folder."""
+    return [Source.read(path) for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
@@ -222,72 +139,56 @@ def suppresses_all(node: ast.AST) -> bool:
 def node_problems(
     node: ast.AST, lines: list[str], may_catch_all: bool
 ) -> Iterator[str]:
-    """What is wrong with one node of the tree, its own children apart."""
+    """Yield what is wrong with one node of the tree, its own children apart."""
     match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() if (
-            function_lines(node) > FUNCTION_LINES
-        ):
-            yield (
-                f"{node.name} has {function_lines(node)} lines; at most "
-                f"{FUNCTION_LINES}"
-            )
         case ast.ClassDef() if VAGUE_CLASS.search(node.name):
             yield f"class {node.name}: name it by what it is in the domain"
         case ast.ExceptHandler() if catches_all(node) and not may_catch_all:
             if CATCH_ALL_MARK not in lines[node.lineno - 1]:
-                yield (
-                    f"catches every exception; name them, or mark it `{CATCH_ALL_MARK}`"
-                )
+                yield f"catches every exception; name them or write `{CATCH_ALL_MARK}`"
         case ast.Call() if suppresses_all(node) and not may_catch_all:
             yield "suppresses every exception; name them"
 
 
 def module_problems(source: Source) -> Iterator[str]:
-    """What is wrong with one module, as `path:line: what`."""
-    shown = source.path.as_posix()
+    """Yield what is wrong with one module, as `path:line: what`."""
+    path = source.path.as_posix()
     lines = source.text.splitlines()
-    if len(lines) > LONG_MODULE:
-        yield f"{shown}:1: {len(lines)} lines; at most {LONG_MODULE}"
     if VAGUE_MODULE.search(source.path.stem):
-        yield f"{shown}:1: name the module by what is in it"
-    for node in ast.walk(source.tree) if source.tree is not None else ():
+        yield f"{path}:1: name the module by what is in it"
+    for node in ast.walk(source.tree):
         line = getattr(node, "lineno", 1)
-        for what in node_problems(node, lines, shown.startswith(CATCH_ALL_ROOMS)):
-            yield f"{shown}:{line}: {what}"
+        for problem in node_problems(node, lines, path.startswith(CATCH_ALL_ROOMS)):
+            yield f"{path}:{line}: {problem}"
 
 
-def ceiling_problems(measured: Mapping[str, int]) -> Iterator[str]:
-    """The figures that are over their ceiling."""
-    for name, value in measured.items():
-        if value > CEILINGS[name]:
-            yield f"{name}: {value:,}; at most {CEILINGS[name]:,}"
+def ceiling_problems(
+    folder: str, figures: Mapping[str, float], ceilings: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield the figures of a folder that are over their ceiling."""
+    for name, ceiling in ceilings.items():
+        if figures[name] > ceiling:
+            yield (
+                f"{folder}: {name} {figures[name]:,}; at most {ceiling:,} "
+                f"(scripts/reading.py --where {name} {folder})"
+            )
 
 
 def main() -> int:
     """Print the figures and every problem; return 1 if there is a problem."""
-    src = sources("src")
-    aside = {name: sources(name) for name in ASIDE}
-    measured = figures(src, sources("tests"))
-    for name, value in measured.items():
-        print(f"{name:<24}{value:>8,}  at most {CEILINGS[name]:,}")
-    for name, found in aside.items():
-        print(f"{'lines of ' + name:<24}{sum(source.lines for source in found):>8,}")
-    uses = [
-        n
-        for source in src
-        if source.tree is not None
-        for n in private_functions(source)
-    ]
-    once = sum(n <= 1 for n in uses)
-    print(
-        f"private functions used once: {once:,} of {len(uses):,} "
-        f"({once / len(uses):.0%})"
-    )
-    checked = [
-        one for found in (src, *aside.values()) for one in found if one.is_module
-    ]
-    problems = [what for source in checked for what in module_problems(source)]
-    problems += ceiling_problems(measured)
+    problems: list[str] = []
+    for folder, ceilings in CEILINGS.items():
+        figures = reading.survey(ROOT / folder).figures
+        print(folder)
+        for name, figure in figures.items():
+            ceiling = ceilings.get(name)
+            limit = "" if ceiling is None else f"  at most {ceiling:,}"
+            print(f"  {name:<20}{figure:>10,}{limit}")
+        problems += ceiling_problems(folder, figures, ceilings)
+
+    checked = [source for folder in FOLDERS for source in sources(folder)]
+    for source in checked:
+        problems += module_problems(source)
     print("\n".join(problems) or f"{len(checked)} modules within the budgets")
     return 1 if problems else 0
 

@@ -36,7 +36,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "coverage": script("room_coverage"),
     "style": (PYTHON, "-m", "ruff", "check", "."),
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
-    "budgets": script("budgets"),
+    "budgets": (PYTHON, "-m", "scripts.budgets"),
     "modules-run": (*script("modules_run"), "--check"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
