@@ -17,7 +17,7 @@ from scripts import reference
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHERS = [
-    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "SECURITY")),
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
@@ -52,7 +52,8 @@ def test_llms_txt_names_every_page():
         re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text(encoding="utf-8"))
     )
     pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
-    assert listed == pages | {"docs/openapi.json"}
+    indexes = {"CONTRIBUTING.md", "docs/decisions/README.md", "examples/README.md"}
+    assert listed == pages | indexes | {"docs/openapi.json"}
 
 
 @pytest.mark.parametrize("rule", RULES)
