@@ -579,17 +579,7 @@ def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
         codec.decision_from(json.loads(each["record"]), each["number"], each["at"])
         for each in parts["decision"]
     )
-    columns = (
-        "record",
-        "text",
-        "value",
-        "number",
-        "used",
-        "at",
-    )  # in the order of the fields
-    overrides = [
-        Override(*[each[name] for name in columns]) for each in parts["override"]
-    ]
+    overrides = [_override(each) for each in parts["override"]]
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD_FIELDS)
     stage = None
     if row["kind"] == "stage":
@@ -626,6 +616,18 @@ def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
         created=row["created"],
         updated=row["updated"],
         briefing=Briefing.of(json.loads(row["briefing"])) if row["briefing"] else None,
+    )
+
+
+def _override(row: Row) -> Override:
+    # The statement `read_parts` has one set of columns for the parts of all kinds.
+    return Override(
+        row["record"],
+        by=row["text"],
+        why=row["value"],
+        decisions=row["number"],
+        used=row["used"],
+        until=row["at"],
     )
 
 
