@@ -118,8 +118,14 @@ class Compared:
         for one, other in pairs:
             strata.setdefault(one.group, []).append((one.calls, other.calls))
         gained = gain([(one.at_once, other.at_once) for one, other in pairs])
-        figures = (Figures.of(without), Figures.of(memory))
-        return cls(group, part, *figures, gained, ratio(list(strata.values())))
+        return cls(
+            group=group,
+            part=part,
+            without=Figures.of(without),
+            memory=Figures.of(memory),
+            gain=gained,
+            calls=ratio(list(strata.values())),
+        )
 
 
 def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:

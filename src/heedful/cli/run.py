@@ -252,13 +252,21 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> TaskRes
     options |= {"policy": task.policy or policy, "memory_key": task.key}
     result = await Run[Any](task.task, id=f"{run}/{task.id}", **options).finish()
     attempts = len(result.loop.attempts)
-    usage = result.usage
-    ends = (result.passed, result.passed and attempts == 1, attempts)
-    spent = (usage.calls, usage.tokens, usage.seconds)
     rule = result.stopped_by[0].rule if result.stopped_by else ""
-    told = result.briefing.summary if result.briefing else ""
+    shown_memory = result.briefing.summary if result.briefing else ""
     return TaskResult(
-        task.id, result.id, task.family, *ends, *spent, rule, result.candidate, told
+        id=task.id,
+        loop=result.id,
+        group=task.family,
+        passed=result.passed,
+        at_once=result.passed and attempts == 1,
+        attempts=attempts,
+        calls=result.usage.calls,
+        tokens=result.usage.tokens,
+        seconds=result.usage.seconds,
+        stopped_by=rule,
+        candidate=result.candidate,
+        memory=shown_memory,
     )
 
 

@@ -112,9 +112,15 @@ class LoopGuardrails:
         """The policy with these limits; with default limits, the preset
         `orchestrator`.
         """
-        tired = self._limit, self.base_increment, self.decay_rate, self.max_fatigue
+        reruns = stop.MaxAttempts(self.max_reruns + 1)
+        fatigue = stop.Fatigue(
+            limit=self._limit,
+            increment=self.base_increment,
+            decay=self.decay_rate,
+            most=self.max_fatigue,
+        )
         echo = stop.Echo(self.bias_repetition_threshold, across="scope")
-        rules = (stop.MaxAttempts(self.max_reruns + 1), stop.Fatigue(*tired), echo)
+        rules = (reruns, fatigue, echo)
         improvement = record.Improvement(self.improvement_threshold, "previous")
         alignment = record.Goal(ALIGNMENT_SCORE, self.alignment_threshold)
         drift = record.Goal(DRIFT_SCORE, self.drift_threshold, "at_most")

@@ -85,9 +85,14 @@ def create_reflection_from_evaluation(
     lesson = learn_from_evaluation(critique, verification_results, *run)
     if lesson is None:
         return None
-    about = lesson.error_type, lesson.signature.exact, lesson.text, lesson.context
     return Reflection(
-        *about, query or "", iteration, lesson.meta["quality_improvement"]
+        error_type=lesson.error_type,
+        error_signature=lesson.signature.exact,
+        content=lesson.text,
+        context=lesson.context,
+        query=query or "",
+        iteration=iteration,
+        quality_delta=lesson.meta["quality_improvement"],
     )
 
 
