@@ -37,13 +37,14 @@ from heedful.cli.output import (
     show,
     when,
 )
-from heedful.compat.guardrails import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
+from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.reflect import Patience
+from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import (
     JOB_QUEUES,
     Job,
@@ -247,7 +248,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
             **values.model_dump(include={"body", "traces", "rate", "outcomes"})
         ),
         reflections=values.reflection_enabled,
-        guardrails=LoopGuardrails.of(os.environ),
+        guardrails=read_settings(LoopLimits, os.environ, {}),
         **config.resources(values, store),
     )
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
+from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import BIAS_PREFIX
 from heedful.store.records import StoredLoop
 
-ALIGNMENT_SCORE = "alignment"
-DRIFT_SCORE = "drift"
 RERUN_END_REASONS: Mapping[
     str, str
 ] = {  # the names of rules in these answers; other rules keep their names

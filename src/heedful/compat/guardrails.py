@@ -17,11 +17,12 @@ from typing import Any
 from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat import answers
-from heedful.compat.answers import ALIGNMENT_SCORE, DRIFT_SCORE, LoopView
+from heedful.compat.answers import LoopView
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop import codec, decide, record, stop
+from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE, LoopLimits
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.pipeline.pipeline import read_settings
@@ -50,83 +51,13 @@ NOT_DONE_MESSAGE = "Invalid reflection status. Must be 'done'."
 REASONING_NOTE = "reasoning"  # the key of the note of `log_rerun_reasoning`
 # The rules that the flags fatigue, max_reruns and bias_echo override.
 OVERRIDE_FLAG_RULES = ("fatigue", "attempts", "echo")
-MIN_LIMIT_COUNTS = {
-    "max_reruns": 0,
-    "bias_repetition_threshold": 1,
-}  # with their lowest values
-POSITIVE_LIMITS = (
-    "fatigue_threshold",
-    "base_increment",
-    "improvement_threshold",
-    "critical_threshold",
-)
 _log = logging.getLogger("heedful")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopGuardrails:
-    """The limits that decide when a loop runs again and when it must end.
+class LoopGuardrails(LoopLimits):
+    """The limits that decide when a loop runs again and when it must end."""
 
-    A loop passes if its alignment is at least `alignment_threshold` and its drift at
-    most `drift_threshold`. It ends after `max_reruns` reruns, after
-    `bias_repetition_threshold` occurrences of a bias tag, or when its fatigue reaches
-    the lower of `fatigue_threshold` and `critical_threshold`. A rerun in which no score
-    improves by `improvement_threshold` adds `base_increment` to the fatigue, up to
-    `max_fatigue`; others subtract `decay_rate`. Raises InvalidInput.
-    """
-
-    alignment_threshold: float = 0.75
-    drift_threshold: float = 0.25
-    max_reruns: int = 3
-    fatigue_threshold: float = 0.5
-    bias_repetition_threshold: int = 3
-    base_increment: float = 0.15
-    improvement_threshold: float = 0.05
-    decay_rate: float = 0.05
-    critical_threshold: float = 0.5
-    max_fatigue: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, least in MIN_LIMIT_COUNTS.items():
-            record.check_integer(name, getattr(self, name), least)
-        for name in (
-            "alignment_threshold",
-            "drift_threshold",
-            "decay_rate",
-            *POSITIVE_LIMITS,
-        ):
-            record.check_number(
-                name,
-                getattr(self, name),
-                0.001 if name in POSITIVE_LIMITS else 0,
-                high=1,
-            )
-        record.check_number("max_fatigue", self.max_fatigue, self._limit, high=1)
-
-    @property
-    def _limit(self) -> float:
-        return min(self.fatigue_threshold, self.critical_threshold)
-
-    @property
-    def policy(self) -> decide.Policy:
-        """The policy with these limits; with default limits, the preset
-        `orchestrator`.
-        """
-        reruns = stop.MaxAttempts(self.max_reruns + 1)
-        fatigue = stop.Fatigue(
-            limit=self._limit,
-            increment=self.base_increment,
-            decay=self.decay_rate,
-            most=self.max_fatigue,
-        )
-        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
-        rules = (reruns, fatigue, echo)
-        improvement = record.Improvement(self.improvement_threshold, "previous")
-        alignment = record.Goal(ALIGNMENT_SCORE, self.alignment_threshold)
-        drift = record.Goal(DRIFT_SCORE, self.drift_threshold, "at_most")
-        return decide.Policy(
-            rules, improvement, name="orchestrator", goals=(alignment, drift)
-        )
+    __slots__ = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
@@ -310,7 +241,7 @@ class GuardedLoops:
 
     store: Store
     scope: Scope = Scope()
-    settings: LoopGuardrails | None = None
+    settings: LoopLimits | None = None
     judge: Model | None = None
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None

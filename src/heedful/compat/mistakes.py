@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.compat.answers import Record
@@ -51,7 +51,6 @@ class Reflection(Record):
 
     error_type: str
     error_signature: str
-    _: KW_ONLY
     content: str
     context: str
     query: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.checks.evaluate import Check, Evaluate
@@ -17,7 +17,8 @@ from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
 from heedful.pipeline import validate
-from heedful.store.runs import CheckResult, StageAttempt, Status
+from heedful.pipeline.validation import ValidationReport
+from heedful.store.runs import CheckResult, StageAttempt
 
 # Rules that end a loop although it has not converged.
 UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")
@@ -101,29 +102,17 @@ class GuardrailCheckResult(CheckResult, Record):
     """The result of one check of a stage's output, with attributes and keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageGuardrailReport(Record):
-    """The report on one output of a stage, with attributes and keys.
+@dataclass(frozen=True, kw_only=True)
+class StageGuardrailReport(ValidationReport, Record):
+    """The report on one output of a stage, with attributes and keys."""
 
-    `timestamp` is ISO 8601 in UTC. `requires_retry` is True if a check failed; then
-    `feedback_for_agent` says what is wrong and how to fix it.
-    """
-
-    stage_name: str
-    overall_status: Status
     checks: list[GuardrailCheckResult]
-    execution_time_ms: float
-    timestamp: str
-    requires_retry: bool
-    feedback_for_agent: str
-    failed_checks_summary: list[str]
 
     @classmethod
     def of(cls, attempt: StageAttempt) -> StageGuardrailReport:
         """Return the report on an attempt."""
-        plain = attempt.plain()
-        plain["checks"] = [GuardrailCheckResult(**check) for check in plain["checks"]]
-        return cls(**{field.name: plain[field.name] for field in fields(cls)})
+        checks = [GuardrailCheckResult(**asdict(check)) for check in attempt.checks]
+        return replace(super().of(attempt), checks=checks)
 
 
 @dataclass(frozen=True)

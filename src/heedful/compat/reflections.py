@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Literal
@@ -88,7 +88,6 @@ class Event(Record):
 
     event_id: str
     event_type: str
-    _: KW_ONLY
     timestamp: Any
     content: Any
     metadata: dict[str, Any] | None = None
@@ -105,7 +104,7 @@ class ErrorInfo(Record):
     context: Any = None
 
 
-@dataclass(kw_only=True)
+@dataclass
 class ReflectionContext(Record):
     """A finished run to reflect on. Its events and its error may also be mappings."""
 
@@ -120,7 +119,7 @@ class ReflectionContext(Record):
     related_memory_ids: Sequence[str] | None = None
 
 
-@dataclass(kw_only=True)
+@dataclass
 class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
 

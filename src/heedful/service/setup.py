@@ -15,11 +15,11 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
-from heedful.compat.guardrails import LoopGuardrails
 from heedful.errors import StoreError, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import goal
 from heedful.loop.record import Goal
 from heedful.memory.memory import Memory, space_of
@@ -168,7 +168,7 @@ class Setup(Resources):
     pins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     limits: RequestLimits = RequestLimits()
     reflections: bool = True
-    guardrails: LoopGuardrails = LoopGuardrails()
+    guardrails: LoopLimits = LoopLimits()
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_CHECK_PROCESSES))

@@ -20,7 +20,6 @@ from anyio import BrokenWorkerProcess, to_process
 from fastapi import APIRouter, Path, Query, Response
 
 from heedful.checks import loading
-from heedful.compat.refining import StageGuardrailReport
 from heedful.drive import report as reports
 from heedful.errors import (
     Conflict,
@@ -38,6 +37,7 @@ from heedful.loop.record import Finding, Goal, Loop, require
 from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
+from heedful.pipeline.validation import ValidationReport
 from heedful.service import schemas
 from heedful.service.auth import Approving, Caller, Paged, Reading, Route, Writing
 from heedful.service.schemas import (
@@ -231,7 +231,7 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document
 
 
 @router.post("/validate")
-async def validate(body: schemas.StageOutput, caller: Writing) -> StageGuardrailReport:
+async def validate(body: schemas.StageOutput, caller: Writing) -> ValidationReport:
     """Check the output of a stage that another program runs, and return a report; store
     nothing.
 
@@ -241,7 +241,7 @@ async def validate(body: schemas.StageOutput, caller: Writing) -> StageGuardrail
     checks = await load_checks(
         [check.model_dump() for check in body.checks], caller.setup
     )
-    return StageGuardrailReport.of(
+    return ValidationReport.of(
         await validate_stage(body.stage, checks, body.output, body.state)
     )
 
