@@ -129,11 +129,20 @@ evaluations = st.builds(
 )
 tokens = st.integers(0, 500)
 usages = st.builds(
-    Usage, st.integers(0, 5), tokens, tokens, st.floats(0, 2), st.floats(0, 30)
+    Usage,
+    st.integers(0, 5),
+    tokens,
+    completion_tokens=tokens,
+    cost=st.floats(0, 2),
+    seconds=st.floats(0, 30),
 )
 ruled = st.sampled_from([*sorted(LIFTABLE_RULES), "budget", "cancelled", "unscored"])
 overrides = st.builds(
-    Override, ruled, st.sampled_from(["ada", "bo"]), words, st.integers(1, 3)
+    Override,
+    ruled,
+    st.sampled_from(["ada", "bo"]),
+    why=words,
+    decisions=st.integers(1, 3),
 )
 expiring = st.builds(
     replace,
@@ -157,9 +166,16 @@ def loops(
         text = draw(st.sampled_from(["alpha", "beta", "gamma", "delta"]))
         earlier = st.integers(1, number - 1) if number > 1 else st.none()
         found = draw(st.none() | evaluations | evaluations | evaluations)
-        beside = (draw(usages), draw(st.none() | st.none() | earlier), draw(labels))
         attempts.append(
-            Attempt(number, Candidate.of(text), found, *beside, draw(st.booleans()))
+            Attempt(
+                number,
+                Candidate.of(text),
+                evaluation=found,
+                usage=draw(usages),
+                repeats=draw(st.none() | st.none() | earlier),
+                labels=draw(labels),
+                greedy=draw(st.booleans()),
+            )
         )
     return Loop(
         "random",
@@ -174,7 +190,9 @@ def loops(
 
 simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 8)),
-    st.builds(Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0, 1)),
+    st.builds(
+        Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), decay=st.floats(0, 1)
+    ),
     st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),
@@ -195,7 +213,7 @@ policies = st.builds(
     Policy,
     st.lists(any_rule, min_size=1, max_size=4).map(tuple),
     improvements,
-    st.sampled_from(["stop", "again"]),
-    st.sampled_from(["", "mine"]),
+    unscored=st.sampled_from(["stop", "again"]),
+    name=st.sampled_from(["", "mine"]),
 )
 with_goals = st.builds(replace, policies, goals=goals)

@@ -27,8 +27,14 @@ candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())
 number = st.integers(1, 9)
 labels = st.dictionaries(support.words, support.words, max_size=2)
 attempts = st.builds(
-    *(Attempt, number, candidates, st.none() | support.evaluations, support.usages),
-    *(st.none() | number, labels, st.booleans()),
+    Attempt,
+    number,
+    candidates,
+    evaluation=st.none() | support.evaluations,
+    usage=support.usages,
+    repeats=st.none() | number,
+    labels=labels,
+    greedy=st.booleans(),
 )
 
 

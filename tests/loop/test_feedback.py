@@ -32,8 +32,8 @@ nasty_findings = st.builds(
     Finding,
     NASTY.filter(bool),
     NASTY,
-    NASTY,
-    st.sampled_from(["error", "warning", "note"]),
+    fix=NASTY,
+    level=st.sampled_from(["error", "warning", "note"]),
     key=st.just("k"),
 )
 nasty = st.builds(

@@ -215,7 +215,7 @@ small = st.builds(
         st.sampled_from([0.05, 0.0015]),
         st.sampled_from(["best", "previous"]),
     ),
-    st.sampled_from(["stop", "stop", "again"]),
+    unscored=st.sampled_from(["stop", "stop", "again"]),
 )
 
 

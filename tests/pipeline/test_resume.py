@@ -70,13 +70,13 @@ class Ran:
 plans = st.lists(
     st.builds(
         Plan,
-        st.tuples(
+        outcomes=st.tuples(
             *[st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])] * 3
         ),
-        st.sampled_from(["returns", "changes", "drops", "both"]),
-        st.sampled_from(["continue", "continue", "best", "halt"]),
-        st.sampled_from(["continue", "continue", "halt"]),
-        st.frozensets(
+        does=st.sampled_from(["returns", "changes", "drops", "both"]),
+        exhausted=st.sampled_from(["continue", "continue", "best", "halt"]),
+        unvalidated=st.sampled_from(["continue", "continue", "halt"]),
+        raises=st.frozensets(
             st.tuples(st.integers(1, 3), st.sampled_from(["early", "late"])), max_size=2
         ),
     ),

@@ -41,7 +41,11 @@ def name_of(lesson: str) -> str:
 def lessons() -> list[Lesson]:
     return [
         Lesson(
-            *("check", signature("house", name), "house", name, name),
+            "check",
+            signature("house", name),
+            error_type="house",
+            error_text=name,
+            text=name,
             example=Example(TASK.format(n=name), f"{name} answer"),
             state="verified",
         )

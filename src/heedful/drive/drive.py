@@ -223,12 +223,10 @@ class Run(Generic[C]):
         )
         at = None if memory is None else (memory.store, memory.scope)
         self._recorder = journal.LoopRecorder(
-            *(
-                held.commit,
-                memory,
-                journal.text_of(self.task),
-                at == (held.store, held.scope),
-            ),
+            write=held.commit,
+            memory=memory,
+            task=journal.text_of(self.task),
+            together=at == (held.store, held.scope),
             judged=bool(judges),
             memory_key=self.memory_key,
             checks=stop.check_names(judges) if memory else (),
@@ -285,8 +283,17 @@ class Run(Generic[C]):
             state = await self._change(self._attempt)
             if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
-                known = state.verdict, state.loop, self.policy, self.briefing
-                return Result(self.id, state.values[best - 1] if best else None, *known)
+                candidate = None
+                if best is not None:
+                    candidate = state.values[best - 1]
+                return Result(
+                    self.id,
+                    candidate,
+                    verdict=state.verdict,
+                    loop=state.loop,
+                    policy=self.policy,
+                    briefing=self.briefing,
+                )
 
     async def cancel(self, by: str) -> decide.Verdict:
         """Cancel the loop for the actor `by`; return the verdict. An ended loop does
@@ -523,8 +530,16 @@ class Run(Generic[C]):
             and self.revise is None
             and at.temperature == 0
         )
-        made = number, candidate, evaluation, usage, near
-        return value, record.Attempt(*made, greedy=greedy, judged_by=judges)
+        attempt = record.Attempt(
+            number,
+            candidate,
+            evaluation=evaluation,
+            usage=usage,
+            repeats=near,
+            greedy=greedy,
+            judged_by=judges,
+        )
+        return value, attempt
 
     async def _best_of(
         self, loop: record.Loop, answer: CandidateBatch, at: Context
@@ -555,9 +570,19 @@ class Run(Generic[C]):
             warmth = max(warmth, min(1.0, warmth + RETRY_TEMPERATURE_STEP * repeats))
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         previous = state.values[-1] if state.values else None
-        about = self.task, number, self.id, hint, previous, self.data
-        lessons = (told.examples, told.advice) if told else ((), ())
-        return Context(*about, warmth, self.seed + number - 1, *lessons, self._began)
+        return Context(
+            self.task,
+            number,
+            loop_id=self.id,
+            hint=hint,
+            previous=previous,
+            data=self.data,
+            temperature=warmth,
+            seed=self.seed + number - 1,
+            examples=told.examples if told else (),
+            advice=told.advice if told else (),
+            began=self._began,
+        )
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent."""

@@ -94,13 +94,29 @@ class CandidateBatch:
 
     def plain(self) -> list[Any]:
         """Return JSON data for the journal. Raises NotJournalable."""
-        usage = [getattr(self.usage, field) for field in Usage.__slots__]
-        return [[journalable(value) for value in self.values], usage]
+        usage = self.usage
+        costs = [
+            usage.calls,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cost,
+            usage.seconds,
+        ]
+        return [[journalable(value) for value in self.values], costs]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> CandidateBatch:
         """Return the candidates from JSON data that the method `plain` returned."""
-        return cls(tuple(plain[0]), Usage(*plain[1]))
+        values, costs = plain
+        calls, prompt_tokens, completion_tokens, cost, seconds = costs
+        usage = Usage(
+            calls,
+            prompt_tokens,
+            completion_tokens=completion_tokens,
+            cost=cost,
+            seconds=seconds,
+        )
+        return cls(tuple(values), usage)
 
 
 async def produce(

@@ -116,9 +116,18 @@ class AttemptReport:
         vouched = self.vouched and (
             self.goals is None or set(self.goals) == set(loop.goals)
         )
-        made = (number, candidate, evaluation, usage, near)
-        source = (self.name, self.reported_as)
-        return record.Attempt(*made, self.labels, False, *source, judges, vouched)
+        return record.Attempt(
+            number,
+            candidate,
+            evaluation=evaluation,
+            usage=usage,
+            repeats=near,
+            labels=self.labels,
+            report=self.name,
+            reported_as=self.reported_as,
+            judged_by=judges,
+            vouched=vouched,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,9 +342,10 @@ async def open_loop(
         context=context,
         memory_key=memory_key,
     )
-    opened = ReportedLoop(held, scope, *await held.write(scope, loops.begin, id, head))
-    opened.memory = known
-    opened.checks = checks
+    stored, created = await held.write(scope, loops.begin, id, head)
+    opened = ReportedLoop(
+        held, scope, stored=stored, created=created, memory=known, checks=checks
+    )
     if known is not None:
         names = stop.check_names(checks)
         new = not opened.loop.attempts

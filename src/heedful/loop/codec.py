@@ -204,9 +204,14 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
     rules = _rules(plain)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
     goals = tuple(from_document(Goal, goal) for goal in plain.get("goals", ()))
-    known = plain.get("unscored", "stop"), plain.get("name", "")
+    if rules and not shipped:
+        shipped = (_silent,)
     return Policy(
-        shipped or ((_silent,) if rules else ()), improvement_from(plain), *known, goals
+        shipped,
+        improvement_from(plain),
+        unscored=plain.get("unscored", "stop"),
+        name=plain.get("name", ""),
+        goals=goals,
     )
 
 

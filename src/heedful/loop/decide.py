@@ -421,7 +421,6 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
     reasons = []
     for decision in decisions:
         verdict = decision.verdict
-        standing = decision.standing
         last = loop.attempts[decision.attempt - 1] if decision.attempt else None
         found = (
             triggers(last.evaluation, loop.goals) if last and last.evaluation else ()
@@ -436,10 +435,19 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
             reason = found[0].reason if found else ""
             codes = ", ".join(dict.fromkeys(trigger.code for trigger in found))
             detail = f"Triggered by {codes}" if codes else ""
-        what = (loop.id, decision.attempt, decided, reason, detail, found)
-        spoke = (*stops, *verdict.lifted)
-        labels = last.labels if last else {}
         reasons.append(
-            Reasoning(*what, spoke, verdict.lifted, standing, labels, decision.at)
+            Reasoning(
+                loop.id,
+                decision.attempt,
+                decided=decided,
+                reason=reason,
+                detail=detail,
+                triggers=found,
+                spoke=(*stops, *verdict.lifted),
+                lifted=verdict.lifted,
+                standing=decision.standing,
+                labels=last.labels if last else {},
+                at=decision.at,
+            )
         )
     return tuple(reasons)

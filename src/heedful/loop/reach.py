@@ -168,9 +168,15 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
         *limits
     ):  # one limit of each budget, and a usage that reaches them
         most = [max([v for n, v in chosen if n == name], default=0) for name in names]
-        spends.append(Usage(ceil(most[0]), ceil(most[1]), 0, *most[2:]))
-    every = product((True, False), seen, found, grave, dict.fromkeys(spends))
-    return [Symbol(*each) for each in every]
+        calls, tokens, cost, seconds = most
+        spends.append(Usage(ceil(calls), ceil(tokens), cost=cost, seconds=seconds))
+    combinations = product((True, False), seen, found, grave, dict.fromkeys(spends))
+    return [
+        Symbol(
+            improves=improves, seen=seen, found=keys, severity=severity, spends=usage
+        )
+        for improves, seen, keys, severity, usage in combinations
+    ]
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:

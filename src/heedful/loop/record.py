@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import inf
-from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import HeedfulError, InvalidInput
@@ -157,14 +156,17 @@ class Usage:
         )
 
     def __add__(self, other: Usage) -> Usage:
-        return (
-            self
-            if other is NO_USAGE
-            else Usage(*map(add, _USAGE_VALUES(self), _USAGE_VALUES(other)))
+        if other is NO_USAGE:
+            return self
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost=self.cost + other.cost,
+            seconds=self.seconds + other.seconds,
         )
 
 
-_USAGE_VALUES = attrgetter(*Usage.__dataclass_fields__)
 NO_USAGE = Usage()
 Rank = tuple[int, ...]
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
@@ -538,10 +540,16 @@ class Loop:
     def then(self, attempt: Attempt) -> Loop:
         """Return the loop with one more attempt."""
         # Not `replace`, which takes three times as long.
-        attempts = (*self.attempts, attempt)
-        rest = (self.overrides, self.extra, self.cancelled)
         return Loop(
-            self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at
+            self.id,
+            self.goals,
+            attempts=(*self.attempts, attempt),
+            overrides=self.overrides,
+            extra=self.extra,
+            cancelled=self.cancelled,
+            echoes=self.echoes,
+            improves=self.improves,
+            at=self.at,
         )
 
     def upto(self, end: int) -> Loop:

@@ -546,9 +546,15 @@ class StageRunner:
             **home,
             **own,
         )
-        names = self._run.id, stage.name, pipeline.name, stage.names
-        model = stage.writer.model.name if stage.writer else ""
-        run.stage = StageHead(*names, stage.on_exhausted, stage.on_unvalidated, model)
+        run.stage = StageHead(
+            run=self._run.id,
+            name=stage.name,
+            pipeline=pipeline.name,
+            checks=stage.names,
+            on_exhausted=stage.on_exhausted,
+            on_unvalidated=stage.on_unvalidated,
+            model=stage.writer.model.name if stage.writer else "",
+        )
         made = len(self._attempts.made)
         rules = stop.flat(stage.policy.rules)
         limits = [rule.limit for rule in rules if isinstance(rule, stop.MaxAttempts)]
