@@ -44,8 +44,8 @@ def lessons() -> list[Lesson]:
             "check",
             signature("house", name),
             error_type="house",
-            error_text=name,
             text=name,
+            sighting=name,
             example=Example(TASK.format(n=name), f"{name} answer"),
             state="verified",
         )

@@ -285,7 +285,7 @@ from tests.store.support import *
 me = new_owner(); enter(me)
 with opened(sys.argv[1]) as store:
     try:
-        stored = asyncio.run(store.write(SCOPE, loops.claim, "a", Head("task"), me))
+        stored = asyncio.run(store.write(SCOPE, loops.claim, "a", Head(task="task"), me))
         print("epoch", stored.epoch, flush=True)
     except LeaseLost:
         print("refused", flush=True)
