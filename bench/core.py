@@ -110,7 +110,10 @@ def figures(folder: str) -> Iterable[Figure]:
             # the next.
             seconds = best(partial(decided, loop, policy), 500)
             yield Figure(
-                f"decide, {attempts} attempts, {name}", seconds * 1e6, "µs", target
+                name=f"decide, {attempts} attempts, {name}",
+                value=seconds * 1e6,
+                unit="µs",
+                most=target,
             )
     loops = [heedful.RecordedLoop(made(attempts)) for attempts in (2, 4, 20)] * 20
     for name, policy in policies:

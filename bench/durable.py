@@ -60,7 +60,10 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
             ratio = median(mine / theirs for mine, theirs in pairs)
             most_times = 3.0 if check is short else None
             yield Figure(
-                f"durable attempt ÷ bare commits, {name}", ratio, "×", most_times
+                name=f"durable attempt ÷ bare commits, {name}",
+                value=ratio,
+                unit="×",
+                most=most_times,
             )
             yield Figure(
                 name=f"commits an attempt, {name}",
@@ -127,9 +130,8 @@ def commits(path: str, check: object) -> float:
         await store.close()
         return len(seen) / 40
 
-    # type: ignore[assignment]
     connect = sqlite3.connect
-    sqlite3.connect = counted
+    sqlite3.connect = counted  # type: ignore[assignment]
     try:
         return asyncio.run(count())
     finally:
@@ -205,7 +207,9 @@ def together(path: str) -> Iterable[Figure]:
         name=f"durable cycle, {TOGETHER} loops at once", value=group * 1e3, unit="ms"
     )
     yield Figure(
-        f"{TOGETHER} at once against one after the other", alone / group, "× faster"
+        name=f"{TOGETHER} at once against one after the other",
+        value=alone / group,
+        unit="× faster",
     )
 
 
@@ -308,4 +312,9 @@ def beside(folder: str, before: str) -> Iterable[Figure]:
                 least = {"LangGraph": (7.0, 15.0)}.get(kind, (None, None, None))[column]
                 if kind != "now":
                     ratio = median(other / ours for other, ours in pairs)
-                    yield Figure(f"{name}: {kind} ÷ now", ratio, "×", least=least)
+                    yield Figure(
+                        name=f"{name}: {kind} ÷ now",
+                        value=ratio,
+                        unit="×",
+                        least=least,
+                    )

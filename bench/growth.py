@@ -220,7 +220,11 @@ def _error(n: int) -> str:
 def _fill(db: Db, scope: Scope, numbers: range) -> None:
     made = [
         Lesson(
-            *("error", signature(_kind(n), _error(n)), _kind(n), _error(n), _error(n)),
+            "error",
+            signature(_kind(n), _error(n)),
+            error_type=_kind(n),
+            text=_error(n),
+            sighting=_error(n),
             example=Example(
                 f"Build the {letters(n)} part.", f"made part {letters(n * 3)}"
             ),

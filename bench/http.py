@@ -168,7 +168,9 @@ def _compared(
     if len(runs) > 1:
         ours, theirs = runs.values()
         ratio = median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
-        yield Figure(f"reports ÷ those of the commit before, {who}", ratio, "×")
+        yield Figure(
+            name=f"reports ÷ those of the commit before, {who}", value=ratio, unit="×"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ async def _paired(
             value=median(floor for floor, _ in pairs),
             unit="/s",
         ),
-        Figure(f"{label} ÷ bare commits", ratio, "×"),
+        Figure(name=f"{label} ÷ bare commits", value=ratio, unit="×"),
     ]
 
 

@@ -94,10 +94,14 @@ _PRIVATE_KEYS = (
     f"-----BEGIN PRIVATE KEY-----\n{_BODY}",
     f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{_BODY}\\n-----END",
     _BLOCK.format("PGP PRIVATE KEY BLOCK", "Version: 2 - x\n\n", _BODY),
-    f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n---- END SSH2 ENCRYPTED "
-    "KEY ----",
-    f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: "
-    f"{some(HEX, 40)}",
+    (
+        f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n---- END SSH2 ENCRYPTED "
+        "KEY ----"
+    ),
+    (
+        f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: "
+        f"{some(HEX, 40)}"
+    ),
 )
 PLACED: tuple[tuple[str, str, str], ...] = (
     *(("private_key", text, _BODY) for text in _PRIVATE_KEYS),

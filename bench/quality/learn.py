@@ -215,20 +215,14 @@ def _judge(
         return [Finding("sql", "the table does not hold what it should afterwards")]
     if db is not None:
         db.set_progress_handler(None, 0)  # the checker's limit counts on
-        return [
-            Finding(
-                "sql",
-                *_review(
-                    db, sql, db.execute(row["gold_sql"]).fetchall(), ordered=False
-                ),
-            )
-        ]
+        expected_rows = db.execute(row["gold_sql"]).fetchall()
+        message, fix = _review(db, sql, expected_rows, ordered=False)
+        return [Finding("sql", message, fix=fix)]
     with closing(sqlite3.connect(":memory:")) as own:
         own.executescript(row["schema_sql"] + row["rows_sql"])
         expected = row["answer"]
-        return [
-            Finding("sql", *_review(own, sql, expected["rows"], expected["ordered"]))
-        ]
+        message, fix = _review(own, sql, expected["rows"], expected["ordered"])
+        return [Finding("sql", message, fix=fix)]
 
 
 def _review(

@@ -147,15 +147,17 @@ class Session:
                 args = calls.get(event["call"], "")
                 failed = event["failed"]
                 place = len(session.actions)
-                made = (
-                    place,
-                    event["tool"],
-                    args,
-                    event["output"],
-                    failed,
-                    event.get("kind", ""),
+                action = Action(
+                    session=session,
+                    place=place,
+                    tool=event["tool"],
+                    args=args,
+                    output=event["output"],
+                    failed=failed,
+                    kind=event.get("kind", ""),
+                    at=at,
                 )
-                session.actions.append(Action(session, *made, at))
+                session.actions.append(action)
         session.end = at
         return session
 

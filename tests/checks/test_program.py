@@ -83,8 +83,10 @@ def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key,
     "body",
     [
         "while True: pass",
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while "
-        "True: pass",
+        (
+            "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while "
+            "True: pass"
+        ),
         "import os\n    while True: os.write(1, b'x' * 65536)",
     ],
 )
@@ -237,14 +239,20 @@ for fd in range(100):
         "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
         "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
         FAKE + "def add(a, b): return -1",
-        "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): "
-        "return -1",
+        (
+            "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): "
+            "return -1"
+        ),
         "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
         "def add(a, b): raise AssertionError",
-        "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, "
-        "b): raise Bad",
-        "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return "
-        "Odd()",
+        (
+            "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, "
+            "b): raise Bad"
+        ),
+        (
+            "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return "
+            "Odd()"
+        ),
         "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
     ],
 )

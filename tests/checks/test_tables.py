@@ -257,8 +257,10 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
             ["shop", "day"],
             {"shop": ["a", "a"], "day": [2, 2]},
             [
-                "twice: 1 of 2 rows have the same shop and day as one before, such as "
-                "'a, 2'"
+                (
+                    "twice: 1 of 2 rows have the same shop and day as one before, such as "
+                    "'a, 2'"
+                )
             ],
         ),
     ],

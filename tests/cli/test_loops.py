@@ -27,8 +27,10 @@ def test_why_in_words(stored):
             "why r/o",
             0,
             "loop r/open: open",
-            "open: it waits; call it again with id='r/open' (tasks in a file: run "
-            "--resume)",
+            (
+                "open: it waits; call it again with id='r/open' (tasks in a file: run "
+                "--resume)"
+            ),
         ),
         (
             "why r/p",
@@ -72,8 +74,10 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
         (
             "override r/budget attempts --by ann --decisions 2",
             0,
-            "attempts is suspended for 2 decisions; loop r/budget is still stopped by "
-            "budget",
+            (
+                "attempts is suspended for 2 decisions; loop r/budget is still stopped by "
+                "budget"
+            ),
         ),
         (
             "override advi attempts --by ann --decisions 3 --expires 1.5d --json",
@@ -160,8 +164,10 @@ def test_ask(ran):
         (
             "ask forecast-1 'why did the pipeline retry stage 2?'",
             0,
-            "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 "
-            "(train)",
+            (
+                "asked: why stage 2 (train, by its place) was retried\n1. [train] stage 2 "
+                "(train)"
+            ),
             "Next: heedful why forecast-1 train",
         ),
         (

@@ -292,8 +292,10 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
             "  into ",
             "; differs: ",
             "kept apart: 1 pair, one negates what the other says",
-            "lessons: 4 before, 3 after, recall tried with 1 stored text\nNext: "
-            "heedful dream\n",
+            (
+                "lessons: 4 before, 3 after, recall tried with 1 stored text\nNext: "
+                "heedful dream\n"
+            ),
         ),
         ("dream log", 0, "no dream yet"),
         ("dream --mode full", 0, "nothing happened: too few lessons of importance 0.6"),
@@ -419,8 +421,10 @@ def test_proof_counts_the_loops_that_run(desk, session):
         (
             0,
             "0.1",
-            "no lesson was put into the prompt of a loop yet\nNext: heedful recall "
-            "TASK\n",
+            (
+                "no lesson was put into the prompt of a loop yet\nNext: heedful recall "
+                "TASK\n"
+            ),
         ),
         (
             3,

@@ -69,8 +69,10 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
             f"runs.jsonl:run 1  error, 4 events: {TASK}",
             "signal   cause [e3]: fails first here: Error: 3 items match",
             "lesson   price `pot` failed with “Error: 3 items match”.",
-            "rule     Do not repeat price `pot` without a change: it failed with "
-            "“Error: 3 items",
+            (
+                "rule     Do not repeat price `pot` without a change: it failed with "
+                "“Error: 3 items"
+            ),
             "by rules, importance 0.80; kept, waits in quarantine",
             "runs.jsonl:2  failure, 6 events",
             "known, seen 2 times now",

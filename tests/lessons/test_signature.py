@@ -83,10 +83,14 @@ SAME = {
         'GET https://a.example/y "HTTP/1.1" status 503 in 3.4 s',
     ),
     "a difference of pytest": (
-        "E   assert [1, 5] == [1, 2]\nE     At index 1 diff: 5 != 2\nE     Use -v to "
-        "get more diff",
-        "E   assert [3, 2] == [1, 2]\nE     At index 0 diff: 3 != 1\nE     Use -v to "
-        "get more diff",
+        (
+            "E   assert [1, 5] == [1, 2]\nE     At index 1 diff: 5 != 2\nE     Use -v to "
+            "get more diff"
+        ),
+        (
+            "E   assert [3, 2] == [1, 2]\nE     At index 0 diff: 3 != 1\nE     Use -v to "
+            "get more diff"
+        ),
     ),
     "Jest": (
         "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5",
@@ -135,10 +139,14 @@ Caused by: java.net.ConnectException: Connection refused: db1.acme.internal/10.0
         for n in (12, 7)
     ),
     "in a traceback": (
-        '  File "/a/b.py", line 3, in test\n    assert f(3) == 4\nAssertionError: got '
-        "5",
-        '  File "/c/d.py", line 9, in test\n    assert f(3) == 4\nAssertionError: got '
-        "6",
+        (
+            '  File "/a/b.py", line 3, in test\n    assert f(3) == 4\nAssertionError: got '
+            "5"
+        ),
+        (
+            '  File "/c/d.py", line 9, in test\n    assert f(3) == 4\nAssertionError: got '
+            "6"
+        ),
     ),
 }
 DIFFERENT = {

@@ -106,8 +106,10 @@ CASES: list[tuple[Loop, StopRule, str]] = [
     (
         q(0.5),
         MaxAttempts(1),
-        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
-        "2/1: again",
+        (
+            "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
+            "2/1: again"
+        ),
     ),
     (  # an error is there as well: no score would help
         loop_of(evaluated("x", scores={"q": 0.5}), goals=(Q,)),
@@ -117,8 +119,10 @@ CASES: list[tuple[Loop, StopRule, str]] = [
     (
         q(0.5),
         MaxAttempts(2),
-        "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
-        "1/2: stopped",
+        (
+            "threshold of q 0.5/0.75: passed, score q 0.75/0.5: passed, attempts.limit "
+            "1/2: stopped"
+        ),
     ),
     (
         q(0.8),
@@ -156,14 +160,18 @@ CASES: list[tuple[Loop, StopRule, str]] = [
     (
         SPENT,
         Budget(calls=4, cost=0.75, seconds=5),
-        "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds "
-        "2/5: stopped",
+        (
+            "budget.calls 3/4: stopped, budget.cost 0.5/0.75: stopped, budget.seconds "
+            "2/5: stopped"
+        ),
     ),
     (  # a member that falls silent silences the combination
         loop_of(X, X, texts="aa"),
         All(MaxAttempts(2), Repeat(1)),
-        "attempts+repeat: attempts.limit 3/2: again, attempts+repeat: repeat.times "
-        "2/1: again",
+        (
+            "attempts+repeat: attempts.limit 3/2: again, attempts+repeat: repeat.times "
+            "2/1: again"
+        ),
     ),
     (
         loop_of(X, X, texts="aa"),

@@ -58,8 +58,10 @@ would have changed it: no single threshold or score: cancelled and attempts stop
     (
         loop_of(evaluated("a")),
         Policy((MaxAttempts(2),)),
-        "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: "
-        "stopped",
+        (
+            "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: "
+            "stopped"
+        ),
     ),
     (
         scored(0.6),

@@ -360,9 +360,8 @@ class Breaking:
                 )
                 return [found] if bad else []
 
-            # type: ignore[attr-defined]
             judge.__name__ = name
-            judge.pure = True
+            judge.pure = True  # type: ignore[attr-defined]
             return judge
 
         more = {

@@ -75,8 +75,10 @@ RULES = [
     (
         FAILED,
         "price `pot` failed with “Error: 3 items match”.",
-        "Do not repeat price `pot` without a change: it failed with “Error: 3 items "
-        "match”.",
+        (
+            "Do not repeat price `pot` without a change: it failed with “Error: 3 items "
+            "match”."
+        ),
     ),
     (
         MENDED,
@@ -84,8 +86,10 @@ RULES = [
             "price `pot` failed with “Error: 3 items match”. Later price `big pot` "
             "worked."
         ),
-        "When price `pot` fails with “Error: 3 items match”, call price `big pot` "
-        "instead.",
+        (
+            "When price `pot` fails with “Error: 3 items match”, call price `big pot` "
+            "instead."
+        ),
     ),
     (  # an error of a run that is no loop names no fix: its content is what a tool said
         Episode(

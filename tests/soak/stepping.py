@@ -339,9 +339,8 @@ def main() -> None:
     )
     store = Mortal(life)
     held, believed = LEASES[life.number % len(LEASES)]
-    # type: ignore[attr-defined]
     loops.LOOP_LEASE_SECONDS = held
-    journal.LOOP_LEASE_SECONDS = believed
+    journal.LOOP_LEASE_SECONDS = believed  # type: ignore[attr-defined]
     with ThreadPoolExecutor(THREADS) as threads:
         acting = [
             threads.submit(asyncio.run, Thread(life, n, store).live())

@@ -30,9 +30,8 @@ class Counting:
     """Opens connections that keep every statement they ran."""
 
     def __init__(self, path: Path) -> None:
-        # type: ignore[var-annotated]
         self.path = path
-        self.statements = []
+        self.statements: list[str] = []
         self.opened = 0
 
     def __call__(self) -> Connection:
