@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from httpx import ASGITransport, AsyncClient
 
-from heedful import Memory, Reflection, signature
+from heedful import Lesson, Memory, signature
 from heedful.errors import UsageError
 from heedful.integrations import install
 from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
@@ -226,7 +226,7 @@ async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
     text = "fix it\n" + "very long advice " * 1_000
     mark = signature("", ERROR.splitlines()[1])
     await memory.keep(
-        Reflection(
+        Lesson(
             "reflection",
             mark,
             error_type="",

@@ -101,7 +101,20 @@ OBJECT = st.dictionaries(TEXT, DATA, max_size=3)
 TYPE = st.sampled_from(["tool_call", "tool_response", "llm_response", "my own"])
 AT = st.none() | st.floats(0, 4e9)
 ARGUMENTS = st.none() | TEXT | OBJECT
-EVENT = st.builds(Event, TYPE, *3 * [TEXT], ARGUMENTS, *4 * [TEXT], AT, OBJECT)
+EVENT = st.builds(
+    Event,
+    TYPE,
+    TEXT,
+    agent=TEXT,
+    tool=TEXT,
+    arguments=ARGUMENTS,
+    call=TEXT,
+    error=TEXT,
+    id=TEXT,
+    code=TEXT,
+    at=AT,
+    meta=OBJECT,
+)
 EVENTS = st.lists(EVENT, max_size=5).map(
     lambda events: tuple(replace(one, id=f"id {n}") for n, one in enumerate(events))
 )
@@ -109,18 +122,17 @@ FAULT = st.builds(Fault, TEXT, TEXT, TEXT)
 TOOLS = st.lists(TEXT, max_size=3, unique=True)
 COUNT = st.integers(0, 9)
 EPISODE = st.builds(
-    *(
-        Episode,
-        EVENTS,
-        st.sampled_from(EPISODE_OUTCOMES),
-        TEXT,
-        TEXT,
-        st.none() | FAULT,
-        TEXT,
-        TEXT,
-    ),
-    *(TOOLS.map(tuple), COUNT),
-    st.sampled_from(["", "loop", "otlp"]),
+    Episode,
+    EVENTS,
+    st.sampled_from(EPISODE_OUTCOMES),
+    task=TEXT,
+    goal=TEXT,
+    fault=st.none() | FAULT,
+    id=TEXT,
+    session=TEXT,
+    tools=TOOLS.map(tuple),
+    omitted=COUNT,
+    source=st.sampled_from(["", "loop", "otlp"]),
 )
 
 

@@ -118,7 +118,7 @@ def attempt(number: int, text: str, *findings: Finding) -> Attempt:
 
 
 def test_a_loop_is_its_attempts_and_what_was_wrong_with_them():
-    wrong = Finding("words", "9 words", "write 5", evidence="…")
+    wrong = Finding("words", "9 words", fix="write 5", evidence="…")
     note = Finding("style", "no verb", fix="use one", level="note")
     loop = Loop(
         "loop_1",

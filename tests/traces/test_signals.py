@@ -316,7 +316,17 @@ ERROR = st.sampled_from(["", "refused"])
 ID = st.text(max_size=3)
 ARGUMENTS = st.none() | st.text(max_size=10) | GIVEN
 KINDS = st.sampled_from([*TYPES, ""])
-EVENTS = st.builds(Event, KINDS, WORDS, AGENT, TOOL, ARGUMENTS, CALL, ERROR, ID)
+EVENTS = st.builds(
+    Event,
+    KINDS,
+    WORDS,
+    agent=AGENT,
+    tool=TOOL,
+    arguments=ARGUMENTS,
+    call=CALL,
+    error=ERROR,
+    id=ID,
+)
 TRACES = st.lists(EVENTS, max_size=12).map(tuple)
 
 

@@ -249,13 +249,17 @@ class EpisodeBuilder:
         if outcome is None and (fault or (events and failure(events[-1]))):
             code = fault.category if fault else events[-1].code
             outcome = "timeout" if TIMEOUT_CODE_PATTERN.search(code) else "error"
-        texts = shorten(task, content), shorten(goal, content)
-        ids = (safe_id(id), safe_id(session))
-        names = tuple(dict.fromkeys(map(_name, tools)))
-        left = omitted + self.count - len(kept)
-        ended = outcome or "partial"
         return Episode(
-            tuple(events), ended, *texts, fault, *ids, names, left, self._source
+            tuple(events),
+            outcome or "partial",
+            task=shorten(task, content),
+            goal=shorten(goal, content),
+            fault=fault,
+            id=safe_id(id),
+            session=safe_id(session),
+            tools=tuple(dict.fromkeys(map(_name, tools))),
+            omitted=omitted + self.count - len(kept),
+            source=self._source,
         )
 
 
@@ -264,16 +268,22 @@ def clean_event(event: Event, most: int) -> Event:
     arguments = event.arguments and _clean_data(event.arguments, most, most)
     # Half the length, so that the text as JSON is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
-    type, agent, tool, code = map(
-        _name, (event.type, event.agent, event.tool, event.code)
+    if isinstance(meta, str):
+        meta = {"cut": meta}
+    return Event(
+        _name(event.type),
+        shorten(event.content, most),
+        agent=_name(event.agent),
+        tool=_name(event.tool),
+        arguments=arguments,
+        call=safe_id(event.call),
+        error=shorten(event.error, most),
+        id=safe_id(event.id),
+        code=_name(event.code),
+        at=event.at,
+        meta=meta,
+        origin=event.origin,
     )
-    content = shorten(event.content, most)
-    error = shorten(event.error, most)
-    call = safe_id(event.call)
-    id = safe_id(event.id)
-    meta = {"cut": meta} if isinstance(meta, str) else meta
-    about = call, error, id, code, event.at, meta, event.origin
-    return Event(type, content, agent, tool, arguments, *about)
 
 
 def _clean_data(

@@ -343,9 +343,17 @@ def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode
     reader = SpanReader(limits)
     for piece in pieces:
         name, start, end, status, message, attributes, events = json.loads(piece.record)
-        ids = (piece.trace, piece.id, piece.parent)
-        pairs = [(name, held) for name, held in events]
-        reader.add_spans(
-            [Span(*ids, name, start, end, attributes, status, message, pairs)]
+        span = Span(
+            trace=piece.trace,
+            id=piece.id,
+            parent=piece.parent,
+            name=name,
+            start=start,
+            end=end,
+            attributes=attributes,
+            status=status,
+            message=message,
+            events=events,
         )
+        reader.add_spans([span])
     return reader.finish()
