@@ -1,5 +1,7 @@
-"""The answers of loop guardrails, in the fields of earlier systems, made from a stored
-loop.
+"""The answers of loop guardrails, in the fields of earlier systems.
+
+Each answer is a selection of the facts about one decision on a stored loop. The facts
+have the names that callers read, so an answer is only a list of names.
 """
 
 from __future__ import annotations
@@ -13,42 +15,37 @@ from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import BIAS_PREFIX
 from heedful.store.records import StoredLoop
 
-RERUN_END_REASONS: Mapping[
-    str, str
-] = {  # the names of rules in these answers; other rules keep their names
+# The names of rules in these answers; other rules keep their names.
+RERUN_END_REASONS: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-# The fields of the answers, each of which is in `LoopView.facts` or added by its
-# function.
-REFLECTION_FIELDS = (
-    "alignment_score drift_score summary_valid reflection_persona bias_echo "
-    "repeated_tags "
-    "repetition_counts reflection_fatigue agent_results"
-).split()
-DECISION_FIELDS = (
-    "decision original_loop_id new_loop_id rerun_reason rerun_reason_detail "
-    "rerun_trigger "
-    "rerun_number rerun_count max_reruns force_finalize overridden overridden_by"
-).split()
-STATUS_FIELDS = (
-    "loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue "
-    "fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger "
-    "alignment_score "
-    "drift_score summary_valid reflection_persona"
-).split()
-LIMIT_FIELDS = "rerun_count max_reruns limit_reached force_finalize overridden overridden_by".split()
-TRACE_FIELDS = (
-    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo "
-    "repeated_tags "
-    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
-    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded "
-    "rerun_reason "
-    "rerun_reason_detail rerun_trigger force_finalize overridden_by "
-    "orchestrator_persona "
-    "reflection_persona"
-).split()
+MIN_REPORTED_REPETITIONS = 2  # a bias tag that occurred once is not repeated
+# The fields of the answers. Each is in `LoopView.facts`, or its function adds it.
+REFLECTION_FIELDS = """
+    alignment_score drift_score summary_valid reflection_persona bias_echo repeated_tags
+    repetition_counts reflection_fatigue agent_results
+""".split()
+DECISION_FIELDS = """
+    decision original_loop_id new_loop_id rerun_reason rerun_reason_detail rerun_trigger
+    rerun_number rerun_count max_reruns force_finalize overridden overridden_by
+""".split()
+STATUS_FIELDS = """
+    loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue
+    fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger alignment_score
+    drift_score summary_valid reflection_persona
+""".split()
+LIMIT_FIELDS = """
+    rerun_count max_reruns limit_reached force_finalize overridden overridden_by
+""".split()
+TRACE_FIELDS = """
+    loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo
+    repeated_tags repetition_counts threshold trigger action reflection_fatigue
+    previous_fatigue fatigue_increment fatigue_increased improvement_detected
+    threshold_exceeded rerun_reason rerun_reason_detail rerun_trigger force_finalize
+    overridden_by orchestrator_persona reflection_persona
+""".split()
 
 
 class Record(Mapping[str, Any]):
@@ -70,11 +67,13 @@ class Record(Mapping[str, Any]):
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """Return an existing attempt's name: the loop's id, the reported name, or `ID_r1`,
-    `ID_r2` …
+    """Return the name of a stored attempt: the loop's id for attempt 1, else its
+    reported name, or `ID_r1`, `ID_r2` …
     """
-    name = stored.loop.attempts[number - 1].reported_as
-    return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
+    if number == 1:
+        return stored.id
+    reported_name = stored.loop.attempts[number - 1].reported_as
+    return reported_name or f"{stored.id}_r{number - 1}"
 
 
 class LoopView:
@@ -91,21 +90,26 @@ class LoopView:
         self.stored: StoredLoop = stored
         self.policy: decide.Policy = codec.policy_from(stored.head.policy)
         self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
-        decisions = [
-            each for each in stored.decisions if number in (None, each.attempt)
-        ]
-        self.decision: decide.Decision | None = decisions[-1] if decisions else None
-        self.number: int = self.decision.attempt if self.decision else number or 0
-        verdict = self.decision.verdict if self.decision else None
+        self.decision: decide.Decision | None = None
+        for decision in stored.decisions:
+            if number is None or decision.attempt == number:
+                self.decision = decision
+        self.number: int = number or 0
+        verdict: decide.Verdict | None = None
+        if self.decision is not None:
+            self.number = self.decision.attempt
+            verdict = self.decision.verdict
         self.again: bool = isinstance(verdict, decide.Again)
-        stops = verdict.stopped_by if isinstance(verdict, decide.Done) else ()
-        self.stopped_by: list[str] = [each.rule for each in stops]
-        self._lifted = verdict.lifted if verdict else ()
+        self.stopped_by: list[str] = []
+        if isinstance(verdict, decide.Done):
+            self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
+        self._lifted_stops = verdict.lifted if verdict else ()
         self._following = following
         self.facts: dict[str, Any] = {
-            **self._limits(),
-            **self._wear(),
-            **self._judged(),
+            **self._decision_facts(),
+            **self._reason_facts(),
+            **self._echo_and_fatigue_facts(),
+            **self._evaluation_facts(),
         }
 
     def answer(self, fields: Iterable[str], **more: Any) -> dict[str, Any]:
@@ -115,98 +119,111 @@ class LoopView:
 
     def name(self, number: int) -> str:
         """Return the name of the attempt with this number."""
-        return (
-            self._following
-            if number > len(self.loop.attempts)
-            else name_of(self.stored, number)
-        )
+        if number > len(self.loop.attempts):
+            return self._following
+        return name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return the actor who overrode `rule` in this decision or overrides it at
-        `at`, or "".
-        """
-        actors = [lift.by for lift in self._lifted if lift.rule == rule]
-        actors += [
-            each.by
-            for each in self.loop.overrides
-            if each.rule == rule and each.lifts(at)
-        ]
-        return actors[0] if actors else ""
+        """Return who overrode `rule` in this decision or overrides it at `at`, or ""."""
+        for lifted_stop in self._lifted_stops:
+            if lifted_stop.rule == rule:
+                return lifted_stop.by
+        for override in self.loop.overrides:
+            if override.rule == rule and override.lifts(at):
+                return override.by
+        return ""
 
-    def _limits(self) -> dict[str, Any]:
-        rules = stop.flat(self.policy.rules)
-        limits = [
-            rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)
+    def _decision_facts(self) -> dict[str, Any]:
+        rerun_limits = [
+            rule.limit - 1
+            for rule in stop.flat(self.policy.rules)
+            if isinstance(rule, stop.MaxAttempts)
         ]
-        most = min(limits, default=None)
-        count = max(0, self.number - 1) + self.again
-        reason = ""
-        detail = ""
-        triggers = []
-        for why in decide.reasoning(
-            self.loop, [self.decision] if self.decision else []
-        ):
-            reason = "" if why.decided == "passed" else why.reason
-            detail = why.detail
-            triggers = list(dict.fromkeys(each.code for each in why.triggers))
-            if why.decided == "stopped":
-                reason = RERUN_END_REASONS.get(reason, reason)
-                detail = f"Forced finalization due to {reason}"
+        max_reruns = min(rerun_limits, default=None)
+        rerun_count = max(0, self.number - 1)
+        if self.again:
+            rerun_count += 1
+        actors = dict.fromkeys(lifted_stop.by for lifted_stop in self._lifted_stops)
         return {
             "decision": "rerun" if self.again else "finalize",
             "original_loop_id": self.loop.id,
             "new_loop_id": self.name(self.number + 1) if self.again else None,
+            "rerun_number": rerun_count,
+            "rerun_count": rerun_count,
+            "max_reruns": max_reruns,
+            "rerun_limit_reached": max_reruns is not None and rerun_count >= max_reruns,
+            "force_finalize": bool(self.stopped_by),
+            "overridden": bool(self._lifted_stops),
+            "overridden_by": ", ".join(actors) or None,
+        }
+
+    def _reason_facts(self) -> dict[str, Any]:
+        if self.decision is None:
+            return {
+                "rerun_reason": None,
+                "rerun_reason_detail": None,
+                "rerun_trigger": [],
+            }
+        (why,) = decide.reasoning(self.loop, [self.decision])
+        reason = why.reason
+        detail = why.detail
+        if why.decided == "passed":
+            reason = ""
+        elif why.decided == "stopped":
+            reason = RERUN_END_REASONS.get(reason, reason)
+            detail = f"Forced finalization due to {reason}"
+        codes = dict.fromkeys(trigger.code for trigger in why.triggers)
+        return {
             "rerun_reason": reason or None,
             "rerun_reason_detail": detail or None,
-            "rerun_trigger": triggers,
-            "rerun_number": count,
-            "rerun_count": count,
-            "max_reruns": most,
-            "rerun_limit_reached": most is not None and count >= most,
-            "force_finalize": bool(self.stopped_by),
-            "overridden": bool(self._lifted),
-            "overridden_by": ", ".join(dict.fromkeys(lift.by for lift in self._lifted))
-            or None,
+            "rerun_trigger": list(codes),
         }
 
-    def _wear(self) -> dict[str, Any]:
-        """Return the fields about repeated bias tags and fatigue (0.0 before the first
-        rerun).
-        """
-        worn = self.decision.standing if self.decision else decide.Standing()
-        improved = self.number > 1 and self.loop.improved[self.number - 1]
-        tired = fatigue(
-            worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved
+    def _echo_and_fatigue_facts(self) -> dict[str, Any]:
+        standing = self.decision.standing if self.decision else decide.Standing()
+        tired = fatigue_fields(
+            standing.fatigue,
+            before=round(standing.fatigue - standing.change, 3),
+            policy=self.policy,
+            improved=self.number > 1 and self.loop.improved[self.number - 1],
         )
-        most = decide.rule_of(self.policy, stop.Echo).times
-        echoes = {
-            key.removeprefix(BIAS_PREFIX): n
-            for key, n in worn.echoes.items()
-            if n >= min(2, most)
+        threshold = decide.rule_of(self.policy, stop.Echo).times
+        counts = {
+            key.removeprefix(BIAS_PREFIX): times
+            for key, times in standing.echoes.items()
+            if times >= min(MIN_REPORTED_REPETITIONS, threshold)
         }
-        tired["fatigue_threshold_exceeded"] = tired["threshold_exceeded"]
-        return {**echo(echoes, most), **tired}
+        return {
+            **echo_fields(counts, threshold),
+            **tired,
+            "fatigue_threshold_exceeded": tired["threshold_exceeded"],
+        }
 
-    def _judged(self) -> dict[str, Any]:
-        made = self.loop.attempts if self.number else ()
-        attempt = made[self.number - 1] if made else None
-        evaluation = (attempt and attempt.evaluation) or record.Evaluation()
+    def _evaluation_facts(self) -> dict[str, Any]:
+        evaluation: record.Evaluation | None = None
+        text: str | None = None
+        labels: Mapping[str, str] = {}
+        if self.number and self.loop.attempts:
+            attempt = self.loop.attempts[self.number - 1]
+            evaluation = attempt.evaluation
+            text = attempt.candidate.text
+            labels = attempt.labels
+        evaluation = evaluation or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
-        text, labels = (
-            (attempt.candidate.text, attempt.labels) if attempt else (None, {})
-        )
-        biases = [
-            each for each in evaluation.findings if each.key.startswith(BIAS_PREFIX)
-        ]
         tags = [
-            {"tag": one.key.removeprefix(BIAS_PREFIX), "severity": one.severity}
-            for one in biases
+            {
+                "tag": finding.key.removeprefix(BIAS_PREFIX),
+                "severity": finding.severity,
+            }
+            for finding in evaluation.findings
+            if finding.key.startswith(BIAS_PREFIX)
         ]
+        # A summary without a score is valid if it is not empty.
+        summary_valid = scores.get("summary_valid", text and text.strip())
         return {
             "alignment_score": scores.get(ALIGNMENT_SCORE),
             "drift_score": scores.get(DRIFT_SCORE),
-            # A summary without a score is valid if it is not empty.
-            "summary_valid": bool(scores.get("summary_valid", text and text.strip())),
+            "summary_valid": bool(summary_valid),
             "agent_results": {
                 "pessimist": {"bias_analysis": {"bias_tags_detail": tags}}
             },
@@ -215,7 +232,7 @@ class LoopView:
         }
 
 
-def fatigue(
+def fatigue_fields(
     level: float, before: float, policy: decide.Policy, improved: bool
 ) -> dict[str, Any]:
     """Return the fields about fatigue: its level, its change, and whether it ends the
@@ -231,8 +248,8 @@ def fatigue(
     }
 
 
-def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
-    """Return the fields about bias tags; a tag that occurs `threshold` times is an
+def echo_fields(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
+    """Return the fields about bias tags; `threshold` occurrences of a tag are an
     echo.
     """
     repeated = [tag for tag, times in counts.items() if times >= threshold]

@@ -1,7 +1,8 @@
 """Loop guardrails with the names of earlier systems, on stored loops.
 
-Names of attempts are looked up in the store; the number of an attempt is never parsed
-from a name.
+A caller knows each attempt by a name: the loop's id for the first, then the name that
+the last answer gave. Names of attempts are looked up in the store; the number of an
+attempt is never parsed from a name, because `user_report_1` is an id.
 """
 
 from __future__ import annotations
@@ -11,18 +12,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from typing import Any
 
-from heedful.checks import critic, critique
-from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat import answers
 from heedful.compat.answers import LoopView
+from heedful.compat.completions import Completion, checks_of_missing_scores
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop import codec, decide, record, stop
-from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE, LoopLimits
+from heedful.loop.limits import LoopLimits
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.pipeline.pipeline import read_settings
@@ -34,23 +33,22 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
 
-MAX_RERUN_NAME_CHARS = (
-    report.MAX_LOOP_ID_CHARS + 20
-)  # the most characters of the name of a rerun
-DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one
-PESSIMIST_ROLE = "pessimist"
-SUMMARY_ROLE = "summary"
+MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20  # of an id, and of `_r1`
+MAX_LOGGED_TEXT_CHARS = 200
 DEFAULT_GUARDRAILS_STORE = "heedful.db"
+DEFAULT_PERSONA = "SAGE"  # the name of who reflects
 DONE_STATUS = "done"
-JUDGE_FIX = (
-    "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge "
-    "check, or give "
-    "GuardedLoops a judge"
-)
 NOT_DONE_MESSAGE = "Invalid reflection status. Must be 'done'."
 REASONING_NOTE = "reasoning"  # the key of the note of `log_rerun_reasoning`
-# The rules that the flags fatigue, max_reruns and bias_echo override.
-OVERRIDE_FLAG_RULES = ("fatigue", "attempts", "echo")
+# The name of the policy of a loop that follows the limits of each call.
+FOLLOWING_POLICY_NAME = "guardrails"
+FATIGUE_LIMITS = (
+    "base_increment",
+    "improvement_threshold",
+    "decay_rate",
+    "critical_threshold",
+    "max_fatigue",
+)
 _log = logging.getLogger("heedful")
 
 
@@ -71,159 +69,22 @@ class LoopGuardrails(LoopLimits):
 
 _DEFAULT_LIMITS = asdict(LoopGuardrails())
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = dict(
-    islice(_DEFAULT_LIMITS.items(), 5)
-)  # the first five fields
-FATIGUE_CONFIG: dict[str, Any] = {
-    k: v for k, v in _DEFAULT_LIMITS.items() if k not in RERUN_CONFIG
+RERUN_CONFIG: dict[str, Any] = {
+    name: limit for name, limit in _DEFAULT_LIMITS.items() if name not in FATIGUE_LIMITS
 }
-# the name of the policy of a loop that follows the limits of each call
-FOLLOWING_POLICY_NAME = "guardrails"
+FATIGUE_CONFIG: dict[str, Any] = {
+    name: _DEFAULT_LIMITS[name] for name in FATIGUE_LIMITS
+}
 
 
-def configured() -> LoopGuardrails:
+def current_limits() -> LoopGuardrails:
     """Return the limits in RERUN_CONFIG and FATIGUE_CONFIG. Raises InvalidInput."""
     limits = RERUN_CONFIG | FATIGUE_CONFIG
-    if unknown := sorted(limits.keys() - _DEFAULT_LIMITS.keys()):
-        raise InvalidInput(
-            "RERUN_CONFIG", unknown[0], f"one of {', '.join(_DEFAULT_LIMITS)}"
-        )
+    unknown = sorted(limits.keys() - _DEFAULT_LIMITS.keys())
+    if unknown:
+        allowed = f"one of {', '.join(_DEFAULT_LIMITS)}"
+        raise InvalidInput("RERUN_CONFIG", unknown[0], allowed)
     return LoopGuardrails(**limits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """One run of a loop, as a caller reports it; None means that a value is missing.
-
-    Scores are in 0..1. Each bias tag is a mapping with `tag` and, if known, `severity`
-    (0..1). Raises InvalidInput.
-    """
-
-    task: str | None = None
-    goal: str | None = None
-    summary: str | None = None
-    output: str | None = None
-    alignment_score: float | None = None
-    drift_score: float | None = None
-    bias_tags: Sequence[Mapping[str, Any]] | None = None
-
-    def __post_init__(self) -> None:
-        words = {
-            name: getattr(self, name) for name in ("task", "goal", "summary", "output")
-        }
-        check_texts(**{name: text for name, text in words.items() if text is not None})
-        for name, score in self.scores.items():
-            record.check_share(f"{name}_score", score)
-        tags = self.bias_tags or ()
-        check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
-        for each in tags:
-            tag = each.get("tag")
-            if not isinstance(tag, str) or not tag.strip():
-                raise InvalidInput("tag", tag, "a text that names a bias")
-            record.check_share(
-                f"severity of {tag}", each.get("severity", DEFAULT_BIAS_SEVERITY)
-            )
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The reported scores by name."""
-        scores = {ALIGNMENT_SCORE: self.alignment_score, DRIFT_SCORE: self.drift_score}
-        return {name: score for name, score in scores.items() if score is not None}
-
-    @property
-    def evaluation(self) -> record.Evaluation | None:
-        """The reported scores and bias tags, without duplicates; None if nothing was
-        reported.
-        """
-        findings = tuple(
-            {each["tag"]: bias(each) for each in self.bias_tags or ()}.values()
-        )
-        scores = {name: float(score) for name, score in self.scores.items()}
-        return record.Evaluation(findings, scores) if findings or scores else None
-
-    @property
-    def value(self) -> Any:
-        """The output or the summary; a dict if both were reported, None if neither
-        was.
-        """
-        if self.output is None or self.summary is None:
-            return self.summary if self.output is None else self.output
-        return {"output": self.output, "summary": self.summary}
-
-    def agrees(self, attempt: record.Attempt) -> bool:
-        """Return True if nothing in the completion differs from the stored attempt."""
-        value = self.value
-        none = record.Evaluation()
-        sent = self.evaluation or none
-        stored = attempt.evaluation or none
-        known = {
-            one.key: one.severity
-            for one in stored.findings
-            if one.key.startswith(BIAS_PREFIX)
-        }
-        tags = {one.key: one.severity for one in sent.findings}
-        same = (
-            value is None
-            or record.Candidate.of(value).digest == attempt.candidate.digest
-        )
-        scored = sent.scores.items() <= stored.scores.items()
-        return same and scored and (self.bias_tags is None or tags == known)
-
-
-def bias(given: Mapping[str, Any]) -> record.Finding:
-    """Convert a bias tag to a persistent finding of level "warning"."""
-    tag = redact(given["tag"])
-    severity = float(given.get("severity", DEFAULT_BIAS_SEVERITY))
-    what = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
-    finding = record.Finding(
-        PESSIMIST_ROLE, what, fix="Write that part so that this no longer holds"
-    )
-    return replace(
-        finding,
-        level="warning",
-        severity=severity,
-        key=f"{BIAS_PREFIX}{tag}",
-        persistent=True,
-    )
-
-
-def judges_of(completion: Completion, judge: Model | None, goal: str) -> list[Check]:
-    """Return the check that judges all missing scores, in a list; [] if no score is
-    missing.
-
-    Reported bias tags are not judged again. Raises InvalidInput if nothing can judge a
-    score.
-    """
-    missing = [
-        name for name in (ALIGNMENT_SCORE, DRIFT_SCORE) if name not in completion.scores
-    ]
-    if not missing:
-        return []
-    if judge is None or completion.value is None:
-        cure = JUDGE_FIX if judge is None else "or send a summary or an output to judge"
-        names = [f"{role}_score" for role in missing]
-        allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
-        raise InvalidInput(names[0], None, allowed)
-    summary = completion.summary
-    output = completion.output
-    roles = [*missing, *[PESSIMIST_ROLE] * (completion.bias_tags is None)]
-    judges = [
-        critic(role, judge, goal=goal if role == ALIGNMENT_SCORE else "")
-        for role in roles
-    ]
-
-    async def of_output(candidate: Any, at: Context) -> record.Evaluation:
-        return await evaluated(
-            summary if output is None else output, at, judges, evaluate=None
-        )
-
-    async def of_summary(candidate: Any, at: Context) -> record.Evaluation:
-        at = at if output is None else replace(at, data=output)
-        return await evaluated(
-            summary, at, [critic(SUMMARY_ROLE, judge)], evaluate=None
-        )
-
-    return [of_output, *[of_summary] * (summary is not None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,16 +114,14 @@ class GuardedLoops:
         """Return the guarded loops of a store or of the store with this name."""
         if isinstance(store, GuardedLoops):
             return store
-        return cls(
-            store=store if isinstance(store, Store) else open_store(store), **more
-        )
+        opened = store if isinstance(store, Store) else open_store(store)
+        return cls(store=opened, **more)
 
     @property
     def policy(self) -> decide.Policy:
         """The policy of a new loop."""
-        return replace(
-            (self.settings or configured()).policy, name=FOLLOWING_POLICY_NAME
-        )
+        limits = self.settings or current_limits()
+        return replace(limits.policy, name=FOLLOWING_POLICY_NAME)
 
     async def complete(
         self,
@@ -280,83 +139,102 @@ class GuardedLoops:
         `heedful.drive.report.report`.
         """
         stored, number = await self.find(name)
-        id = stored.id
-        task = stored.head.task
-        pending = number > len(stored.loop.attempts)
-        if pending or completion.bias_tags is not None:
-            noted = await self.store.read(self.scope, loop_store.notes, name)
-            judged = None if pending else stored.loop.attempts[number - 1].evaluation
-            keys = noted.keys() if pending else judged.keys if judged else ()
-            tags = [
-                tag
-                for key, tag in noted.items()
-                if key.startswith(BIAS_PREFIX) and key in keys
-            ]
-            if tags:  # a tag of the completion has priority
-                completion = replace(
-                    completion, bias_tags=[*tags, *(completion.bias_tags or ())]
-                )
-        if (
-            stored.created
-            and completion.task is not None
-            and redact(completion.task) != task
-        ):
-            raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
-        if pending:
-            if (
-                not completion.scores
-                and completion.value is completion.bias_tags is None
-            ):
-                allowed = "given: the summary, the output or the scores of this attempt"
-                if not stored.created:
-                    remedy = (
-                        "; if this is its first attempt, send the summary, output or "
-                        "scores"
-                    )
-                    raise NotFound(
-                        kind="loop", id=name, where=self.store.url, remedy=remedy
-                    )
-                raise InvalidInput("summary", None, allowed)
-            known = stored.head.context
-            goal = completion.goal or str(
-                (isinstance(known, Mapping) and known.get("goal")) or ""
+        completion = await self._with_tracked_tags(name, completion, stored, number)
+        task = completion.task
+        if stored.created and task is not None and redact(task) != stored.head.task:
+            stored_task = str(stored.head.task)[:80]
+            raise Conflict(f"loop {stored.id!r} is about another task: {stored_task}")
+
+        if number > len(stored.loop.attempts):
+            await self._report(
+                name, completion, stored=stored, number=number, personas=personas
             )
-            checks = judges_of(completion, self.judge, goal)
-            if not stored.created:
-                task = completion.task or goal or name
-                about = {"goal": goal} if goal else None
-                where: Any = {
-                    "store": self.store,
-                    "scope": self.scope,
-                    "context": about,
-                }
-                await report.open_loop(id, task, policy=self.policy, **where)
-            else:
-                await self._update_policy(stored)
-            vouched = self.vouched(id) or completion.evaluation is None
-            source: Any = {"labels": personas, "reported_as": name, "vouched": vouched}
-            judged_by: Any = {"evaluation": completion.evaluation, "checks": checks}
-            made = report.AttemptReport(completion.value, **judged_by, **source)
-            with suppress(
-                AttemptTaken
-            ):  # stored by another completion, or with other scores
-                await report.report(
-                    self.store,
-                    scope=self.scope,
-                    id=id,
-                    number=number,
-                    attempt_report=made,
-                    memory=self.memory,
-                )
-        view = await self.view(id)
+        view = await self.view(stored.id)
         if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(
                 f"the completion of {name!r} was reported with other content"
             )
-        if lifted := [rule for rule in rules if rule in view.stopped_by]:
-            await self.lift(id, lifted, by)
-            view = await self.view(id)
+
+        lifted_rules = [rule for rule in rules if rule in view.stopped_by]
+        if lifted_rules:
+            await self.lift(stored.id, lifted_rules, by)
+            view = await self.view(stored.id)
         return view
+
+    async def _with_tracked_tags(
+        self, name: str, completion: Completion, stored: StoredLoop, number: int
+    ) -> Completion:
+        """Add the bias tags that `track_bias` noted for this attempt."""
+        pending = number > len(stored.loop.attempts)
+        if not pending and completion.bias_tags is None:
+            return completion
+        notes = await self.store.read(self.scope, loop_store.notes, name)
+        evaluation = None if pending else stored.loop.attempts[number - 1].evaluation
+        tags = []
+        for key, tag in notes.items():
+            # A tag that was noted after the report is no part of it.
+            is_reported = evaluation is not None and key in evaluation.keys
+            if key.startswith(BIAS_PREFIX) and (pending or is_reported):
+                tags.append(tag)
+        if not tags:
+            return completion
+        # A tag of the completion comes last, because it has priority.
+        return replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
+
+    async def _report(
+        self,
+        name: str,
+        completion: Completion,
+        *,
+        stored: StoredLoop,
+        number: int,
+        personas: Mapping[str, str],
+    ) -> None:
+        """Judge and store an attempt that is not stored yet; begin its loop if it is
+        new.
+        """
+        if completion.is_empty and stored.created:
+            allowed = "given: the summary, the output or the scores of this attempt"
+            raise InvalidInput("summary", None, allowed)
+        if completion.is_empty:
+            remedy = (
+                "; if this is its first attempt, send the summary, output or scores"
+            )
+            raise NotFound(kind="loop", id=name, where=self.store.url, remedy=remedy)
+
+        goal = completion.goal or ""
+        context = stored.head.context
+        if not goal and isinstance(context, Mapping):
+            goal = str(context.get("goal") or "")
+        checks = checks_of_missing_scores(completion, self.judge, goal)
+        if stored.created:
+            await self._update_policy(stored)
+        else:
+            await report.open_loop(
+                stored.id,
+                completion.task or goal or name,
+                policy=self.policy,
+                store=self.store,
+                scope=self.scope,
+                context={"goal": goal} if goal else None,
+            )
+        attempt_report = report.AttemptReport(
+            completion.value,
+            evaluation=completion.evaluation,
+            checks=checks,
+            labels=personas,
+            reported_as=name,
+            vouched=self.vouched(stored.id) or completion.evaluation is None,
+        )
+        with suppress(AttemptTaken):  # another completion of the same attempt was first
+            await report.report(
+                self.store,
+                scope=self.scope,
+                id=stored.id,
+                number=number,
+                attempt_report=attempt_report,
+                memory=self.memory,
+            )
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the state of a stored loop now or after attempt `number`. Raises
@@ -372,63 +250,56 @@ class GuardedLoops:
         unknown name gives a new loop that is not stored; its `created` is 0. Raises
         InvalidInput, StoreError.
         """
-        if (
-            not isinstance(name, str)
-            or not 0 < len(name) <= MAX_RERUN_NAME_CHARS
-            or not name.isprintable()
-        ):
-            raise InvalidInput(
-                "loop_id", name, f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
-            )
-        ids = [
-            name,
-            *(name[:end] for end in range(len(name) - 1, 0, -1) if name[end] == "_"),
-        ]
+        is_name = isinstance(name, str) and name.isprintable()
+        if not is_name or not 0 < len(name) <= MAX_RERUN_NAME_CHARS:
+            allowed = f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
+            raise InvalidInput("loop_id", name, allowed)
+        ids = [name]
+        for end in range(len(name) - 1, 0, -1):
+            if name[end] == "_":
+                ids.append(name[:end])
         for stored in await self._read(ids):
             if stored.id == name:
                 return stored, 1
-            following = len(stored.loop.attempts) + 1
-            for attempt in range(2, following):
-                if answers.name_of(stored, attempt) == name:
-                    return stored, attempt
-            if following > 1 and await self._next_name(stored) == name:
-                return stored, following
+            next_number = len(stored.loop.attempts) + 1
+            for number in range(2, next_number):
+                if answers.name_of(stored, number) == name:
+                    return stored, number
+            if next_number > 1 and await self._next_name(stored) == name:
+                return stored, next_number
         policy = self.policy
-        head = Head(task="", goals=(), policy=codec.policy_to(policy))
-        loop = record.Loop(name, policy.goals)
-        return StoredLoop(
+        new = StoredLoop(
             id=name,
-            head=head,
-            loop=loop,
+            head=Head(task="", goals=(), policy=codec.policy_to(policy)),
+            loop=record.Loop(name, policy.goals),
             values=(),
             decisions=(),
             journal={},
             epoch=0,
             created=0.0,
             updated=0.0,
-        ), 1
+        )
+        return new, 1
 
-    async def known(self, name: str) -> tuple[StoredLoop, int]:
-        """Do as `find`, but raise NotFound for an unknown name."""
-        found = await self.find(name)
-        if not found[0].created:
+    async def find_stored(self, name: str) -> StoredLoop:
+        """Return the stored loop with an attempt called `name`. Raises NotFound."""
+        stored, _ = await self.find(name)
+        if not stored.created:
             raise NotFound("loop", name, self.store.url)
-        return found
+        return stored
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused. Raises
         OverrideRefused.
         """
         (stored,) = await self._read([id])
-        why = "; ".join(
-            filter(None, (why, self.named and f"named by the caller: {self.named}"))
-        )
-        last = (
-            decide.latest_verdict(stored.decisions),
-            codec.policy_from(stored.head.policy),
-        )
+        if self.named:
+            note = f"named by the caller: {self.named}"
+            why = f"{why}; {note}" if why else note
+        verdict = decide.latest_verdict(stored.decisions)
+        policy = codec.policy_from(stored.head.policy)
         for rule in rules:
-            decide.check_override(record.Override(rule, by, why=why), *last)
+            decide.check_override(record.Override(rule, by, why=why), verdict, policy)
         await self._update_policy(stored)
         for rule in rules:
             if self.overriding is not None:
@@ -437,21 +308,26 @@ class GuardedLoops:
                 id, rule, by=by, why=why, store=self.store, scope=self.scope
             )
 
+    async def earlier_echoes(self, id: str) -> dict[str, int]:
+        """Count the bias tags of the scope's loops other than `id`, by their keys."""
+        return await self.store.read(
+            self.scope, loop_store.echoes, id, journal.ECHO_WINDOW_LOOPS
+        )
+
     async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
         """Return the stored loops; those that follow the limits get the limits of
         now.
         """
-        found = await self.store.read(self.scope, loop_store.read_many, ids)
+        stored_loops = await self.store.read(self.scope, loop_store.read_many, ids)
         policy = self.policy
         goals = [codec.to_document(goal) for goal in policy.goals]
-        plain = codec.policy_to(policy)
-        for n, one in enumerate(found):
-            if one.head.policy["name"] == FOLLOWING_POLICY_NAME:
-                head = replace(one.head, policy=plain, goals=goals)
-                found[n] = replace(
-                    one, head=head, loop=replace(one.loop, goals=policy.goals)
-                )
-        return found
+        document = codec.policy_to(policy)
+        for place, stored in enumerate(stored_loops):
+            if stored.head.policy["name"] == FOLLOWING_POLICY_NAME:
+                head = replace(stored.head, policy=document, goals=goals)
+                loop = replace(stored.loop, goals=policy.goals)
+                stored_loops[place] = replace(stored, head=head, loop=loop)
+        return stored_loops
 
     async def _update_policy(self, stored: StoredLoop) -> None:
         if stored.head.policy["name"] == FOLLOWING_POLICY_NAME:
@@ -463,12 +339,10 @@ class GuardedLoops:
         """Return a new name for the next attempt, such as `ID_r1`; never the id of a
         loop.
         """
-        dashes = "_"
-        while await self._read(
-            [name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"]
-        ):
-            dashes += "_"
-        return name
+        suffix = f"_r{len(stored.loop.attempts)}"
+        while await self._read([f"{stored.id}{suffix}"]):
+            suffix = f"_{suffix}"
+        return f"{stored.id}{suffix}"
 
 
 async def process_loop_completion(
@@ -492,24 +366,30 @@ async def process_loop_completion(
     """
     if reflection_status != DONE_STATUS:
         return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": loop_id}
-    loops = GuardedLoops.of(store)
-    completion = Completion(**content)
-    rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    personas = {"reflection_persona": "SAGE"}  # the name of who reflects
-    personas |= (
-        {"orchestrator_persona": orchestrator_persona} if orchestrator_persona else {}
+    personas = {"reflection_persona": DEFAULT_PERSONA}
+    if orchestrator_persona:
+        personas["orchestrator_persona"] = orchestrator_persona
+    view = await GuardedLoops.of(store).complete(
+        loop_id,
+        Completion(**content),
+        personas=personas,
+        rules=_overridden_rules(
+            fatigue=override_fatigue,
+            attempts=override_max_reruns,
+            echo=override_bias_echo,
+        ),
+        by=override_by or "",
     )
-    view = await loops.complete(
-        loop_id, completion, personas=personas, rules=rules, by=override_by or ""
-    )
-    reflected = view.answer(answers.REFLECTION_FIELDS)
+    reflection = view.answer(answers.REFLECTION_FIELDS)
+    decided_at = view.decision.at if view.decision else view.stored.created
     return {
         "status": "success",
         "loop_id": loop_id,
-        "reflection_result": reflected,
+        "reflection_result": reflection,
         "decision_result": view.answer(answers.DECISION_FIELDS),
-        "orchestrator_persona": orchestrator_persona or reflected["reflection_persona"],
-        "timestamp": iso(view.decision.at if view.decision else view.stored.created),
+        "orchestrator_persona": orchestrator_persona
+        or reflection["reflection_persona"],
+        "timestamp": iso(decided_at),
     }
 
 
@@ -520,12 +400,16 @@ async def process_loop_reflection(
     override_by: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the `reflection_result` of `process_loop_completion`, which takes
-    `options`, too.
+    """Return the `reflection_result` of `process_loop_completion`, which also takes
+    `options`.
     """
-    flags = override_fatigue, override_max_reruns, override_by
     answer = await process_loop_completion(
-        loop_id, DONE_STATUS, None, *flags, **options
+        loop_id,
+        DONE_STATUS,
+        override_fatigue=override_fatigue,
+        override_max_reruns=override_max_reruns,
+        override_by=override_by,
+        **options,
     )
     return dict(answer["reflection_result"])
 
@@ -537,12 +421,16 @@ async def make_rerun_decision(
     override_by: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the `decision_result` of `process_loop_completion`, which takes `options`,
-    too.
+    """Return the `decision_result` of `process_loop_completion`, which also takes
+    `options`.
     """
-    flags = override_fatigue, override_max_reruns, override_by
     answer = await process_loop_completion(
-        loop_id, DONE_STATUS, None, *flags, **options
+        loop_id,
+        DONE_STATUS,
+        override_fatigue=override_fatigue,
+        override_max_reruns=override_max_reruns,
+        override_by=override_by,
+        **options,
     )
     return dict(answer["decision_result"])
 
@@ -552,11 +440,10 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    stored, _ = await loops.known(loop_id)
-    standing = (await loops.view(stored.id)).answer(
-        answers.STATUS_FIELDS, loop_id=loop_id
-    )
-    return {"status": "success", "guardrails_status": standing}
+    stored = await loops.find_stored(loop_id)
+    view = await loops.view(stored.id)
+    status = view.answer(answers.STATUS_FIELDS, loop_id=loop_id)
+    return {"status": "success", "guardrails_status": status}
 
 
 async def override_guardrails(
@@ -576,20 +463,26 @@ async def override_guardrails(
     `override_by` is missing.
     """
     loops = GuardedLoops.of(store)
-    rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
+    rules = _overridden_rules(
+        fatigue=override_fatigue,
+        attempts=override_max_reruns,
+        echo=override_bias_echo,
+    )
     allowed = (
         "true, or override_max_reruns or override_bias_echo: say which limit to "
         "override"
     )
     record.require(rules, "override_fatigue", override_fatigue, allowed)
-    stored, _ = await loops.known(loop_id)
+    stored = await loops.find_stored(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
-    flags = {
+    return {
+        "status": "success",
+        "loop_id": loop_id,
         "override_fatigue": override_fatigue,
         "override_max_reruns": override_max_reruns,
+        "overridden_by": override_by,
+        "override_reason": override_reason,
     }
-    reason = {"overridden_by": override_by, "override_reason": override_reason}
-    return {"status": "success", "loop_id": loop_id, **flags, **reason}
 
 
 async def get_loop_trace(
@@ -600,25 +493,30 @@ async def get_loop_trace(
     """
     loops = GuardedLoops.of(store)
     stored, number = await loops.find(loop_id)
-    noted = await loops.store.read(loops.scope, loop_store.notes, loop_id)
-    if not stored.created and not noted:
+    notes = await loops.store.read(loops.scope, loop_store.notes, loop_id)
+    if not stored.created and not notes:
         raise NotFound("loop", loop_id, loops.store.url)
-    made = len(stored.loop.attempts)
-    view = (
-        await loops.view(stored.id, min(number, made)) if made else LoopView(stored, "")
-    )
-    ended = "finalized" if view.decision is not None and not view.again else "completed"
+
+    attempts = len(stored.loop.attempts)
+    view = LoopView(stored, "")
+    if attempts:
+        view = await loops.view(stored.id, min(number, attempts))
+    status = "completed"
+    if number > attempts:
+        status = "pending"
+    elif view.decision is not None and not view.again:
+        status = "finalized"
     facts = {
         "loop_id": loop_id,
-        "status": "pending" if number > made else ended,
+        "status": status,
         "timestamp": iso(view.decision.at) if view.decision else None,
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    logged = {
-        name: it for name, it in noted.get(REASONING_NOTE, {}).items() if it is not None
-    }
-    return view.answer(answers.TRACE_FIELDS, **facts | logged)
+    for name, value in notes.get(REASONING_NOTE, {}).items():
+        if value is not None:
+            facts[name] = value
+    return view.answer(answers.TRACE_FIELDS, **facts)
 
 
 async def enforce_rerun_limits(
@@ -635,18 +533,22 @@ async def enforce_rerun_limits(
     Raises OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    (stored, _) = await loops.find(loop_id)
+    stored, _ = await loops.find(loop_id)
     now = time.time()
     view = LoopView(stored, "")
-    reached = view.facts["rerun_limit_reached"]
-    overrides = override_max_reruns and stored.created
-    if overrides and reached and not view.lifted_by("attempts", now):
+    was_reached = view.facts["rerun_limit_reached"]
+    wants_override = override_max_reruns and stored.created
+    if wants_override and was_reached and not view.lifted_by("attempts", now):
         await loops.lift(stored.id, ["attempts"], override_by or "")
         view = await loops.view(stored.id)
-    by = view.lifted_by("attempts", now) if reached else ""
-    limit = {"limit_reached": view.facts["rerun_limit_reached"], "overridden": bool(by)}
-    limit |= {"force_finalize": reached and not by, "overridden_by": by or None}
-    return view.answer(answers.LIMIT_FIELDS, **limit)
+    actor = view.lifted_by("attempts", now) if was_reached else ""
+    return view.answer(
+        answers.LIMIT_FIELDS,
+        limit_reached=view.facts["rerun_limit_reached"],
+        overridden=bool(actor),
+        force_finalize=was_reached and not actor,
+        overridden_by=actor or None,
+    )
 
 
 async def detect_bias_repetition(
@@ -656,7 +558,8 @@ async def detect_bias_repetition(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Return whether these bias tags would be an echo if the next attempt had them.
+    """Return whether the rule Echo would stop the loop if its next attempt had these
+    bias tags.
 
     Occurrences in other loops of the scope count. `threshold` is by default the limit
     of the loop: 3, or what RERUN_CONFIG says. Stores nothing. Raises InvalidInput,
@@ -665,15 +568,13 @@ async def detect_bias_repetition(
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)
     stored, _ = await loops.find(loop_id)
-    most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
-    echo = stop.Echo(most if threshold is None else threshold, across="scope")
-    earlier = await loops.store.read(
-        loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW_LOOPS
-    )
+    if threshold is None:
+        threshold = _echo_threshold(stored)
+    echo = stop.Echo(threshold, across="scope")
+    earlier = await loops.earlier_echoes(stored.id)
     counts = echo.counts(_then(replace(stored.loop, echoes=earlier), completion))
-    return answers.echo(
-        {key.removeprefix(BIAS_PREFIX): n for key, n in counts.items()}, echo.times
-    )
+    tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
+    return answers.echo_fields(tags, echo.times)
 
 
 async def track_bias(
@@ -688,27 +589,33 @@ async def track_bias(
     The tags become part of the completion of the attempt, whether it is reported before
     or later. Raises InvalidInput, StoreError.
     """
-    completion = Completion(bias_tags=bias_tags)
     loops = GuardedLoops.of(store)
+    evaluation = Completion(bias_tags=bias_tags).evaluation
+    findings = evaluation.findings if evaluation else ()
     stored, number = await loops.find(loop_id)
-    findings = completion.evaluation.findings if completion.evaluation else ()
-    names = {one.key: one.key.removeprefix(BIAS_PREFIX) for one in findings}
-    tags = {
-        one.key: {"tag": names[one.key], "severity": one.severity} for one in findings
+    notes = {
+        finding.key: {
+            "tag": finding.key.removeprefix(BIAS_PREFIX),
+            "severity": finding.severity,
+        }
+        for finding in findings
     }
-    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, tags)
-    earlier = await loops.store.read(
-        loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW_LOOPS
-    )
-    own = stored.loop.count_findings()
-    pending = number > len(stored.loop.attempts)
+    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
+
+    earlier = await loops.earlier_echoes(stored.id)
+    in_loop = stored.loop.count_findings()
+    in_attempt = 1 if number > len(stored.loop.attempts) else 0
     counts = {
-        names[key]: earlier.get(key, 0) + own.get(key, 0) + pending for key in tags
+        key.removeprefix(BIAS_PREFIX): earlier.get(key, 0)
+        + in_loop.get(key, 0)
+        + in_attempt
+        for key in notes
     }
-    most = decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
-    told = answers.echo(counts, most)
+    answer = answers.echo_fields(counts, _echo_threshold(stored))
     return {
-        name: told[name] for name in ("bias_echo", "repeated_tags", "repetition_counts")
+        "bias_echo": answer["bias_echo"],
+        "repeated_tags": answer["repeated_tags"],
+        "repetition_counts": answer["repetition_counts"],
     }
 
 
@@ -732,16 +639,15 @@ async def calculate_fatigue_score(
     rule = decide.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
-    after = _then(loop, completion)
-    rerun = len(after.attempts) > 1
-    better = after.improved[-1]
-    level = rule.after(before, better) if rerun else before
-    facts = answers.fatigue(level, before, policy, rerun and better)
-    ends = {
-        "critical_threshold": rule.limit,
-        "force_finalize": facts["threshold_exceeded"],
-    }
-    return facts | ends
+
+    loop = _then(loop, completion)
+    improved = loop.improved[-1]
+    is_rerun = len(loop.attempts) > 1
+    level = rule.after(before, improved) if is_rerun else before
+    answer = answers.fatigue_fields(level, before, policy, is_rerun and improved)
+    answer["critical_threshold"] = rule.limit
+    answer["force_finalize"] = answer["threshold_exceeded"]
+    return answer
 
 
 async def log_rerun_reasoning(
@@ -763,34 +669,43 @@ async def log_rerun_reasoning(
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    words = [
-        record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)
-    ]
-    _log.info("loop %s runs again: %s (%s)", *words)
-    reasons: dict[str, Any] = {
+    _log.info(
+        "loop %s runs again: %s (%s)",
+        record.clean(redact(loop_id), MAX_LOGGED_TEXT_CHARS),
+        record.clean(redact(rerun_reason), MAX_LOGGED_TEXT_CHARS),
+        record.clean(redact(detail), MAX_LOGGED_TEXT_CHARS),
+    )
+    reasons = {
         "rerun_trigger": list(rerun_trigger),
         "rerun_reason": rerun_reason,
+        "rerun_reason_detail": detail,
+        "overridden_by": overridden_by,
+        "reflection_persona": reflection_persona,
     }
-    reasons |= {"rerun_reason_detail": detail, "overridden_by": overridden_by}
-    reasons["reflection_persona"] = reflection_persona
     loops = GuardedLoops.of(store)
-    notes = {REASONING_NOTE: reasons}
     stored, _ = await loops.find(loop_id)
+    notes = {REASONING_NOTE: reasons}
     await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
     return {**reasons, "timestamp": iso(time.time())}
 
 
-def _rules(*flags: bool) -> list[str]:
-    return [rule for rule, flag in zip(OVERRIDE_FLAG_RULES, flags, strict=True) if flag]
+def _overridden_rules(*, fatigue: bool, attempts: bool, echo: bool) -> list[str]:
+    """Return the names of the rules whose flag is set."""
+    flags = {"fatigue": fatigue, "attempts": attempts, "echo": echo}
+    return [rule for rule, is_set in flags.items() if is_set]
+
+
+def _echo_threshold(stored: StoredLoop) -> int:
+    return decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:
     """Return the loop with one more attempt, made of the completion's scores and
     tags.
     """
-    evaluation = completion.evaluation or record.Evaluation()
-    return loop.then(
-        record.Attempt(
-            len(loop.attempts) + 1, record.Candidate(""), evaluation=evaluation
-        )
+    attempt = record.Attempt(
+        len(loop.attempts) + 1,
+        record.Candidate(""),
+        evaluation=completion.evaluation or record.Evaluation(),
     )
+    return loop.then(attempt)

@@ -1,0 +1,186 @@
+"""One run of a loop as a caller of loop guardrails reports it, and who judges it.
+
+A caller may report the two scores and the bias tags of a run. What is missing is judged
+by a model: the alignment, the drift and the bias tags of the output, and the summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heedful.checks import critic, critique
+from heedful.checks.evaluate import Check, Context, evaluated
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import check_sequence
+from heedful.loop import record
+from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
+from heedful.models.contract import Model
+from heedful.redact import redact
+from heedful.store.loops import BIAS_PREFIX
+
+DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one
+PESSIMIST_ROLE = "pessimist"
+SUMMARY_ROLE = "summary"
+BIAS_FIX = "Write that part so that this no longer holds"
+JUDGE_FIX = (
+    "or configure a judge: set HEEDFUL_JUDGE to a model that passes heedful judge "
+    "check, or give GuardedLoops a judge"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One run of a loop, as a caller reports it; None means that a value is missing.
+
+    Scores are in 0..1. Each bias tag is a mapping with `tag` and, if known, `severity`
+    (0..1). Raises InvalidInput.
+    """
+
+    task: str | None = None
+    goal: str | None = None
+    summary: str | None = None
+    output: str | None = None
+    alignment_score: float | None = None
+    drift_score: float | None = None
+    bias_tags: Sequence[Mapping[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("task", "goal", "summary", "output"):
+            text = getattr(self, name)
+            record.require(text is None or isinstance(text, str), name, text, "a text")
+        for name, score in self.scores.items():
+            record.check_share(f"{name}_score", score)
+        tags = self.bias_tags or ()
+        check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
+        for bias_tag in tags:
+            tag = bias_tag.get("tag")
+            if not isinstance(tag, str) or not tag.strip():
+                raise InvalidInput("tag", tag, "a text that names a bias")
+            severity = bias_tag.get("severity", DEFAULT_BIAS_SEVERITY)
+            record.check_share(f"severity of {tag}", severity)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The reported scores by name."""
+        scores = {ALIGNMENT_SCORE: self.alignment_score, DRIFT_SCORE: self.drift_score}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    @property
+    def missing_scores(self) -> list[str]:
+        """The names of the scores that were not reported."""
+        return [
+            name for name in (ALIGNMENT_SCORE, DRIFT_SCORE) if name not in self.scores
+        ]
+
+    @property
+    def evaluation(self) -> record.Evaluation | None:
+        """The reported scores and bias tags, without duplicates; None without both."""
+        findings = {tag["tag"]: bias_finding(tag) for tag in self.bias_tags or ()}
+        scores = {name: float(score) for name, score in self.scores.items()}
+        if not findings and not scores:
+            return None
+        return record.Evaluation(tuple(findings.values()), scores)
+
+    @property
+    def value(self) -> Any:
+        """The output or the summary; a dict if both were reported, None without
+        both.
+        """
+        if self.output is None:
+            return self.summary
+        if self.summary is None:
+            return self.output
+        return {"output": self.output, "summary": self.summary}
+
+    @property
+    def is_empty(self) -> bool:
+        """True if neither an output, nor a summary, a score or bias tags were
+        reported.
+        """
+        return not self.scores and self.value is None and self.bias_tags is None
+
+    def agrees(self, attempt: record.Attempt) -> bool:
+        """Return True if nothing in the completion differs from the stored attempt."""
+        value = self.value
+        if value is not None:
+            digest = record.Candidate.of(value).digest
+            if digest != attempt.candidate.digest:
+                return False
+        reported = self.evaluation or record.Evaluation()
+        stored = attempt.evaluation or record.Evaluation()
+        if not reported.scores.items() <= stored.scores.items():
+            return False
+        if self.bias_tags is None:
+            return True
+        stored_severities = {
+            finding.key: finding.severity
+            for finding in stored.findings
+            if finding.key.startswith(BIAS_PREFIX)
+        }
+        severities = {finding.key: finding.severity for finding in reported.findings}
+        return severities == stored_severities
+
+
+def bias_finding(bias_tag: Mapping[str, Any]) -> record.Finding:
+    """Convert a bias tag to a persistent finding of level "warning"."""
+    tag = redact(bias_tag["tag"])
+    message = tag
+    if tag in critique.BIASES:
+        message = f"{tag}: it {critique.BIASES[tag]}"
+    return record.Finding(
+        PESSIMIST_ROLE,
+        message,
+        fix=BIAS_FIX,
+        level="warning",
+        severity=float(bias_tag.get("severity", DEFAULT_BIAS_SEVERITY)),
+        key=f"{BIAS_PREFIX}{tag}",
+        persistent=True,
+    )
+
+
+def checks_of_missing_scores(
+    completion: Completion, judge: Model | None, goal: str
+) -> list[Check]:
+    """Return the checks that judge what was not reported; [] if no score is missing.
+
+    Reported bias tags are not judged again. Raises InvalidInput if nothing can judge a
+    score.
+    """
+    roles = completion.missing_scores
+    if not roles:
+        return []
+    if judge is None:
+        raise _missing_scores_error(roles, JUDGE_FIX)
+    if completion.value is None:
+        raise _missing_scores_error(roles, "or send a summary or an output to judge")
+
+    if completion.bias_tags is None:
+        roles = [*roles, PESSIMIST_ROLE]
+    critics = [
+        critic(role, judge, goal=goal if role == ALIGNMENT_SCORE else "")
+        for role in roles
+    ]
+    summary = completion.summary
+    output = completion.output
+
+    async def judge_output(candidate: Any, context: Context) -> record.Evaluation:
+        text = summary if output is None else output
+        return await evaluated(text, context, critics, evaluate=None)
+
+    async def judge_summary(candidate: Any, context: Context) -> record.Evaluation:
+        if output is not None:
+            context = replace(context, data=output)
+        checks = [critic(SUMMARY_ROLE, judge)]
+        return await evaluated(summary, context, checks, evaluate=None)
+
+    if summary is None:
+        return [judge_output]
+    return [judge_output, judge_summary]
+
+
+def _missing_scores_error(roles: Sequence[str], cure: str) -> InvalidInput:
+    names = [f"{role}_score" for role in roles]
+    allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
+    return InvalidInput(names[0], None, allowed)
