@@ -3,14 +3,14 @@ import fcntl
 import os
 import re
 import socket
-import sys
 import tempfile
-from ctypes import CDLL
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.checks import isolation
 from heedful.checks import program as checks
 from heedful.checks.evaluate import Context, evaluated
 from heedful.checks.program import plan_tests
@@ -37,11 +37,11 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
     assert [f.key for f in wrong] == BOTH
     assert wrong[0].message == "`assert add(1, 2) == 3` fails: `add(1, 2)` is 0"
     assert wrong[0].fix == "change the program so that this holds: add(1, 2) == 3"
-    place, *forged = wrong[0].evidence.split("\n")
+    place, *notes = wrong[0].evidence.split("\n")
     assert place == "tests.py:2 in <module>: assert add(1, 2) == 3"
-    # said once
-    assert forged == [checks._FORGERY_WARNING]
-    assert (checks._FORGERY_WARNING in wrong[1].evidence) is False
+    note = checks.ISOLATION_NOTES[isolation.isolation()]
+    assert notes == [checks.FORGERY_WARNING, note]
+    assert checks.FORGERY_WARNING not in wrong[1].evidence
 
 
 def test_an_exception_is_told_with_its_place():
@@ -96,84 +96,178 @@ def test_a_program_that_does_not_end_is_stopped(body):
     assert "while running `assert add(1, 2) == 3`" in found[0].message
 
 
-# What a sloppy program may do
+# What a program may not do, with bubblewrap and without
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        "import os; os.fork()",
-        "import subprocess; subprocess.run(['true'])",
-        "import os; os.kill(os.getppid(), 9)",
-    ],
+@pytest.fixture(params=["bubblewrap", "limits"])
+def kept_apart(request, monkeypatch):
+    """Run programs under bubblewrap, then with limits alone; give the kind that holds.
+
+    Where bubblewrap does not work, both runs are with limits alone, and the findings
+    have to say so.
+    """
+    if request.param == "limits":
+        monkeypatch.setattr(isolation, "_bubblewrap", lambda: ())
+    return isolation.isolation()
+
+
+def run_act(body, **options):
+    """Return the findings about a program whose function `act` does this."""
+    program = f"import json, os, socket\ndef act():\n    {body}\n    return True\n"
+    check = checks.python_tests("assert act()", "act", seconds=20, **options)
+    return findings(check, program)
+
+
+REFUSED = [
+    pytest.param("os.fork()", id="a fork"),
+    pytest.param("import subprocess; subprocess.run(['true'])", id="a program"),
+    pytest.param("os.system('true')", id="a shell"),
+    pytest.param("os.execv('/bin/true', ['true'])", id="another program in its place"),
+    pytest.param("os.kill(os.getppid(), 9)", id="a signal to the parent"),
+    pytest.param("socket.create_connection(('127.0.0.1', PORT))", id="a connection"),
+    pytest.param("socket.getaddrinfo('example.com', 80)", id="a name of a host"),
+    pytest.param("socket.socket().bind(('127.0.0.1', 0))", id="a server"),
+    pytest.param(
+        "socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+        id="a datagram",
+    ),
+    pytest.param("open('FOLDER/theirs', 'w')", id="a new file outside"),
+    pytest.param("open('FOLDER/mine', 'a')", id="more in a file outside"),
+    pytest.param("os.remove('FOLDER/mine')", id="less of the files outside"),
+    pytest.param("os.rename('FOLDER/mine', 'mine')", id="a file taken from outside"),
+    pytest.param("import shutil; shutil.rmtree('FOLDER')", id="a tree outside"),
+    pytest.param("os.symlink('FOLDER', 'there')", id="a link to the outside"),
+    pytest.param("os.mkdir('../there')", id="a folder above"),
+    pytest.param("open(json.__file__, 'a')", id="more in a package"),
+    pytest.param(
+        "import sqlite3; sqlite3.connect('FOLDER/db')", id="a database outside"
+    ),
+]
+
+
+@pytest.mark.parametrize("do", REFUSED)
+def test_processes_networks_and_changes_outside_are_refused(do, kept_apart, tmp_path):
+    (tmp_path / "mine").write_text("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        do = do.replace("FOLDER", str(tmp_path)).replace("PORT", port)
+        (refused,) = run_act(do)
+    assert refused.key == "assert act()"
+    assert "PermissionError: the program may" in refused.message
+    assert checks.ISOLATION_NOTES[kept_apart] in refused.evidence
+    assert os.listdir(tmp_path) == ["mine"]
+    assert (tmp_path / "mine").read_text() == "x"
+
+
+LIBC = "from ctypes import CDLL; libc = CDLL(None);"
+CONNECT = (
+    f"{LIBC} import struct; s = socket.socket(); "
+    "address = struct.pack('=HH4s8x', 2, socket.htons(PORT), bytes([127, 0, 0, 1])); "
+    "libc.connect(s.fileno(), address, 16) == 0 or 1 / 0"
 )
-def test_processes_and_signals_are_refused(start):
-    found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")
-    assert [f.key for f in found] == BOTH
-    assert "may not" in found[0].message
+HOSTILE = [
+    pytest.param("open('/proc/PARENT/environ').read()", id="the parent's environment"),
+    pytest.param("open('FOLDER/mine').read()", id="a file of the user"),
+    pytest.param("open('/etc/shadow').read()", id="the passwords of the system"),
+    pytest.param(
+        f"{LIBC} libc.open(b'FOLDER/theirs', 0o101, 0o600) >= 0 or 1 / 0",
+        id="a new file outside, past Python",
+    ),
+    pytest.param(
+        f"{LIBC} libc.unlink(b'FOLDER/mine') == 0 or 1 / 0",
+        id="less of the files outside, past Python",
+    ),
+    pytest.param(CONNECT, id="a connection, past Python"),
+    pytest.param(
+        f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0", id="a signal, past Python"
+    ),
+    pytest.param(
+        f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
+        id="a mount",
+    ),
+    pytest.param(f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0", id="an unmount"),
+]
 
 
-def test_the_environment_is_empty(monkeypatch):
+@pytest.mark.parametrize("do", HOSTILE)
+def test_a_hostile_program_reaches_nothing_of_others_under_bubblewrap(do, tmp_path):
+    if isolation.isolation() == "limits":  # what then holds is that it says so
+        (finding,) = run_act("return False")
+        assert checks.ISOLATION_NOTES["limits"] in finding.evidence
+        return
+    (tmp_path / "mine").write_text("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        names = {
+            "PARENT": str(os.getpid()),
+            "FOLDER": str(tmp_path),
+            "PORT": str(server.getsockname()[1]),
+        }
+        for name, value in names.items():
+            do = do.replace(name, value)
+        (finding,) = run_act(do)
+    assert finding.key == "assert act()"
+    assert re.search(
+        "(Permission|ProcessLookup|FileNotFound|ZeroDivision)Error", finding.message
+    )
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_what_a_program_starts_past_python_ends_with_it(
+    kept_apart, tmp_path, monkeypatch
+):
+    if kept_apart == "limits":  # then nothing ends it
+        (finding,) = run_act("return False")
+        assert checks.ISOLATION_NOTES["limits"] in finding.evidence
+        return
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    body = f"{LIBC} libc.fork() == 0 and (libc.setsid(), libc.sleep(600)); return False"
+    assert [finding.key for finding in run_act(body)][-1] == "assert act()"
+    assert list_processes(tmp_path) == []
+
+
+def list_processes(folder):
+    """Return the processes that work in a folder or below it."""
+    processes = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            place = os.readlink(process / "cwd")
+        except OSError:  # it has ended, or belongs to another user
+            continue
+        if place.startswith(str(folder)):
+            processes.append(process.name)
+    return processes
+
+
+def test_without_bubblewrap_on_the_path_limits_alone_hold(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    isolation._bubblewrap.cache_clear()
+    try:
+        assert isolation.isolation() == "limits"
+        assert isolation.command_prefix("/tmp", Path("x")) == ()
+    finally:
+        isolation._bubblewrap.cache_clear()
+
+
+def test_where_bubblewrap_is_refused_limits_alone_hold(monkeypatch, tmp_path):
+    refusing = tmp_path / "bwrap"
+    refusing.write_text(
+        "#!/bin/sh\necho 'no permissions to create a namespace'; exit 1"
+    )
+    refusing.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    isolation._bubblewrap.cache_clear()
+    try:
+        assert isolation.isolation() == "limits"
+    finally:
+        isolation._bubblewrap.cache_clear()
+
+
+def test_the_environment_is_empty(monkeypatch, kept_apart):
     monkeypatch.setenv("HEEDFUL_TEST_MARK", "seen")
     check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
     assert (
         findings(check, "import os\ndef environment(): return dict(os.environ)\n") == []
     )
-
-
-LIBC = "from ctypes import CDLL; libc = CDLL(None);"
-LINUX = pytest.mark.skipif(
-    sys.platform != "linux" or CDLL(None).syscall(444, None, 0, 1) < 6,
-    reason="a kernel with all of Landlock",
-)
-
-
-@LINUX
-@pytest.mark.parametrize("isolated", [True, False])
-@pytest.mark.parametrize(
-    "do",
-    [
-        "open('/proc/PARENT/environ').read()",
-        "open('/proc/%d/environ' % os.getppid()).read() if os.getppid() > 1 else 1 / 0",
-        "open('FOLDER/mine').read()",
-        "open('FOLDER/theirs', 'w').write('x')",
-        "os.remove('FOLDER/mine')",
-        "open('/etc/shadow').read()",
-        "os.listdir(os.path.expanduser('~'))",
-        "open(json.__file__, 'a')",
-        "socket.create_connection(('127.0.0.1', PORT))",
-        "socket.socket(socket.AF_UNIX)",
-        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-        f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0",
-        f"{LIBC} libc.fork() >= 0 or 1 / 0",
-        f"{LIBC} libc.vfork() >= 0 or 1 / 0",
-        f"{LIBC} libc.execv(b'/bin/true', 0) == 0 or 1 / 0",
-        f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
-        f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0",
-    ],
-)
-def test_a_hostile_program_reaches_nothing_of_others(
-    do, isolated, tmp_path, monkeypatch
-):
-    """It does so without the audit of Python, and without namespaces, as in many
-    containers.
-    """
-    if not isolated:
-        monkeypatch.setattr(checks, "_isolation", lambda: ())
-    (tmp_path / "mine").write_text("x")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        for name, value in (("PARENT", os.getpid()), ("FOLDER", tmp_path)):
-            do = do.replace(name, str(value))
-        do = do.replace("PORT", str(server.getsockname()[1]))
-        program = f"import json, os, socket\ndef act():\n    {do}\n    return True\n"
-        found = findings(
-            checks.python_tests("assert act()", "act", seconds=20), program
-        )
-    assert [one.key for one in found] == ["assert act()"]
-    assert re.search(
-        "(Permission|ProcessLookup|FileNotFound|ZeroDivision)Error", found[0].message
-    )
-    assert os.listdir(tmp_path) == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +281,7 @@ def test_a_hostile_program_reaches_nothing_of_others(
         "zoneinfo.ZoneInfo('Europe/Berlin') and numpy.ones(9).sum() == 9",
     ],
 )
-def test_an_honest_program_is_not_hindered(does):
+def test_an_honest_program_is_not_hindered(does, kept_apart):
     names = "import asyncio, numpy, os, sqlite3, tempfile, threading, zoneinfo\n"
     assert (
         keys(checks.python_tests(f"assert {does}", seconds=20, memory_mb=2048), names)

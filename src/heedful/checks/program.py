@@ -1,8 +1,10 @@
 """Run a candidate that is a Python program with tests; each failed test is a finding.
 
-The program runs in a process with limits, as far apart from the user's files, processes
-and networks as the system allows. This is no complete sandbox: run untrusted programs
-in a container.
+The tests are split into steps, one a statement (`plan_tests`). A child process
+(`_child`) loads the program, runs the steps and records what happens; from its records
+come the findings. `isolation` says how far the process is kept apart from the user's
+files, processes and networks: by bubblewrap, or by limits alone. This is no complete
+sandbox: run untrusted programs in a container.
 """
 
 import ast
@@ -12,42 +14,52 @@ import keyword
 import marshal
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
+from heedful.checks.isolation import PYTHON_COMMAND, command_prefix, isolation
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding, check_number, require
 
 _PYTHON_TESTS_CHECK = "python_tests"
 _CHILD_FILE = Path(__file__).with_name("_child.py")
-# The kernel hides most signals from the first process of a namespace, so a shell is the
-# first.
-_UNSHARE_OPTIONS = "--user --map-current-user --net --pid --mount-proc --kill-child --fork -- sh -c".split()
+# By default numpy's libraries start a thread for each processor.
+_CHILD_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
+# The most bytes of output that are read; the records of a run are much smaller.
+_MAX_OUTPUT_BYTES = 1 << 22
+_MAX_SOURCE_CHARS = 240
+_MAX_TRACE_CHARS = 1_000
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
-_FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
-_MAX_OUTPUT_BYTES = (
-    1 << 22
-)  # bytes of output that are read; the records of a run are much smaller
+FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
+ISOLATION_NOTES = {
+    "bubblewrap": "it ran under bubblewrap",
+    "limits": "it ran with limits alone: bubblewrap (bwrap) does not work here",
+}
+_FENCED_PROGRAM_PATTERN = re.compile(
+    r"(?s)\s*(```+|~~~+)[^`~\n]*\n(?P<program>.*\n)?[ \t]*\1\s*"
+)
+_MEMORY_ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatement:
-    """One statement of the tests; `test` is False if the statement only prepares tests.
+    """One statement of the tests; `test` is False if it only prepares tests.
 
     `code` runs in the namespace of the tests (`scope` 0) or of one test function. It
     stores the values that an assert compares in the variables "@0" and "@1"; `sides`
@@ -64,8 +76,9 @@ class ProgramStatement:
 
 @dataclass(frozen=True, slots=True)
 class PythonTests:
-    """A check that a program passes tests; `request` is the input of the child
-    process.
+    """A check that a program passes tests.
+
+    `request` is the input of the child process.
     """
 
     steps: tuple[ProgramStatement, ...]
@@ -82,14 +95,21 @@ class PythonTests:
         text = read(_PYTHON_TESTS_CHECK, candidate)
         if isinstance(text, Finding):
             return [text, *(_not_run(step) for step in self.steps if step.test)]
-        fenced = re.fullmatch(r"(?s)\s*(```+|~~~+)[^`~\n]*\n(.*\n)?[ \t]*\1\s*", text)
-        program = (fenced[2] or "\n") if fenced else text
-        found = list(_findings(self, *await _run(self.request, program)))
-        if found:  # said once
-            found[0] = replace(
-                found[0], evidence=f"{found[0].evidence}\n{_FORGERY_WARNING}".lstrip()
+
+        program = text
+        if fenced := _FENCED_PROGRAM_PATTERN.fullmatch(text):
+            program = fenced["program"] or "\n"
+        records, code = await _run(self.request, program)
+        findings = list(_findings(self, records, code))
+        if findings:  # one note is enough
+            notes = (
+                findings[0].evidence,
+                FORGERY_WARNING,
+                ISOLATION_NOTES[isolation()],
             )
-        return found
+            evidence = "\n".join(note for note in notes if note)
+            findings[0] = replace(findings[0], evidence=evidence)
+        return findings
 
 
 def python_tests(
@@ -98,8 +118,7 @@ def python_tests(
     seconds: float = 5.0,
     memory_mb: int = 512,
 ) -> PythonTests:
-    """Check that the candidate, a Python program, passes `tests`: one finding per
-    failed statement.
+    """Check that a Python program passes `tests`: one finding per failed statement.
 
     `tests` is Python source that uses the program's names: assert statements,
     `test_*()` functions, or `check(candidate)`, called with the function `entry_point`.
@@ -107,20 +126,25 @@ def python_tests(
     finding too, so the best program has the fewest.
 
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of
-    address space, 16 MiB a file, 64 open files, no other processes. The program runs
-    without environment variables in a temporary directory, its output is discarded, and
-    it can import installed packages. On Linux, as far as the kernel allows, it has no
-    network, reads only the system and Python's packages, and writes only to its
-    directory. This is no complete sandbox: a program can forge the verdict.
+    address space, 16 MiB a file, 64 open files. The program runs without environment
+    variables in a temporary directory, its output is discarded, and it can import
+    installed packages. Python refuses it other processes, the network, and changes of
+    files outside its directory. Where bubblewrap works, the kernel gives it no network,
+    shows it only the system and Python's packages, and lets it write only to its
+    directory. The first finding says whether it ran under bubblewrap. This is no
+    complete sandbox: a program can forge the verdict.
 
     Raises InvalidInput for tests that do not parse or test nothing, UsageError on a
     system without POSIX limits. The check raises ChildProcessError if the process
     cannot be started or limited.
     """
     require(isinstance(tests, str), "tests", tests, "Python source")
-    named = isinstance(entry_point, str) and entry_point.isidentifier()
-    named = entry_point is None or (named and not keyword.iskeyword(entry_point))
-    require(named, "entry_point", entry_point, "the name of a function")
+    is_name = entry_point is None or (
+        isinstance(entry_point, str)
+        and entry_point.isidentifier()
+        and not keyword.iskeyword(entry_point)
+    )
+    require(is_name, "entry_point", entry_point, "the name of a function")
     check_number("seconds", seconds, low=0.01, high=86_400)
     check_number("memory_mb", memory_mb, low=64, high=1 << 20)
     if find_spec("resource") is None:
@@ -128,9 +152,14 @@ def python_tests(
             "python_tests needs the limits of a POSIX system (module resource)"
         )
     steps = plan_tests(tests, entry_point)
-    codes = [(step.code, step.scope, len(step.sides)) for step in steps]
-    request = {"tests": tests, "steps": codes, "entry_point": entry_point}
-    return PythonTests(steps, request | {"seconds": seconds, "memory_mb": memory_mb})
+    request = {
+        "tests": tests,
+        "steps": [(step.code, step.scope, len(step.sides)) for step in steps],
+        "entry_point": entry_point,
+        "seconds": seconds,
+        "memory_mb": memory_mb,
+    }
+    return PythonTests(steps, request)
 
 
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -142,11 +171,13 @@ _PREPARATION_NODES = (
     ast.AnnAssign,
     ast.AugAssign,
 )
+_TEST_NAME_PATTERN = re.compile(r"check$|test_")
 
 
 def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, ...]:
-    """Return the steps of `tests`. Raises InvalidInput if `tests` cannot run or tests
-    nothing.
+    """Return the steps of `tests`.
+
+    Raises InvalidInput if `tests` cannot run or tests nothing.
     """
     try:
         placed = _statements(ast.parse(tests).body, entry_point)
@@ -163,70 +194,95 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, .
 
 
 def _statements(
-    body: Sequence[ast.stmt], entry: str | None
+    body: Sequence[ast.stmt], entry_point: str | None
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    Statements in `check(candidate)` and `test_*()` come last; plain calls of these are
-    left out.
+    Statements in `check(candidate)` and `test_*()` come last; calls of these that the
+    tests themselves make are left out.
     """
-    tests = [
-        n
-        for n in body
-        if isinstance(n, _FUNCTION_NODES) and re.match(r"check$|test_", n.name)
+    test_functions = [
+        node
+        for node in body
+        if isinstance(node, _FUNCTION_NODES) and _TEST_NAME_PATTERN.match(node.name)
     ]
-    calls = tuple(f"{test.name}(" for test in tests)
+    test_calls = tuple(f"{function.name}(" for function in test_functions)
     for node in body:
-        methods = node.body if isinstance(node, ast.ClassDef) else ()
-        if any(
-            isinstance(n, _FUNCTION_NODES) and n.name.startswith("test")
-            for n in methods
-        ):
+        if isinstance(node, ast.ClassDef):
+            _refuse_test_class(node)
+        is_call = isinstance(node, ast.Expr) and ast.unparse(node).startswith(
+            test_calls
+        )
+        if not is_call:
+            yield 0, node
+
+    for scope, function in enumerate(test_functions, 1):
+        for node in (*_bind_argument(function, entry_point), *function.body):
+            yield scope, node
+
+
+def _refuse_test_class(node: ast.ClassDef) -> None:
+    for member in node.body:
+        if isinstance(member, _FUNCTION_NODES) and member.name.startswith("test"):
             raise InvalidInput(
                 "tests", "a class", "assert statements or functions, no class"
             )
-        if not (isinstance(node, ast.Expr) and ast.unparse(node).startswith(calls)):
-            yield 0, node
-    for scope, test in enumerate(tests, 1):
-        names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
-        what = (
-            "a plain function without arguments; check(…) may take the program's "
-            "function"
-        )
-        require(len(names) <= (test.name == "check"), "tests", test.name, what)
-        what = "the name of the function to pass to check(…)"
-        require(not names or entry is not None, "entry_point", value=None, allowed=what)
-        bound = ast.parse(f"{names[0]} = {entry}").body if names else []
-        yield from ((scope, node) for node in (*bound, *test.body))
+
+
+def _bind_argument(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, entry_point: str | None
+) -> Sequence[ast.stmt]:
+    """Return the statement that gives `check(…)` the program's function, if any."""
+    names = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+    most = 1 if function.name == "check" else 0
+    require(
+        len(names) <= most,
+        "tests",
+        function.name,
+        "a plain function without arguments; check(…) may take the program's function",
+    )
+    require(
+        not names or entry_point is not None,
+        "entry_point",
+        value=None,
+        allowed="the name of the function to pass to check(…)",
+    )
+    return ast.parse(f"{names[0]} = {entry_point}").body if names else []
 
 
 def _step(node: ast.stmt, scope: int) -> ProgramStatement:
-    """Return the step of a statement; its `source` is the statement, or the only assert
-    in it.
+    """Return the step of a statement.
+
+    Its `source` is the statement, or the only assert in it.
     """
-    inside = () if isinstance(node, _FUNCTION_NODES) else ast.walk(node)
-    asserts = [n for n in inside if isinstance(n, ast.Assert)]
-    only = asserts[0] if len(asserts) == 1 else None
-    # The message of the assert is left out: it may contain the actual value.
-    source = _one_line(
-        f"assert {ast.unparse(only.test)}" if only else ast.unparse(node)
-    )
-    sides = _keep_sides(only) if only else ()
-    note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    test = not note and not isinstance(node, (*_FUNCTION_NODES, *_PREPARATION_NODES))
+    is_function = isinstance(node, _FUNCTION_NODES)
+    asserts: list[ast.Assert] = []
+    if not is_function:
+        asserts = [inner for inner in ast.walk(node) if isinstance(inner, ast.Assert)]
+    source = _one_line(ast.unparse(node))
+    sides: tuple[str, ...] = ()
+    if len(asserts) == 1:
+        # The message of the assert is left out: it may contain the actual value.
+        source = _one_line(f"assert {ast.unparse(asserts[0].test)}")
+        sides = _keep_sides(asserts[0])
+
+    is_note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     tree = ast.fix_missing_locations(ast.Module([node], []))
-    code = compile(tree, "tests.py", "exec", dont_inherit=True)
-    return ProgramStatement(source, test, scope=scope, code=code, sides=sides)
+    return ProgramStatement(
+        source,
+        not (is_note or is_function or isinstance(node, _PREPARATION_NODES)),
+        scope=scope,
+        code=compile(tree, "tests.py", "exec", dont_inherit=True),
+        sides=sides,
+    )
 
 
 def _one_line(source: str) -> str:
-    return " ".join(source.splitlines())[:240]
+    return " ".join(source.splitlines())[:_MAX_SOURCE_CHARS]
 
 
 def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
-    """Change an assert to store the values that it compares; return the sources of the
-    values.
-    """
+    """Change an assert to store the values that it compares; return their sources."""
     sides: list[str] = []
 
     def keep(value: ast.expr) -> ast.expr:
@@ -236,91 +292,87 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
 
     test = node.test
     if isinstance(test, ast.Compare) and len(test.comparators) == 1:
-        test.left, test.comparators = keep(test.left), [keep(test.comparators[0])]
+        test.left = keep(test.left)
+        test.comparators = [keep(test.comparators[0])]
     else:
         node.test = keep(test)
     return tuple(sides)
 
 
-@cache
-def _isolation() -> tuple[str, ...]:
-    """Return a command that hides other processes and the network, () if the system has
-    none.
-    """
-    found = shutil.which("unshare")
-    command = (found, *_UNSHARE_OPTIONS, '"$@"; exit $?', "sh") if found else ()
-    if (
-        command
-        and subprocess.run(
-            [*command, "true"], capture_output=True, check=False
-        ).returncode
-    ):
-        return ()  # the system refuses user namespaces, as many containers do
-    return command
-
-
 async def _run(
     request: Mapping[str, Any], program: str
 ) -> tuple[list[Record], int | None]:
+    """Run the tests in a child process.
+
+    Returns its records and its exit code, None if the time was over.
+    """
     nonce = os.urandom(16).hex()
-    output = bytearray()
-    in_time = False
+    payload = marshal.dumps({**request, "nonce": nonce, "program": program})
     folder = tempfile.mkdtemp(prefix="heedful-")
-    # By default numpy's libraries start a thread for each processor.
-    environment = {
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-    }
     try:
-        with tempfile.TemporaryFile() as payload:
-            payload.write(
-                marshal.dumps({**request, "nonce": nonce, "program": program})
-            )
-            payload.seek(0)
-            process = await asyncio.create_subprocess_exec(
-                *await asyncio.to_thread(_isolation),
-                # Like -I, but with the seed of hashes, so that each run does the same.
-                *(sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD_FILE)),
-                stdin=payload,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,  # the reason if the child cannot start
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
-        assert process.stdout is not None
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(request["seconds"]):
-                    while len(output) < _MAX_OUTPUT_BYTES and (
-                        part := await process.stdout.read(1 << 16)
-                    ):
-                        output += part
-                    in_time = True
-        finally:
-            # Other processes of the group may still run, even if the first process has
-            # ended.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            while await process.stdout.read(1 << 16):
-                # some versions of Python wait for the process until its pipe is empty
-                pass
-            code = await asyncio.shield(process.wait())
+        process = await _start(payload, folder)
+        output, in_time = await _collect(process, request["seconds"])
+        code = process.returncode if in_time else None
     finally:
         # Python cannot remove folders that are nested a thousand deep.
         await asyncio.shield(
             asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
         )
+
     start = f"{nonce} ".encode()
-    lines = bytes(output).split(b"\n")[:-1]  # the last line may be incomplete
+    lines = output.split(b"\n")[:-1]  # the last line may be incomplete
     records = [
         json.loads(line[len(start) :]) for line in lines if line.startswith(start)
     ]
     if not records:
-        said = output[-300:].decode(errors="replace")
-        raise ChildProcessError(f"the process for the tests did not start: {said}")
-    return records, code if in_time else None
+        reason = output[-300:].decode(errors="replace")
+        raise ChildProcessError(f"the process for the tests did not start: {reason}")
+    return records, code
+
+
+async def _start(payload: bytes, folder: str) -> asyncio.subprocess.Process:
+    prefix = await asyncio.to_thread(command_prefix, folder, _CHILD_FILE)
+    with tempfile.TemporaryFile() as request_file:
+        request_file.write(payload)
+        request_file.seek(0)
+        return await asyncio.create_subprocess_exec(
+            *prefix,
+            *PYTHON_COMMAND,
+            str(_CHILD_FILE),
+            stdin=request_file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # the reason if the child cannot start
+            cwd=folder,
+            env=_CHILD_ENVIRONMENT,
+            start_new_session=True,
+        )
+
+
+async def _collect(
+    process: asyncio.subprocess.Process, seconds: float
+) -> tuple[bytes, bool]:
+    """Return the output of a process, and whether it ended in time; then kill it."""
+    assert process.stdout is not None
+    output = bytearray()
+    in_time = False
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(output) < _MAX_OUTPUT_BYTES:
+                    part = await process.stdout.read(1 << 16)
+                    if not part:
+                        break
+                    output += part
+                in_time = True
+    finally:
+        # Other processes of the group may still run after the first has ended.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # Some versions of Python wait for the process until its pipe is empty.
+        while await process.stdout.read(1 << 16):
+            pass
+        await asyncio.shield(process.wait())
+    return bytes(output), in_time
 
 
 def _findings(
@@ -329,32 +381,35 @@ def _findings(
     state: dict[str, Any] = {}
     for record in records:
         state |= record
-    begun = state.get("step", -1)
+    last_step = state.get("step", -1)
     if "done" not in state:  # the finding of the step that ran when the process ended
-        yield _cause(
-            check.request, state, code, check.steps[begun] if begun >= 0 else None
-        )
+        running = check.steps[last_step] if last_step >= 0 else None
+        yield _cause(check.request, state, code, running)
+
     failures = {record["failed"]: record for record in records if "failed" in record}
     for number, step in enumerate(check.steps):
-        if failure := failures.get(number):
-            if failure["own"]:  # an assert of the tests
-                pairs = zip(step.sides, failure["sides"], strict=False)
-                sides = [
-                    f"`{text}` is {seen}"
-                    for text, seen in pairs
-                    if text[:200] != seen[:200]
-                ]
-                why = " and ".join(sides) or failure["message"] or "it is false"
-                what = f"`{step.source}` fails: {why}"
-                holds = step.source.removeprefix("assert ")
-                fix = f"change the program so that this holds: {holds}"
-            else:
-                what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-                what = what.rstrip(": ")
-                fix = _EXCEPTION_FIX.format(failure["type"])
-            yield _finding(what, fix, step.source, trace=failure["trace"])
-        elif step.test and number > begun:
+        if number in failures:
+            yield _failure(step, failures[number])
+        elif step.test and number > last_step:
             yield _not_run(step)
+
+
+def _failure(step: ProgramStatement, failure: Record) -> Finding:
+    """Return the finding of a step that failed: an assert, or any other exception."""
+    if failure["own"]:
+        pairs = zip(step.sides, failure["sides"], strict=False)
+        sides = [
+            f"`{text}` is {value}" for text, value in pairs if text[:200] != value[:200]
+        ]
+        why = " and ".join(sides) or failure["message"] or "it is false"
+        what = f"`{step.source}` fails: {why}"
+        condition = step.source.removeprefix("assert ")
+        fix = f"change the program so that this holds: {condition}"
+    else:
+        what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
+        what = what.rstrip(": ")
+        fix = _EXCEPTION_FIX.format(failure["type"])
+    return _finding(what, fix, step.source, trace=failure["trace"])
 
 
 def _not_run(step: ProgramStatement) -> Finding:
@@ -364,62 +419,69 @@ def _not_run(step: ProgramStatement) -> Finding:
 def _finding(
     what: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
-    texts = (what, fix, key, "\n".join(trace)[:1000])
-    # Escape characters that a store refuses; mask memory addresses, which differ
-    # between runs.
-    safe = (
-        t.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-        for t in texts
-    )
-    what, fix, key, evidence = (
-        re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text) for text in safe
-    )
+    evidence = "\n".join(trace)[:_MAX_TRACE_CHARS]
     return Finding(
         _PYTHON_TESTS_CHECK,
-        what,
-        fix=fix,
+        _storable(what),
+        fix=_storable(fix),
         severity=severity,
-        key=key,
-        evidence=evidence,
+        key=_storable(key),
+        evidence=_storable(evidence),
     )
+
+
+def _storable(text: str) -> str:
+    """Escape characters that a store refuses.
+
+    Memory addresses are masked, because they differ between runs.
+    """
+    escaped = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return _MEMORY_ADDRESS_PATTERN.sub("0x…", escaped)
 
 
 def _cause(
     request: Record, state: Record, code: int | None, running: ProgramStatement | None
 ) -> Finding:
     """Return the finding that says why the tests did not run to the end."""
-    trace: Sequence[str] = ()
     if state.get("broken") == "syntax":
-        key = "syntax"
-        what = f"the program is not valid Python: {state['message']}"
-        fix = "answer with the Python program only, without words or ``` around it"
-    elif "broken" in state:
-        key = f"load {state['type']}"
-        trace = state["trace"]
-        what = (
+        return _finding(
+            f"the program is not valid Python: {state['message']}",
+            "answer with the Python program only, without words or ``` around it",
+            key="syntax",
+            severity=0.9,
+        )
+    if "broken" in state:
+        return _finding(
             f"the program raises {state['type']} before any test runs: "
-            f"{state['message']}"
+            f"{state['message']}",
+            _EXCEPTION_FIX.format(state["type"]),
+            key=f"load {state['type']}",
+            severity=0.9,
+            trace=state["trace"],
         )
-        fix = _EXCEPTION_FIX.format(state["type"])
-    else:
-        during = (
-            f"while running `{running.source}`" if running else "before any test ran"
-        )
+
+    during = f"while running `{running.source}`" if running else "before any test ran"
+    if _ran_out_of_time(code):
         key = "time-out"
         what = f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
-        ended = (
-            signal.SIGXCPU,
-            signal.SIGALRM,
-        )  # a shell adds 128 to the number of a signal
-        if code is not None and -code not in ended and code - 128 not in ended:
-            key = "ended early"
-            what = f"the process of the program ended {during}"
-            fix = (
-                "return the result: do not end the process (os._exit), recurse "
-                "without end, "
-            )
-            fix += "close or write to files of others, or use more than "
-            fix += f"{request['memory_mb']} MiB of memory"
-        key = running.source if running else key
-    return _finding(what, fix, key=key, severity=0.9, trace=trace)
+    else:
+        key = "ended early"
+        what = f"the process of the program ended {during}"
+        fix = (
+            "return the result: do not end the process (os._exit), recurse without "
+            "end, close or write to files of others, or use more than "
+            f"{request['memory_mb']} MiB of memory"
+        )
+    if running:
+        key = running.source
+    return _finding(what, fix, key=key, severity=0.9)
+
+
+def _ran_out_of_time(code: int | None) -> bool:
+    """Return whether a limit of time ended the process; None: the wall time did."""
+    if code is None:
+        return True
+    # bubblewrap adds 128 to the number of the signal that ended its command.
+    number = -code if code < 0 else code - 128
+    return number in (signal.SIGXCPU, signal.SIGALRM)

@@ -1,0 +1,100 @@
+"""Run a command under bubblewrap, where the system allows it.
+
+Under bubblewrap (`bwrap` on PATH) a command has namespaces of its own. It has no
+network and sees no other processes. Of the files it sees only the system's programs and
+libraries and Python with its packages, and writes only to its folder; it ends with all
+that it started. bubblewrap needs user namespaces, which many containers refuse, so one
+probe per process finds out whether it works. The fallback is limits alone, which
+`_child` sets in every case.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+Isolation = Literal["bubblewrap", "limits"]
+
+# Like -I, but with the seed of hashes, so that each run does the same.
+PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
+_PROBE_SECONDS = 20.0
+_SYSTEM_PATHS = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/ssl",
+    "/sys/devices/system/cpu",
+)
+_NAMESPACE_OPTIONS = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL")
+_PRINT_SEARCH_PATH = "import json, sys; print(json.dumps(sys.path))"
+
+
+def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
+    """Return the start of a command that may read `script` and write to `folder`.
+
+    It is empty where bubblewrap does not work; `isolation` says which of both holds.
+    """
+    options = _bubblewrap()
+    if not options:
+        return ()
+    files = ("--ro-bind", str(script), str(script), "--bind", folder, folder)
+    return (*options, *files, "--remount-ro", "/", "--chdir", folder)
+
+
+def isolation() -> Isolation:
+    """Return how programs are kept apart: by bubblewrap, or by limits alone."""
+    return "bubblewrap" if _bubblewrap() else "limits"
+
+
+@cache
+def _bubblewrap() -> tuple[str, ...]:
+    """Return the command of bubblewrap with its options; () if a probe of it fails."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return ()
+    search_path = _run((*PYTHON_COMMAND, "-c", _PRINT_SEARCH_PATH))
+    if search_path is None:
+        return ()
+
+    options = [program, *_NAMESPACE_OPTIONS]
+    for path in _readable_paths(json.loads(search_path)):
+        options += ("--ro-bind-try", path, path)
+    options += ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
+    if _run((*options, *PYTHON_COMMAND, "-c", "")) is None:
+        return ()
+    return tuple(options)
+
+
+def _readable_paths(search_path: list[str]) -> list[str]:
+    """Return the paths that Python needs, each folder before the folders in it."""
+    executable = Path(sys.executable)
+    paths = {*_SYSTEM_PATHS, sys.prefix, sys.base_prefix, *search_path}
+    paths |= {str(executable.parent), str(executable.resolve().parent)}
+    return sorted(path for path in paths if Path(path).is_absolute())
+
+
+def _run(command: tuple[str, ...]) -> str | None:
+    """Return the output of a command without environment; None if the command fails."""
+    try:
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            cwd="/",
+            env={},
+            text=True,
+            timeout=_PROBE_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ended.stdout
