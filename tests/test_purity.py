@@ -12,7 +12,14 @@ import heedful
 PACKAGE = Path(heedful.__file__).parent
 # Rooms, and what of them touches the world; modules that stand alone.
 ROOMS = {"loop": (), "lessons": (), "traces": ("__init__", "reading")}
-ALONE = ("redact", "sanitize", "errors", "store/records", "checks/claims/words")
+ALONE = (
+    "redact",
+    "sanitize",
+    "errors",
+    "validation",
+    "store/records",
+    "checks/claims/words",
+)
 # It declares asynchronous protocols, and runs nothing.
 CONTRACT = "heedful.models.contract"
 # The world: time, chance, the environment, files, logs, networks and other threads or

@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.explain import explain
-from heedful.loop.record import clean
+from heedful.sanitize import clean
 from heedful.store import loops
 from heedful.store.store import Store
 

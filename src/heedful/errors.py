@@ -7,7 +7,8 @@ no fault: no candidate was accepted. Every message says what was wrong, with whi
 value, and what to do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,6 +24,22 @@ class HeedfulError(Exception):
         super().__init__(
             *(redact(one) if isinstance(one, str) else one for one in arguments)
         )
+
+
+@dataclass(slots=True)
+class UserCode:
+    """A `with` block that turns exceptions of `kinds`, but not heedful's, into
+    `failed(error)`.
+    """
+
+    failed: Callable[[BaseException], HeedfulError]
+    kinds: tuple[type[BaseException], ...] = (Exception,)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
+            raise self.failed(error) from error
 
 
 class UsageError(HeedfulError):
@@ -56,13 +73,6 @@ class UnknownName(UsageError):
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         there = ", ".join(known) or "none"
         super().__init__(f"no {kind} is called {name!r}{meant}; there are: {there}")
-
-
-def check_options(whose: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise UnknownName for an option that is not `known`."""
-    for name in options:
-        if name not in known:
-            raise UnknownName(f"option of {whose}", name, known)
 
 
 class PackageMissing(UsageError, ImportError):

@@ -98,3 +98,22 @@ def cut_middle(text: str, most: int) -> str:
         f"{text[:half]}\n[{len(text) - 2 * half} characters are left "
         f"out]\n{text[-half:]}"
     )
+
+
+def clean(text: str, most: int) -> str:
+    """Return `text` as one line without control characters, cut in the middle to
+    `most`.
+    """
+    if len(text) <= most and text.isprintable() and "  " not in text:
+        return text.strip()
+    if len(text) > 4 * most:
+        text = text[: 2 * most] + text[-2 * most :]
+    if not text.isprintable():
+        text = "".join(
+            c for c in text if c.isspace() or unicodedata.category(c)[0] != "C"
+        )
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"

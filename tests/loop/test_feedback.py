@@ -15,9 +15,9 @@ from heedful.loop.record import (
     Evaluation,
     Finding,
     Goal,
-    clean,
     feedback,
 )
+from heedful.sanitize import clean
 
 NASTY = st.text(
     st.one_of(

@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 from heedful.checks.evaluate import Context
 from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
-from heedful.loop.record import Direction, Evaluation, Finding, Level, require
+from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model
 from heedful.models.call import ask_for_json, closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
+from heedful.validation import check_integer, check_number, check_share, require
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -312,7 +313,7 @@ def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Findi
 
 def _share(answer: Mapping[str, Any], name: str) -> float:
     value: Any = answer.get(name)
-    record.check_share(name, value)
+    check_share(name, value)
     return float(value)
 
 
@@ -375,8 +376,8 @@ def critic(
         role = Role(**role)
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
-    record.check_number("temperature", temperature, low=0, high=1.5)
-    record.check_integer("seed", seed, least=0)
+    check_number("temperature", temperature, low=0, high=1.5)
+    check_integer("seed", seed, least=0)
     judge: Any = open_judge(model) if isinstance(model, str) else model
     require(
         isinstance(judge, Model),

@@ -12,8 +12,9 @@ from operator import attrgetter
 from typing import Any
 
 from heedful import errors
+from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
-from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal, UserCode
+from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact

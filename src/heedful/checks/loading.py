@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.errors import InvalidInput, UnknownName, UsageError
-from heedful.loop.record import UserCode, require
+from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
+from heedful.validation import require
 
 Check = Callable[..., Any]
 

@@ -24,7 +24,8 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Context
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, report
 from heedful.checks.text import shorten
-from heedful.loop.record import Finding, Level, check_integer, check_number, require
+from heedful.loop.record import Finding, Level
+from heedful.validation import check_integer, check_number, require
 
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
 

@@ -29,7 +29,8 @@ from heedful.checks.evaluate import Context
 from heedful.checks.isolation import PYTHON_COMMAND, command_prefix, isolation
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
-from heedful.loop.record import Finding, check_number, require
+from heedful.loop.record import Finding
+from heedful.validation import check_number, require
 
 _PYTHON_TESTS_CHECK = "python_tests"
 _CHILD_FILE = Path(__file__).with_name("_child.py")

@@ -16,8 +16,9 @@ from typing import Any
 
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
-from heedful.loop.record import Finding, check_integer, require
+from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
+from heedful.validation import check_integer, require
 
 # the most characters of a text that is checked; a longer text is a finding
 MAX_CHECKED_CHARS = 1_000_000

@@ -34,8 +34,8 @@ from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
-from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
+from heedful.sanitize import clean
 from heedful.store import own_db
 
 MAX_LINE_TEXT_CHARS = 200  # characters of a text that are shown

@@ -33,9 +33,10 @@ from heedful.loop.decide import (
     reasoning,
     state_after,
 )
-from heedful.loop.record import clean, format_score
+from heedful.loop.record import format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
+from heedful.sanitize import clean
 from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
 from heedful import errors
-from heedful.loop.record import clean
+from heedful.sanitize import clean
 
 T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]

@@ -33,8 +33,8 @@ from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
-from heedful.loop.record import clean
 from heedful.pages import write_html
+from heedful.sanitize import clean
 from heedful.store import loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store

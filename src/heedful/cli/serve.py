@@ -42,9 +42,9 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
-from heedful.loop.record import clean
 from heedful.memory.reflect import Patience
 from heedful.pipeline.pipeline import read_settings
+from heedful.sanitize import clean
 from heedful.service.jobs import (
     JOB_QUEUES,
     Job,

@@ -26,9 +26,9 @@ from heedful.cli.settings import Settings
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Trust
 from heedful.lessons.signature import signature
-from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
+from heedful.sanitize import clean
 from heedful.store import (
     DEFAULT_DATABASE_FILE,
     episodes,

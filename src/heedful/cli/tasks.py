@@ -21,9 +21,10 @@ from heedful.cli.settings import wrong
 from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
-from heedful.loop.record import Goal, check_goals, clean
+from heedful.loop.record import Goal, check_goals
 from heedful.loop.stop import check_names
 from heedful.redact import redact
+from heedful.sanitize import clean
 from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)

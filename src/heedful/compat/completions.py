@@ -13,12 +13,12 @@ from typing import Any
 from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import check_sequence
 from heedful.loop import record
 from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.loops import BIAS_PREFIX
+from heedful.validation import check_sequence, check_share, require
 
 DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST_ROLE = "pessimist"
@@ -49,9 +49,9 @@ class Completion:
     def __post_init__(self) -> None:
         for name in ("task", "goal", "summary", "output"):
             text = getattr(self, name)
-            record.require(text is None or isinstance(text, str), name, text, "a text")
+            require(text is None or isinstance(text, str), name, text, "a text")
         for name, score in self.scores.items():
-            record.check_share(f"{name}_score", score)
+            check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
         check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
         for bias_tag in tags:
@@ -59,7 +59,7 @@ class Completion:
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "a text that names a bias")
             severity = bias_tag.get("severity", DEFAULT_BIAS_SEVERITY)
-            record.check_share(f"severity of {tag}", severity)
+            check_share(f"severity of {tag}", severity)
 
     @property
     def scores(self) -> dict[str, float]:

@@ -19,19 +19,21 @@ from heedful.compat.answers import LoopView
 from heedful.compat.completions import Completion, checks_of_missing_scores
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
-from heedful.lessons.lesson import Scope, check_sequence, check_texts
+from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, record, stop
 from heedful.loop.limits import LoopLimits
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.pipeline.pipeline import read_settings
 from heedful.redact import redact
+from heedful.sanitize import clean
 from heedful.store import loops as loop_store
 from heedful.store import open_store
 from heedful.store.loops import BIAS_PREFIX
 from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
+from heedful.validation import check_sequence, check_share, check_texts, require
 
 MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20  # of an id, and of `_r1`
 MAX_LOGGED_TEXT_CHARS = 200
@@ -472,7 +474,7 @@ async def override_guardrails(
         "true, or override_max_reruns or override_bias_echo: say which limit to "
         "override"
     )
-    record.require(rules, "override_fatigue", override_fatigue, allowed)
+    require(rules, "override_fatigue", override_fatigue, allowed)
     stored = await loops.find_stored(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
     return {
@@ -633,7 +635,7 @@ async def calculate_fatigue_score(
     """
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
-    record.check_share("previous_fatigue", previous_fatigue or 0.0)
+    check_share("previous_fatigue", previous_fatigue or 0.0)
     stored, _ = await loops.find(loop_id)
     policy = codec.policy_from(stored.head.policy)
     rule = decide.rule_of(policy, stop.Fatigue)
@@ -671,9 +673,9 @@ async def log_rerun_reasoning(
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
     _log.info(
         "loop %s runs again: %s (%s)",
-        record.clean(redact(loop_id), MAX_LOGGED_TEXT_CHARS),
-        record.clean(redact(rerun_reason), MAX_LOGGED_TEXT_CHARS),
-        record.clean(redact(detail), MAX_LOGGED_TEXT_CHARS),
+        clean(redact(loop_id), MAX_LOGGED_TEXT_CHARS),
+        clean(redact(rerun_reason), MAX_LOGGED_TEXT_CHARS),
+        clean(redact(detail), MAX_LOGGED_TEXT_CHARS),
     )
     reasons = {
         "rerun_trigger": list(rerun_trigger),

@@ -12,28 +12,22 @@ from typing import Any
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
-from heedful.lessons.lesson import (
-    Example,
-    Lesson,
-    Match,
-    Remembered,
-    Trust,
-    check_texts,
-)
+from heedful.lessons.lesson import Example, Lesson, Match, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.loop.record import (
-    MAX_SCORE,
-    check_integer,
-    check_number,
-    check_share,
-    require,
-)
+from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import lessons, patterns
 from heedful.store.runs import iso
+from heedful.validation import (
+    check_integer,
+    check_number,
+    check_share,
+    check_texts,
+    require,
+)
 
 MERGE_COSINE = 0.85  # the cosine from which on two lessons may be merged
 MAX_MERGE_CANDIDATES = 50  # a new lesson is compared with this many lessons of its type

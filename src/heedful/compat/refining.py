@@ -19,6 +19,7 @@ from heedful.loop import decide, policies, record, stop
 from heedful.pipeline import validate
 from heedful.pipeline.validation import ValidationReport
 from heedful.store.runs import CheckResult, StageAttempt
+from heedful.validation import require
 
 # Rules that end a loop although it has not converged.
 UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")
@@ -43,10 +44,10 @@ async def run_iteration(
     CheckFailed, GenerateFailed, ModelError.
     """
     policy = policies.policy(policy)
-    record.require(candidate is not None, "candidate", candidate, "the output to judge")
+    require(candidate is not None, "candidate", candidate, "the output to judge")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
-    record.require(
+    require(
         callable(revise), "revise", revise, "a function (prompt, candidate, findings)"
     )
     judges: Any = {"checks": checks, "evaluate": evaluate, "goals": goals}

@@ -21,12 +21,10 @@ from heedful.lessons.lesson import (
     Match,
     Scope,
     Trust,
-    check_texts,
     short_digest,
 )
 from heedful.lessons.ranking import EPISODE_LESSON_KINDS, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
-from heedful.loop.record import check_integer, check_share, require
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, Reflected, keep, reflect
@@ -37,6 +35,7 @@ from heedful.store.runs import iso
 from heedful.store.store import Store
 from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader
+from heedful.validation import check_integer, check_share, check_texts, require
 
 DEFAULT_REFLECTIONS_STORE = "heedful.db"
 Method = Callable[..., Coroutine[Any, Any, Any]]

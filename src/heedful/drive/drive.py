@@ -43,6 +43,7 @@ from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.records import Head, JournalEntry, Kind, StageHead
 from heedful.store.store import Store
+from heedful.validation import require
 
 C = TypeVar("C")
 
@@ -131,9 +132,7 @@ def validate_arguments(
         if "." not in name and str(check.__module__).startswith("heedful.checks."):
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
     allowed = "a function (candidate, context) that returns an Evaluation"
-    record.require(
-        evaluate is None or callable(evaluate), "evaluate", evaluate, allowed
-    )
+    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
     if not isinstance(goals, Sequence) or isinstance(goals, str):
         raise errors.InvalidInput(
             "goals", goals, 'a list of Goal or text: ["quality >= 0.8"]'
@@ -201,7 +200,7 @@ class Run(Generic[C]):
             *(self.id, self.checks, self.goals, self.policy, self.timeout),
             *(self.evaluate, self.memory_key),
         )
-        record.require(
+        require(
             self.tell in PROMPT_FORMS,
             "tell",
             self.tell,

@@ -20,9 +20,9 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 from heedful.drive.drive import Run
 from heedful.drive.generate import declared
 from heedful.drive.journal import key_of
-from heedful.errors import NotPassed, UsageError, check_options
-from heedful.loop.record import require
+from heedful.errors import NotPassed, UsageError
 from heedful.memory.memory import Memory
+from heedful.validation import check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,6 +23,7 @@ from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
+from heedful.validation import check_integer, check_options, require
 
 MAX_LOOP_ID_CHARS = 200  # characters of an id, which appears in addresses and lists
 REPORT_JUDGE = (
@@ -61,14 +62,14 @@ class AttemptReport:
             output = answer.text
             spent = answer.usage if spent == record.NO_USAGE else spent
         spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
-        record.require(
+        require(
             spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK"
         )
         if not isinstance(self.evaluation, record.Evaluation | None):
             raise errors.InvalidInput(
                 "evaluation", self.evaluation, "an Evaluation, or None"
             )
-        record.require(
+        require(
             isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks"
         )
         given = self.digest or self.checks or self.request
@@ -266,11 +267,11 @@ class ReportedLoop:
         nothing. Raises as `run` does, and AttemptTaken, OutOfOrder, LoopEnded,
         InvalidInput, UsageError for an empty report.
         """
-        errors.check_options("a report", fields, AttemptReport.__slots__)
+        check_options("a report", fields, AttemptReport.__slots__)
         made = AttemptReport(output, **fields)
         made = made if "checks" in fields else replace(made, checks=self.checks)
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
-        record.check_integer("attempt", number)
+        check_integer("attempt", number)
         result = await report(
             self.store,
             scope=self.scope,
@@ -324,7 +325,7 @@ async def open_loop(
         )
     plain = codec.policy_to(policy)
     allowed = "made of shipped rules: no code of the host"
-    record.require(codec.is_complete(plain), "policy", policy.name, allowed)
+    require(codec.is_complete(plain), "policy", policy.name, allowed)
     known = memory if memory is None else Memory.of(memory, scope)
     held = (
         known.store
@@ -334,7 +335,7 @@ async def open_loop(
         else open_store(store)
     )
     scope = known.scope if known else scope or Scope()
-    record.require(isinstance(scope, Scope), "scope", scope, "a Scope")
+    require(isinstance(scope, Scope), "scope", scope, "a Scope")
     head = Head(
         task=task,
         goals=list(map(codec.to_document, aims)),

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from heedful.errors import InvalidInput, UnknownName, check_options
+from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.lessons.action import action
 from heedful.lessons.lesson import Scope
@@ -29,6 +29,7 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
 from heedful.traces.episode import Event, Limits, json_data
+from heedful.validation import check_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.drive.report import ReportedLoop

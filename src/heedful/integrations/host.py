@@ -23,7 +23,7 @@ from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
-from heedful.loop.record import Candidate, Goal, check_number
+from heedful.loop.record import Candidate, Goal
 from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -31,6 +31,7 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
 from heedful.store.store import Db, Store
 from heedful.traces.episode import Ended, Event, failure
+from heedful.validation import check_number
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check

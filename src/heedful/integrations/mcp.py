@@ -21,13 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WrapValidator
 
-from heedful.errors import (
-    HeedfulError,
-    PackageMissing,
-    Refused,
-    UsageError,
-    check_options,
-)
+from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered
 from heedful.loop.codec import verdict_from
@@ -38,6 +32,7 @@ from heedful.pages import render
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import shown
 from heedful.store.store import Effects
+from heedful.validation import check_options
 
 # The service, and the caller for whom its routes are asked.
 _asking: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")

@@ -32,6 +32,7 @@ from heedful.lessons.words import difference
 from heedful.loop import record
 from heedful.loop.record import Attempt, Evaluation, Finding, Loop
 from heedful.redact import redact
+from heedful.validation import check_integer, check_number, check_sequence
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
@@ -270,7 +271,7 @@ def learn_from_evaluation(
     """
     texts = {"critique": critique, "query": query, "context": context}
     said, asked, during = (_text(name, text) for name, text in texts.items())
-    record.check_integer("iteration", iteration, least=0)
+    check_integer("iteration", iteration, least=0)
     if trust is not None:
         records.check_trust(trust)
     before = _quality("before", quality_before)
@@ -385,7 +386,7 @@ def _find_error(
     """
     results: Any = () if verification is None else verification
     allowed = "results, each a mapping with a status"
-    records.check_sequence("verification", results, object, f"a sequence of {allowed}")
+    check_sequence("verification", results, object, f"a sequence of {allowed}")
     found: dict[str, Mapping[str, Any]] = {}  # the first result with each status
     for n, one in enumerate(results):
         if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
@@ -413,5 +414,5 @@ def _text(field: str, value: object) -> str:
 def _quality(when: str, value: float | None) -> dict[str, float]:
     if value is None:
         return {}
-    record.check_number(f"quality_{when}", value, -record.MAX_SCORE, record.MAX_SCORE)
+    check_number(f"quality_{when}", value, -record.MAX_SCORE, record.MAX_SCORE)
     return {"quality": float(value)}

@@ -17,14 +17,15 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import difference
-from heedful.loop.record import (
-    MAX_SCORE,
-    check_number,
-    check_share,
-    require,
-    thousandths,
-)
+from heedful.loop.record import MAX_SCORE, thousandths
 from heedful.redact import redact
+from heedful.validation import (
+    check_number,
+    check_sequence,
+    check_share,
+    check_texts,
+    require,
+)
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
@@ -449,28 +450,9 @@ MAX_SOURCE_NAME_CHARS = 500  # characters
 _EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 
 
-def check_texts(**arguments: object) -> None:
-    """Raise InvalidInput unless every argument is a string."""
-    for name, value in arguments.items():
-        require(isinstance(value, str), name, value, "a text")
-
-
 def check_trust(trust: object) -> None:
     """Raise InvalidInput unless `trust` is a level of trust."""
     require(trust in TRUST_ORDER, "trust", trust, f"one of {', '.join(TRUST_ORDER)}")
-
-
-def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence (no str or bytes) of `kind`
-    objects.
-    """
-    text = isinstance(values, str | bytes)
-    if (
-        text
-        or not isinstance(values, Sequence)
-        or not all(isinstance(v, kind) for v in values)
-    ):
-        raise InvalidInput(field, values, allowed)
 
 
 def check_source(source: str) -> str:
@@ -482,12 +464,6 @@ def check_source(source: str) -> str:
             "source", source, f"a name of at most {MAX_SOURCE_NAME_CHARS} characters"
         )
     return source
-
-
-def check_actor(by: object, why: object) -> None:
-    """Raise InvalidInput unless `by` names a person and `why` is a string."""
-    require(isinstance(by, str) and by.strip(), "by", by, "the name of a person")
-    check_texts(why=why)
 
 
 def check_memory(

@@ -27,9 +27,10 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.loop.record import Loop, check_integer, clean
+from heedful.loop.record import Loop
 from heedful.models.contract import Message, tokens
-from heedful.sanitize import delimiter, sanitize
+from heedful.sanitize import clean, delimiter, sanitize
+from heedful.validation import check_integer
 
 MAX_PROMPT_LESSONS = 3
 MAX_UNVERIFIED_LESSONS = 1

@@ -13,15 +13,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.record import (
-    Evaluation,
-    Goal,
-    Improvement,
-    Loop,
-    Override,
-    clean,
-    require,
-)
+from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     RULE_PRECEDENCE,
@@ -32,6 +24,8 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
+from heedful.sanitize import clean
+from heedful.validation import require
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 from heedful.loop import record
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, triggers
-from heedful.loop.record import Evaluation, Loop, clean, format_score
+from heedful.loop.record import Evaluation, Loop, format_score
 from heedful.loop.stop import All, StopRule, rule_name
+from heedful.sanitize import clean
 
 MAX_THRESHOLD_STEPS = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]

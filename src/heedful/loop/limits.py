@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heedful.loop import decide, record, stop
+from heedful.validation import check_integer, check_number
 
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
@@ -46,15 +47,13 @@ class LoopLimits:
     max_fatigue: float = 1.0
 
     def __post_init__(self) -> None:
-        record.check_integer("max_reruns", self.max_reruns, 0)
-        record.check_integer(
-            "bias_repetition_threshold", self.bias_repetition_threshold, 1
-        )
+        check_integer("max_reruns", self.max_reruns, 0)
+        check_integer("bias_repetition_threshold", self.bias_repetition_threshold, 1)
         for name in SHARE_LIMITS:
-            record.check_number(name, getattr(self, name), 0, high=1)
+            check_number(name, getattr(self, name), 0, high=1)
         for name in POSITIVE_LIMITS:
-            record.check_number(name, getattr(self, name), MIN_LIMIT, high=1)
-        record.check_number("max_fatigue", self.max_fatigue, self.fatigue_limit, high=1)
+            check_number(name, getattr(self, name), MIN_LIMIT, high=1)
+        check_number("max_fatigue", self.max_fatigue, self.fatigue_limit, high=1)
 
     @property
     def fatigue_limit(self) -> float:

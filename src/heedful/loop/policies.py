@@ -16,8 +16,9 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import stop
 from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
-from heedful.loop.record import Goal, Improvement, require
+from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
+from heedful.validation import require
 
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
 # program bench/quality/stop.py prints the results. A loop stops at its first repeated

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.errors import HeedfulError, InvalidInput
-from heedful.sanitize import sanitize
+from heedful.errors import InvalidInput
+from heedful.sanitize import clean, sanitize
+from heedful.validation import check_number, check_share, require
 
 if TYPE_CHECKING:
     lazy = cached_property
@@ -37,7 +37,6 @@ else:
 
 # the largest score or threshold: up to here two floats can differ by a thousandth
 MAX_SCORE = 1e12
-MAX_INTEGER = 2**63 - 1  # in a database
 MAX_FEEDBACK_CHARS = 1_500  # characters of a feedback
 MAX_FEEDBACK_TEXT_CHARS = 400  # characters of one text in it
 MIN_FEEDBACK_LINE_CHARS = (
@@ -63,62 +62,6 @@ def format_score(value: float) -> str:
     ('0.75', '1234567.8')
     """
     return f"{round(value * 1000) / 1000:.15g}"
-
-
-def check_number(field: str, value: object, low: float, high: float) -> None:
-    """Raise InvalidInput unless `value` is a number in `low`..`high`; a bool is not a
-    number.
-    """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not low <= value <= high
-    ):
-        raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
-
-
-def check_share(field: str, value: object) -> None:
-    """Raise InvalidInput unless `value` is a number in 0..1."""
-    check_number(field, value, low=0, high=1)
-
-
-@dataclass(slots=True)
-class UserCode:
-    """A `with` block that turns exceptions of `kinds`, but not heedful's, into
-    `failed(error)`.
-    """
-
-    failed: Callable[[BaseException], HeedfulError]
-    kinds: tuple[type[BaseException], ...] = (Exception,)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
-            raise self.failed(error) from error
-
-
-def require(fine: object, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `fine`; `allowed` says which values `field` may
-    have.
-    """
-    if not fine:
-        raise InvalidInput(field, value, allowed)
-
-
-def check_integer(
-    field: str, value: object, least: int = 1, alternative: str = ""
-) -> None:
-    """Raise InvalidInput unless `value` is an integer from `least` to
-    `MAX_INTEGER`.
-
-    The error says that `field` may be such an integer or, if given, the `alternative`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
-        raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
-    if value > MAX_INTEGER:
-        allowed = f"an integer of at least {least} and below 2**63{alternative}"
-        raise InvalidInput(field, value, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -681,22 +624,3 @@ def feedback(
 def _finding(finding: Finding) -> str:
     what = clean(finding.message, MAX_FEEDBACK_TEXT_CHARS).rstrip(" .")
     return f"- {clean(finding.check, 60)}: {what}. {clean(finding.fix, MAX_FEEDBACK_TEXT_CHARS)}".rstrip()
-
-
-def clean(text: str, most: int) -> str:
-    """Return `text` as one line without control characters, cut in the middle to
-    `most`.
-    """
-    if len(text) <= most and text.isprintable() and "  " not in text:
-        return text.strip()
-    if len(text) > 4 * most:
-        text = text[: 2 * most] + text[-2 * most :]
-    if not text.isprintable():
-        text = "".join(
-            c for c in text if c.isspace() or unicodedata.category(c)[0] != "C"
-        )
-    text = " ".join(text.split())
-    if len(text) <= most:
-        return text
-    half = (most - 3) // 2
-    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"

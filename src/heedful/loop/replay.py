@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
-from heedful.loop.record import MAX_SCORE, NO_USAGE, Loop, Usage, check_number
+from heedful.loop.record import MAX_SCORE, NO_USAGE, Loop, Usage
 from heedful.loop.stop import Budget
+from heedful.validation import check_number
 
 
 @dataclass(frozen=True)

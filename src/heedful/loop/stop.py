@@ -18,14 +18,9 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Loop,
-    check_integer,
-    check_number,
-    require,
-)
+from heedful.loop.record import Attempt, Candidate, Loop
+from heedful.sanitize import clean
+from heedful.validation import check_integer, check_number, require
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the
@@ -198,9 +193,7 @@ class Echo:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        said = "; ".join(
-            f"{record.clean(key, 80)} in {n} attempts" for key, n in heard[:3]
-        )
+        said = "; ".join(f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3])
         return f"the same finding again: {said}" if heard else None
 
 

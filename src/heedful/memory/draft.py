@@ -23,11 +23,11 @@ from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust, source_trust
 from heedful.lessons.words import words
-from heedful.loop.record import Usage, clean
+from heedful.loop.record import Usage
 from heedful.models import call
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
-from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
+from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event
 from heedful.traces.signals import (

@@ -17,10 +17,9 @@ from typing import Any
 from heedful.errors import NotFound
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import DREAM_MODES, DreamLesson, Mode, Proposal
-from heedful.lessons.lesson import Match, check_actor
+from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import rank
 from heedful.loop.codec import from_document
-from heedful.loop.record import check_integer, require
 from heedful.memory.memory import (
     EMBEDDING_BATCH_TEXTS,
     MIN_LEG_CANDIDATES,
@@ -30,6 +29,7 @@ from heedful.memory.memory import (
 )
 from heedful.redact import redact
 from heedful.store import patterns, search
+from heedful.validation import check_actor, check_integer, require
 
 Vector = Sequence[float] | None
 MIN_STORED_QUERY_RESULTS = 5  # results of a stored query that recall must keep

@@ -35,13 +35,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.ranking import PROMPT_BUDGET_TOKENS, Briefing, Choice
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
-from heedful.loop.record import (
-    MAX_SCORE,
-    check_integer,
-    check_number,
-    check_share,
-    require,
-)
+from heedful.loop.record import MAX_SCORE
 from heedful.memory.transfer import Transfers
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
@@ -52,6 +46,15 @@ from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
+from heedful.validation import (
+    check_actor,
+    check_integer,
+    check_number,
+    check_sequence,
+    check_share,
+    check_texts,
+    require,
+)
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.proof import Proof
@@ -230,9 +233,7 @@ class Memory(Transfers):
         operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
         never fails silently.
         """
-        records.check_texts(
-            error_type=error_type, text=text, lesson=lesson, context=context
-        )
+        check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         records.check_memory(
             text,
             trust,
@@ -306,7 +307,7 @@ class Memory(Transfers):
         quarantined. Raises InvalidInput.
         """
         check_statement(source, "tool" if trust is None else trust)
-        records.check_actor(by, why)
+        check_actor(by, why)
         said = source, trust, by, why, self.trust if waiting else None
         return await self.store.write(self.scope, lesson_store.state_trust, *said)
 
@@ -318,7 +319,7 @@ class Memory(Transfers):
         wrote: the error lines in it are looked up, and an error is found under its
         type, its tool or none. All reads use an index. Raises InvalidInput, StoreError.
         """
-        records.check_texts(error_type=error_type, text=text)
+        check_texts(error_type=error_type, text=text)
         error_type, text = (error_type, text) if text else ("", error_type)
         asked = await asyncio.to_thread(_asked, error_type, text)
         return await self.store.read(self.scope, pattern_store.find, *asked)
@@ -334,7 +335,7 @@ class Memory(Transfers):
         the action that is in this one, at least 3 times. All reads use an index. Raises
         InvalidInput, StoreError.
         """
-        records.check_texts(tool=tool)
+        check_texts(tool=tool)
         if not isinstance(arguments, str | Mapping):
             raise InvalidInput(
                 "arguments", arguments, "a mapping, or the text of a command"
@@ -360,9 +361,7 @@ class Memory(Transfers):
         InvalidInput without a digest or an actor.
         """
         require(digests, "digests", digests, "signatures of lessons, at least one")
-        records.check_sequence(
-            "digests", digests, str, "signatures of lessons, each a text"
-        )
+        check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(
             self.scope, pattern_store.set_apart, digests, apart, by, why
         )
@@ -389,7 +388,7 @@ class Memory(Transfers):
         InvalidInput, StoreError.
         """
         check_integer("limit", limit)
-        records.check_texts(task=task)
+        check_texts(task=task)
         only = records.Filter(
             tags,
             match,
@@ -428,7 +427,7 @@ class Memory(Transfers):
         InvalidInput, StoreError.
         """
         check_integer("limit", limit)
-        records.check_texts(text=text)
+        check_texts(text=text)
         only = records.Filter(
             tags, match, kind=kind, error_type=error_type, importance=0.0, since=since
         )
@@ -605,7 +604,7 @@ class Memory(Transfers):
         and for the same words).
         """
         check_integer("id", id, least=0)
-        records.check_texts(text=text)
+        check_texts(text=text)
         vector = await self._embed(text[: records.MAX_EXAMPLE_TEXT_CHARS])
         return await self.store.write(
             self.scope, lesson_store.edit, id, text, by, why, *vector
@@ -626,7 +625,7 @@ class Memory(Transfers):
         removed lessons as plain data with the reason `why`; with `dry_run`, return what
         would be removed. The removal is one recorded transaction. Raises InvalidInput.
         """
-        records.check_actor(by, "")
+        check_actor(by, "")
         if unused_for is None and keep is None:
             raise InvalidInput("prune", None, "called with unused_for, keep, or both")
         if unused_for is not None:
@@ -786,7 +785,7 @@ class Quarantine:
         If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
         an id or an actor, and NotQuarantined after an earlier ruling.
         """
-        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(
             self._scope, lesson_store.settle, ids, "release", by, why
         )
@@ -795,7 +794,7 @@ class Quarantine:
         """Retire lessons in quarantine; refuse their texts in future. Raises as
         `release` does.
         """
-        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(
             self._scope, lesson_store.settle, ids, "reject", by, why
         )
@@ -812,7 +811,7 @@ class Quarantine:
         needed. Raises NotFound for an unknown source, InvalidInput without a name or an
         actor.
         """
-        records.check_texts(source=source)
+        check_texts(source=source)
         require(source.strip(), "source", source, "the name of a source")
         return await self._store.write(
             self._scope, lesson_store.revoke, source, by, why, dry_run

@@ -26,7 +26,7 @@ from heedful.lessons.lesson import Example, Lesson, Remembered, Scope, State, Tr
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NO_USAGE, Loop, Usage, check_share, clean, require
+from heedful.loop.record import NO_USAGE, Loop, Usage
 from heedful.memory import draft as drafts
 from heedful.memory.draft import (
     DRAFT_BY_RULES,
@@ -39,6 +39,7 @@ from heedful.memory.draft import (
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
+from heedful.sanitize import clean
 from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
@@ -51,6 +52,7 @@ from heedful.traces.signals import Course, Signal, error_line, given_to
 from heedful.traces.spans import MAX_SPAN_BYTES as LONGEST_SPAN
 from heedful.traces.spans import Piece, pieces
 from heedful.traces.spans import episodes as episodes_in
+from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")
 # The events stored of an episode that waits.
@@ -234,7 +236,7 @@ async def reflect(
         "keep or raise",
     )
     records.check_trust(trust)
-    records.check_sequence("related", related, str, "ids, each a text")
+    check_sequence("related", related, str, "ids, each a text")
     kept = None if memory is None else Memory.of(memory, None)
     work = _Reflector(
         memory=kept,

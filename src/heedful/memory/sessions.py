@@ -19,7 +19,6 @@ from heedful.lessons.action import MEND_HEADING, QUOTED_TEXT_PATTERN, command_of
 from heedful.lessons.lesson import Lesson, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
-from heedful.loop.record import require
 from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of
@@ -29,6 +28,7 @@ from heedful.store.store import Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
 from heedful.traces.signals import error_lines, event_text
+from heedful.validation import require
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name
 # of the file.

@@ -17,8 +17,9 @@ from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
-from heedful.loop.record import NO_USAGE, Usage, check_integer, check_number, require
+from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.contract import Answer, Message, Model, Options
+from heedful.validation import check_integer, check_number, require
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 1_000_000

@@ -20,9 +20,10 @@ from tempfile import TemporaryFile
 from typing import Any, Unpack
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
-from heedful.loop.record import Usage, check_integer
+from heedful.loop.record import Usage
 from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Options, Progress
+from heedful.validation import check_integer
 
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
 

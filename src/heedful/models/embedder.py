@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import MalformedAnswer, ModelUnavailable
-from heedful.loop.record import check_integer
 from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
 from heedful.models.contract import Progress
 from heedful.models.remote import RemoteModel
+from heedful.validation import check_integer
 
 if TYPE_CHECKING:
     import numpy as np

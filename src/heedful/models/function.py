@@ -10,10 +10,10 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Unpack
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError
-from heedful.loop.record import UserCode, require
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options, answer_of
+from heedful.validation import require
 
 
 class Function:

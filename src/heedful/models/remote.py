@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from urllib.parse import quote
 
 from heedful import errors
-from heedful.loop.record import Usage, require
+from heedful.loop.record import Usage
 from heedful.models import call
 from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
+from heedful.validation import require
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage

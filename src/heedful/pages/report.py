@@ -25,9 +25,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
-from heedful.loop.record import clean
 from heedful.loop.replay import Figures
 from heedful.redact import redact, redact_data
+from heedful.sanitize import clean
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:

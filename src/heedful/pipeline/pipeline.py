@@ -20,7 +20,7 @@ from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
 from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, key_of
 from heedful.lessons.learn import MAX_LOOP_LESSONS
-from heedful.lessons.lesson import Scope, check_texts
+from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, stop
 from heedful.memory.memory import Memory
@@ -29,10 +29,17 @@ from heedful.pages.report import STATUS_SIGNS, write, write_attempt
 from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
-from heedful.sanitize import sanitize
+from heedful.sanitize import clean, sanitize
 from heedful.store import exposures, loops, open_store, patterns, runs
 from heedful.store.records import Head, JournalEntry, StageHead, StoredLoop
 from heedful.store.store import Store
+from heedful.validation import (
+    check_integer,
+    check_number,
+    check_options,
+    check_texts,
+    require,
+)
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
@@ -110,9 +117,9 @@ class Guardrails:
 
     def __post_init__(self) -> None:
         for name, least in MIN_SETTING_COUNTS.items():
-            record.check_integer(name, getattr(self, name), least)
+            check_integer(name, getattr(self, name), least)
         for name, value in self.thresholds.items():
-            record.check_number(name, value, low=0, high=record.MAX_SCORE)
+            check_number(name, value, low=0, high=record.MAX_SCORE)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
@@ -206,7 +213,7 @@ class Pipeline:
         `run`, by default the module and name of the function, or else the names of
         pipeline and stage. Raises InvalidInput.
         """
-        errors.check_options("a stage", options, STAGE_OPTIONS)
+        check_options("a stage", options, STAGE_OPTIONS)
         given: dict[str, Any] = {
             name: getattr(self, name) for name in (*SETTING_CHOICES, "rerun")
         }
@@ -215,12 +222,10 @@ class Pipeline:
         retries = given.pop("retries", None)
         model = given.pop("model", None)
         if "policy" in given:
-            record.require(
-                retries is None, "retries", retries, "absent if there is a policy"
-            )
+            require(retries is None, "retries", retries, "absent if there is a policy")
         else:
             retries = self.settings.max_stage_retries if retries is None else retries
-            record.check_integer("retries", retries, least=0)
+            check_integer("retries", retries, least=0)
             given["policy"] = replace(
                 policies.stage, rules=(stop.MaxAttempts(retries + 1),)
             )
@@ -287,9 +292,7 @@ class Pipeline:
         """
         if id:
             _check_name("id of a run", id)
-        record.require(
-            self.stages, "stages", (), "at least one, added by @pipeline.stage"
-        )
+        require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
         for check in (check for stage in self.stages for check in stage.checks):
             if isinstance(check, TableCheck):
                 check.check_packages()
@@ -304,9 +307,7 @@ def _check_name(what: str, name: Any) -> str:
         and "/" not in name
     )
     allowed = f"printable text without a slash, of at most {MAX_STAGE_NAME_BYTES} bytes"
-    record.require(
-        plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, what, name, allowed
-    )
+    require(plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, what, name, allowed)
     if redact(name) != name:
         raise errors.InvalidInput(
             what, name, "a name without a secret: names are not redacted"
@@ -463,7 +464,7 @@ class PipelineRun:
         shown.
         """
         indent = " " * (len(line) - len(line.lstrip()))
-        line = f"{indent}{record.clean(line, MAX_PROGRESS_LINE_CHARS)}"
+        line = f"{indent}{clean(line, MAX_PROGRESS_LINE_CHARS)}"
         # None in a program without a console
         progress = self.pipeline.progress
         stream = sys.stderr
@@ -652,8 +653,7 @@ class StageRunner:
         if stage.writer is None:
             texts += [match.lesson for match in context().advice]
         lines = dict.fromkeys(
-            f"- {record.clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}"
-            for text in texts
+            f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
         )
         return runs.stage_feedback(
             stage.name, evaluation, goals, [KNOWN_FIXES_HEADING, *lines]

@@ -28,11 +28,12 @@ from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
-from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage, require
+from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.service import schemas
 from heedful.service.wire import ERROR_RESPONSES
 from heedful.traces.episode import Episode
+from heedful.validation import require
 
 if TYPE_CHECKING:
     import httpx

@@ -41,7 +41,6 @@ from heedful.lessons.trust import (
     RevocationResult,
 )
 from heedful.lessons.words import words
-from heedful.loop.record import require
 from heedful.redact import redact_data
 from heedful.store.store import (
     CONFLICT_SKIP_SQL,
@@ -55,6 +54,7 @@ from heedful.store.store import (
     storable,
     token,
 )
+from heedful.validation import check_actor, require
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -582,7 +582,7 @@ def rule(
     The subject is a name or a digest, not an id, so that the ruling is clear even after
     the lesson is deleted. Raises InvalidInput if `by` is empty.
     """
-    records.check_actor(by, why)
+    check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
     stored = {name: storable(text) for name, text in texts.items()}
     plain = json.dumps(redact_data(dict(record or {})))

@@ -29,11 +29,11 @@ from heedful.lessons.patterns import (
 )
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.lessons.trust import QUARANTINE_TRUST
-from heedful.loop.record import MAX_INTEGER, require
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import move_examples, name_of, plain, rule
 from heedful.store.store import Db, Row, from_row, key_of, storable
+from heedful.validation import MAX_INTEGER, require
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.consolidate import DreamLesson, Proposal

@@ -12,9 +12,9 @@ from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, Literal
 
-from heedful.loop.record import check_integer, require
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
+from heedful.validation import check_integer, require
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = (

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import check_integer, require
 from heedful.traces.episode import (
     EPISODE_OUTCOMES,
     Episode,
@@ -21,6 +20,7 @@ from heedful.traces.episode import (
     Limits,
     json_data,
 )
+from heedful.validation import check_integer, require
 
 ROLE_EVENTS = {
     **dict.fromkeys(("user", "human"), "user_message"),

@@ -7,10 +7,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import MAX_INTEGER, require
 from heedful.traces import messages
 from heedful.traces.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
+from heedful.validation import MAX_INTEGER, require
 
 Attributes = Mapping[str, Any]
 # the instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`)

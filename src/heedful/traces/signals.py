@@ -25,7 +25,7 @@ from heedful.lessons.trust import (
     sources_of,
 )
 from heedful.lessons.words import count_common
-from heedful.loop.record import check_integer, clean, require
+from heedful.sanitize import clean
 from heedful.traces.episode import (
     MODEL_WORD_EVENTS,
     TIMEOUT_CODE_PATTERN,
@@ -36,6 +36,7 @@ from heedful.traces.episode import (
     json_data,
     json_default,
 )
+from heedful.validation import check_integer, require
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]

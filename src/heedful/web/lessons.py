@@ -15,12 +15,12 @@ from urllib.parse import unquote
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import LESSON_KINDS, MAX_EXAMPLE_TEXT_CHARS, State
 from heedful.lessons.trust import QUARANTINE_TRUST
-from heedful.loop.record import MAX_INTEGER
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.store import patterns
 from heedful.store.store import token
+from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page
 

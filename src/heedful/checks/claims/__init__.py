@@ -11,7 +11,8 @@ from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, shorten
-from heedful.loop.record import Finding, require
+from heedful.loop.record import Finding
+from heedful.validation import require
 
 __all__ = ["Claim", "Evidence", "Lexicon", "ground", "grounding", "index_source"]
 

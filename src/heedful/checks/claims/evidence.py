@@ -28,7 +28,7 @@ from heedful.checks.claims.words import (
     tokenize,
 )
 from heedful.errors import InvalidInput
-from heedful.loop.record import require
+from heedful.validation import require
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]

@@ -14,7 +14,8 @@ from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import split_name
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, shorten
-from heedful.loop.record import Finding, Level, check_integer, require
+from heedful.loop.record import Finding, Level
+from heedful.validation import check_integer, require
 
 INSIGHTS_CHECK = "insight_hallucination"
 PRECISION_CHECK = "excessive_precision"

@@ -33,7 +33,7 @@ from heedful.lessons.lesson import release_command
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
-from heedful.loop.record import Finding, Goal, Loop, require
+from heedful.loop.record import Finding, Goal, Loop
 from heedful.loop.replay import compare
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
@@ -50,6 +50,7 @@ from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import lessons
 from heedful.store import loops as loop_store
+from heedful.validation import require
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]

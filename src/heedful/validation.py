@@ -1,0 +1,78 @@
+"""Checks of the values that callers pass; every room of heedful uses them.
+
+Each function raises `InvalidInput`, which names the field, its value and what is
+allowed. `check_options` raises `UnknownName` instead. Checks of one kind of record, such
+as the goals of a loop, stand in the room of that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from heedful.errors import InvalidInput, UnknownName
+
+MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
+
+
+def require(condition: object, field: str, value: object, allowed: str) -> None:
+    """Raise InvalidInput unless `condition` holds; `allowed` says what `field` may be."""
+    if not condition:
+        raise InvalidInput(field, value, allowed)
+
+
+def check_number(field: str, value: object, low: float, high: float) -> None:
+    """Raise InvalidInput unless `value` is a number in `low`..`high`, and no bool."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not low <= value <= high
+    ):
+        raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
+
+
+def check_share(field: str, value: object) -> None:
+    """Raise InvalidInput unless `value` is a number in 0..1."""
+    check_number(field, value, low=0, high=1)
+
+
+def check_integer(
+    field: str, value: object, least: int = 1, alternative: str = ""
+) -> None:
+    """Raise InvalidInput unless `value` is an integer from `least` to `MAX_INTEGER`.
+
+    The message ends with the `alternative`, another value that `field` may have.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
+    if value > MAX_INTEGER:
+        allowed = f"an integer of at least {least} and below 2**63{alternative}"
+        raise InvalidInput(field, value, allowed)
+
+
+def check_texts(**arguments: object) -> None:
+    """Raise InvalidInput unless every argument is a string."""
+    for name, value in arguments.items():
+        require(isinstance(value, str), name, value, "a text")
+
+
+def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
+    """Raise InvalidInput unless `values` is a sequence of `kind`, and no str or bytes."""
+    if (
+        isinstance(values, str | bytes)
+        or not isinstance(values, Sequence)
+        or not all(isinstance(value, kind) for value in values)
+    ):
+        raise InvalidInput(field, values, allowed)
+
+
+def check_actor(by: object, why: object) -> None:
+    """Raise InvalidInput unless `by` names a person and `why` is a string."""
+    require(isinstance(by, str) and by.strip(), "by", by, "the name of a person")
+    check_texts(why=why)
+
+
+def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raise UnknownName for an option of `owner` that is not `known`."""
+    for name in options:
+        if name not in known:
+            raise UnknownName(f"option of {owner}", name, known)
