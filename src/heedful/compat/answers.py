@@ -124,7 +124,9 @@ class LoopView:
         return name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return who overrode `rule` in this decision or overrides it at `at`, or ""."""
+        """Return who overrode `rule` in this decision or overrides it at `at`; "" for
+        nobody.
+        """
         for lifted_stop in self._lifted_stops:
             if lifted_stop.rule == rule:
                 return lifted_stop.by

@@ -256,11 +256,8 @@ class GuardedLoops:
         if not is_name or not 0 < len(name) <= MAX_RERUN_NAME_CHARS:
             allowed = f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
             raise InvalidInput("loop_id", name, allowed)
-        ids = [name]
-        for end in range(len(name) - 1, 0, -1):
-            if name[end] == "_":
-                ids.append(name[:end])
-        for stored in await self._read(ids):
+        ends = [end for end in range(len(name) - 1, 0, -1) if name[end] == "_"]
+        for stored in await self._read([name, *(name[:end] for end in ends)]):
             if stored.id == name:
                 return stored, 1
             next_number = len(stored.loop.attempts) + 1
@@ -515,10 +512,9 @@ async def get_loop_trace(
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
-    for name, value in notes.get(REASONING_NOTE, {}).items():
-        if value is not None:
-            facts[name] = value
-    return view.answer(answers.TRACE_FIELDS, **facts)
+    reasons = notes.get(REASONING_NOTE, {})
+    logged = {name: value for name, value in reasons.items() if value is not None}
+    return view.answer(answers.TRACE_FIELDS, **facts | logged)
 
 
 async def enforce_rerun_limits(

@@ -1,5 +1,7 @@
-"""Single steps of critiquing, revising and validating, under the names of earlier
+"""Single steps of critiquing, revising and validating, with the names of earlier
 systems.
+
+One iteration is a loop of at most two attempts: the given candidate and its revision.
 """
 
 from __future__ import annotations
@@ -47,33 +49,42 @@ async def run_iteration(
     require(candidate is not None, "candidate", candidate, "the output to judge")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
-    require(
-        callable(revise), "revise", revise, "a function (prompt, candidate, findings)"
+    allowed = "a function (prompt, candidate, findings)"
+    require(callable(revise), "revise", revise, allowed)
+    result = await run(
+        prompt,
+        generate=lambda task, hint: candidate,
+        revise=revise,
+        checks=checks,
+        evaluate=evaluate,
+        goals=goals,
+        policy=replace(policy, rules=(*policy.rules, stop.MaxAttempts(2))),
+        initial=candidate,
+        store=None,
     )
-    judges: Any = {"checks": checks, "evaluate": evaluate, "goals": goals}
-    judges["policy"] = replace(policy, rules=(*policy.rules, stop.MaxAttempts(2)))
-    writers: Any = {"generate": lambda task, hint: candidate, "revise": revise}
-    result = await run(prompt, initial=candidate, store=None, **writers, **judges)
-    judged = [
+    evaluations = [
         attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts
     ]
-    first = judged[0]
+    first = evaluations[0]
     complaints = [finding for finding in first.findings if finding.level != "note"]
-    fixes = [finding.fix for finding in complaints if finding.fix]
-    issues = [finding.message for finding in complaints]
+    critique = {
+        "severity": first.worst,
+        "issues": [finding.message for finding in complaints],
+        "suggestions": [finding.fix for finding in complaints if finding.fix],
+    }
     return {
         "candidate": result.candidate,
-        "critique": {"severity": first.worst, "issues": issues, "suggestions": fixes},
+        "critique": critique,
         "converged": check_convergence(result.loop, policy),
-        "improvement": improvement_score(first, judged[-1]),
+        "improvement": improvement_score(first, evaluations[-1]),
     }
 
 
 def check_convergence(
     loop: record.Loop, policy: decide.Policy = policies.reflection
 ) -> bool:
-    """Return True if the loop passed, or a rule of `policy` except attempts and budget
-    stops it.
+    """Return True if the loop passed, or if `policy` stops it by a rule other than
+    attempts and budget.
     """
     return _settled(decide.decide(loop, policy))
 
@@ -93,9 +104,8 @@ def improvement_score(before: record.Evaluation, after: record.Evaluation) -> fl
 def _settled(verdict: decide.Verdict) -> bool:
     if not isinstance(verdict, decide.Done):
         return False
-    return verdict.passed or any(
-        each.rule not in UNCONVERGED_RULES for each in verdict.stopped_by
-    )
+    rules = {rule_stop.rule for rule_stop in verdict.stopped_by}
+    return verdict.passed or not rules <= set(UNCONVERGED_RULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
-"""Generate, store and query reflections, with the names and results of earlier
-systems.
+"""Generate, store and query reflections, with the names and results of earlier systems.
+
+A reflection and its strategy are two lessons here; an earlier system's answer has both
+in one record. A record that `generate_reflection` made keeps its lessons with it, so
+that storing it keeps their trust. Any other record has an unknown author.
 """
 
 from __future__ import annotations
@@ -149,29 +152,28 @@ class ReflectionResult(Record):
 
 
 class GeneratedReflection(ReflectionResult):
-    """The answer of `generate_reflection`; its attribute `made` has the lessons."""
+    """The answer of `generate_reflection`; `reflected` has the lessons."""
 
-    def __init__(self, made: Reflected) -> None:
-        self.made: Reflected = made
-        lesson = made.reflection
-        strategy = made.strategy
-        meta = made.reflection.meta
+    def __init__(self, reflected: Reflected) -> None:
+        self.reflected: Reflected = reflected
+        lesson = reflected.reflection
+        strategy = reflected.strategy
         super().__init__(
             reflection_text=lesson.text,
             strategy_text=strategy.text if strategy else None,
-            importance=made.importance,
-            confidence=made.confidence,
+            importance=reflected.importance,
+            confidence=reflected.confidence,
             tags=list(lesson.tags),
-            error_category=meta["error_category"] or None,
-            source_event_ids=list(meta["source_event_ids"]),
-            related_memory_ids=list(meta["related_memory_ids"]),
-            metadata={name: meta[name] for name in UNKNOWN_RUN_METADATA},
+            error_category=lesson.meta["error_category"] or None,
+            source_event_ids=list(lesson.meta["source_event_ids"]),
+            related_memory_ids=list(lesson.meta["related_memory_ids"]),
+            metadata={name: lesson.meta[name] for name in UNKNOWN_RUN_METADATA},
             generated_at=iso(time.time()),
             reflection_id=lesson.signature.digest,
             strategy_id=strategy.signature.digest if strategy else None,
             heedful_importance=lesson.importance,
-            dropped=[asdict(one) for one in made.dropped],
-            model_error=redact(made.error) or None,
+            dropped=[asdict(claim) for claim in reflected.dropped],
+            model_error=redact(reflected.error) or None,
         )
 
 
@@ -200,16 +202,22 @@ async def generate_reflection(
         require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
-    memory = _memory(store, context["tenant_id"], context["project_id"])
-    model = (
-        Function(model) if callable(model) and not isinstance(model, Model) else model
+    if callable(model) and not isinstance(model, Model):
+        model = Function(model)
+    reflected = await reflect(
+        episode,
+        memory=_memory(store, context["tenant_id"], context["project_id"]),
+        model=model,
+        prompts=prompts,
+        score=score,
+        trust=trust,
+        on_model_error=on_model_error,
+        store=False,
+        related=list(map(str, related)),
     )
-    how: Any = {"prompts": prompts, "score": score, "trust": trust, "store": False}
-    how |= {"on_model_error": on_model_error, "related": list(map(str, related))}
-    made = await reflect(episode, memory=memory, model=model, **how)
-    if made is None:
+    if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
-    return GeneratedReflection(made)
+    return GeneratedReflection(reflected)
 
 
 async def store_reflection(
@@ -228,95 +236,98 @@ async def store_reflection(
     were changed since, has the trust "external": its author is unknown. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
-    made = _reflected(result)
+    reflected = _reflected(result)
     if session_id is not None:
         check_texts(session_id=session_id)
-        session = {"session_id": safe_id(session_id)}
-        lesson = made.reflection
-        strategy = made.strategy
-        strategy = strategy and replace(strategy, meta={**strategy.meta, **session})
-        lesson = replace(lesson, meta={**lesson.meta, **session})
-        made = replace(made, reflection=lesson, strategy=strategy)
-    made = replace(made, stored=await keep(made, _memory(store, tenant_id, project_id)))
-    strategy_id = made.strategy.signature.digest if made.strategy else None
-    ids = {
-        "reflection_id": made.reflection.signature.digest,
-        "strategy_id": strategy_id,
+        reflected = _with_session(reflected, safe_id(session_id))
+    memory = _memory(store, tenant_id, project_id)
+    reflected = replace(reflected, stored=await keep(reflected, memory))
+    strategy = reflected.strategy
+    return {
+        "reflection_id": reflected.reflection.signature.digest,
+        "strategy_id": strategy.signature.digest if strategy else None,
+        "state": reflected.state,
+        "trust": reflected.trust,
+        "release": reflected.release,
     }
-    return ids | {name: getattr(made, name) for name in ("state", "trust", "release")}
+
+
+def _with_session(reflected: Reflected, session_id: str) -> Reflected:
+    lesson = reflected.reflection
+    lesson = replace(lesson, meta={**lesson.meta, "session_id": session_id})
+    strategy = reflected.strategy
+    if strategy is not None:
+        strategy = replace(strategy, meta={**strategy.meta, "session_id": session_id})
+    return replace(reflected, reflection=lesson, strategy=strategy)
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
-    """Return the lessons of a result; heedful knows the origin of texts that it made
-    itself.
+    """Return the lessons of a result: those that heedful made, if the texts are
+    unchanged, else new ones from an unknown author.
     """
     if not isinstance(result, Mapping) or "reflection_text" not in result:
-        raise InvalidInput(
-            "result", result, "a ReflectionResult, or a mapping with its fields"
-        )
-    known = {
-        name: result[name]
-        for name in ReflectionResult.__dataclass_fields__
-        if name in result
-    }
-    given = ReflectionResult(**known)
-    made = result.made if isinstance(result, GeneratedReflection) else None
-    texts = made and (
-        made.reflection.text,
-        made.strategy.text if made.strategy else None,
+        allowed = "a ReflectionResult, or a mapping with its fields"
+        raise InvalidInput("result", result, allowed)
+    names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
+    fields = ReflectionResult(**{name: result[name] for name in names})
+    if isinstance(result, GeneratedReflection):
+        lesson = result.reflected.reflection
+        strategy = result.reflected.strategy
+        strategy_text = strategy.text if strategy else None
+        texts = (lesson.text, strategy_text)
+        if texts == (fields.reflection_text, fields.strategy_text):
+            return result.reflected
+    return _reflected_by_caller(fields)
+
+
+def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
+    """Make the lessons of texts whose author is unknown. Raises InvalidInput."""
+    category = fields.error_category or ""
+    check_texts(
+        reflection_text=fields.reflection_text,
+        strategy_text=fields.strategy_text or "",
+        error_category=category,
     )
-    if made is not None and texts == (given.reflection_text, given.strategy_text):
-        return made
-    text = given.reflection_text
-    rule = given.strategy_text
-    category = given.error_category or ""
-    check_texts(reflection_text=text, strategy_text=rule or "", error_category=category)
-    check_share("importance", given.importance)
-    check_share("confidence", given.confidence)
-    name = signature(category or "reflection", redact(text))
-    lists = {
-        one: list(given[one] or ())
-        for one in ("source_event_ids", "related_memory_ids")
-    }
-    own = {"by": "caller", "confidence": given.confidence, "error_category": category}
+    check_share("importance", fields.importance)
+    check_share("confidence", fields.confidence)
+    pattern = signature(category or "reflection", redact(fields.reflection_text))
     meta = {
         **UNKNOWN_RUN_METADATA,
         "outcome": "failure",
-        **(given.metadata or {}),
-        **lists,
-        **own,
+        **(fields.metadata or {}),
+        "source_event_ids": list(fields.source_event_ids or ()),
+        "related_memory_ids": list(fields.related_memory_ids or ()),
+        "by": "caller",
+        "confidence": fields.confidence,
+        "error_category": category,
+        "episode": short_digest(f"{fields.reflection_text}\0{fields.strategy_text}"),
     }
-    meta["episode"] = short_digest(f"{text}\0{rule}")
-    words = redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
-    weight = given.importance
-    tags = tuple(dict.fromkeys(given.tags or ()))
-    about: Any = {
-        "importance": weight,
-        "tags": tags,
-        "meta": meta,
-        "state": "quarantined",
-    }
+    text = redact(fields.reflection_text)[:MAX_EXAMPLE_TEXT_CHARS]
     lesson = Lesson(
         "reflection",
-        name,
-        error_type=name.error_type,
-        text=words,
-        sighting=words,
+        pattern,
+        error_type=pattern.error_type,
+        text=text,
+        sighting=text,
         trust="external",
-        **about,
+        importance=fields.importance,
+        tags=tuple(dict.fromkeys(fields.tags or ())),
+        meta=meta,
+        state="quarantined",
     )
-    if not rule:
-        return Reflected(lesson, None, claims=(), dropped=(), signals=())
-    words = redact(rule)[:MAX_EXAMPLE_TEXT_CHARS]
-    weight = min(1.0, round(weight * STRATEGY_IMPORTANCE_FACTOR, 6))
-    changes: Any = {
-        "text": words,
-        "sighting": words,
-        "importance": weight,
-        "kind": "strategy",
-    }
-    changes["tags"] = tuple(dict.fromkeys((*tags, "strategy")))
-    strategy = replace(lesson, signature=strategy_signature(name, words), **changes)
+    strategy = None
+    if fields.strategy_text:
+        text = redact(fields.strategy_text)[:MAX_EXAMPLE_TEXT_CHARS]
+        importance = round(lesson.importance * STRATEGY_IMPORTANCE_FACTOR, 6)
+        strategy = replace(
+            lesson,
+            kind="strategy",
+            signature=strategy_signature(pattern, text),
+            text=text,
+            sighting=text,
+            importance=min(1.0, importance),
+            tags=tuple(dict.fromkeys((*lesson.tags, "strategy"))),
+        )
     return Reflected(lesson, strategy, claims=(), dropped=(), signals=())
 
 
@@ -345,18 +356,19 @@ async def query_reflections(
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
     memory = _memory(store, tenant_id, project_id)
-    text = query_text or ""
-    options: Any = {"tags": tags or (), "match": match, "importance": min_importance}
-    options |= {"kind": EPISODE_LESSON_KINDS, "waiting": waiting}
-    return [_row(one) for one in await memory.query(text, k, **options)]
+    matches = await memory.query(
+        query_text or "",
+        k,
+        tags=tags or (),
+        match=match,
+        importance=min_importance,
+        kind=EPISODE_LESSON_KINDS,
+        waiting=waiting,
+    )
+    return [_row(match) for match in matches]
 
 
 def _row(match: Match) -> dict[str, Any]:
-
-    def of(name: str, empty: Any) -> Any:  # an import may contain anything
-        value = match.meta.get(name)
-        return value if type(value) is type(empty) else empty
-
     return {
         "reflection_id": match.signature,
         "kind": "strategy" if match.kind == "strategy" else "reflection",
@@ -364,13 +376,16 @@ def _row(match: Match) -> dict[str, Any]:
         "reflection_text": match.lesson,
         "importance": claimed_importance(match),
         "heedful_importance": match.importance,
-        "confidence": of("confidence", 0.5),
+        "confidence": _meta_value(match, "confidence", 0.5),
         "tags": list(match.tags),
-        "error_category": of("error_category", "") or None,
-        "source_event_ids": list(map(str, of("source_event_ids", []))),
-        "related_memory_ids": list(map(str, of("related_memory_ids", []))),
+        "error_category": _meta_value(match, "error_category", "") or None,
+        "source_event_ids": list(map(str, _meta_value(match, "source_event_ids", []))),
+        "related_memory_ids": list(
+            map(str, _meta_value(match, "related_memory_ids", []))
+        ),
         "metadata": {
-            name: of(name, empty) for name, empty in UNKNOWN_RUN_METADATA.items()
+            name: _meta_value(match, name, default)
+            for name, default in UNKNOWN_RUN_METADATA.items()
         },
         "source": "reflection_engine_v2",
         "layer": "rm",
@@ -379,6 +394,14 @@ def _row(match: Match) -> dict[str, Any]:
         "release": match.release,
         "generated_at": iso(match.at),
     }
+
+
+def _meta_value(match: Match, name: str, default: Any) -> Any:
+    """Return a value of the metadata, or `default` if it has another type: an import
+    may contain anything.
+    """
+    value = match.meta.get(name)
+    return value if type(value) is type(default) else default
 
 
 class Reflector:
@@ -401,19 +424,21 @@ class Reflector:
         *,
         trust: Trust = "external",
     ) -> None:
-        own = store if memory_repository is None else memory_repository
-        if not isinstance(own, Memory | Store | str):
-            name = "store" if own is store else "memory_repository"
-            raise InvalidInput(name, own, "a Memory, a Store, or the name of a store")
-        options: Any = {
-            "prompts": prompts or OUTCOME_PROMPTS,
-            "score": score or by_outcome,
-            "trust": trust,
-        }
-        options |= {"store": own, "model": model}
-        self.generate_reflection: Method = partial(generate_reflection, **options)
-        self.store_reflection: Method = partial(store_reflection, store=own)
-        self.query_reflections: Method = partial(query_reflections, store=own)
+        repository = store if memory_repository is None else memory_repository
+        if not isinstance(repository, Memory | Store | str):
+            name = "store" if repository is store else "memory_repository"
+            allowed = "a Memory, a Store, or the name of a store"
+            raise InvalidInput(name, repository, allowed)
+        self.generate_reflection: Method = partial(
+            generate_reflection,
+            store=repository,
+            model=model,
+            prompts=prompts or OUTCOME_PROMPTS,
+            score=score or by_outcome,
+            trust=trust,
+        )
+        self.store_reflection: Method = partial(store_reflection, store=repository)
+        self.query_reflections: Method = partial(query_reflections, store=repository)
 
 
 ReflectionEngine = ReflectionEngineV2 = Reflector  # the names of earlier systems
@@ -424,11 +449,16 @@ def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
     settings.
     """
     scope = Scope(tenant, project)
-    memory = store
-    if not isinstance(memory, Memory) or memory.scope == scope:
-        return Memory.of(memory, scope)
-    own = memory.embedder, memory.holdout, memory.max_entries, memory.quota
-    return Memory(memory.store, scope, *own)
+    if not isinstance(store, Memory) or store.scope == scope:
+        return Memory.of(store, scope)
+    return Memory(
+        store.store,
+        scope,
+        embedder=store.embedder,
+        holdout=store.holdout,
+        max_entries=store.max_entries,
+        quota=store.quota,
+    )
 
 
 def _as_data(context: Any) -> Mapping[str, Any]:
@@ -447,8 +477,10 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the fields of an object, without those that are None; or else its text."""
-    own = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
-    if isinstance(value, Enum) or not own:
-        return str(value.value if isinstance(value, Enum) else value)
-    return {name: each for name, each in own.items() if each is not None}
+    """Return the fields of an object, without those that are None, or else its text."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    fields = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
+    if not fields:
+        return str(value)
+    return {name: field for name, field in fields.items() if field is not None}
