@@ -306,7 +306,7 @@ HEAVY = [
     "heedful.drive",
     "heedful.memory.sessions",
 ]
-HEAVY += ["heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.signals"]
+HEAVY += ["heedful.loop.decide", "heedful.lessons.proof", "heedful.traces.error_lines"]
 MODULES = f"""import sys
 from heedful.integrations import hook
 hook.main(["PreToolUse"])

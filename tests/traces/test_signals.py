@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Signal, signals
-from heedful.traces.signals import MAX_EVIDENCE_EVENTS, error_text
+from heedful.traces.error_lines import error_text
+from heedful.traces.signals import MAX_EVIDENCE_EVENTS
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:

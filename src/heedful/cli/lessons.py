@@ -216,7 +216,7 @@ def _errors_in(source: str) -> str:
             )
         if len(start) < MAX_WHOLE_FILE_BYTES:
             return start.decode("utf-8", "replace")
-        from heedful.traces.signals import error_lines
+        from heedful.traces.error_lines import error_lines
 
         return "\n".join(error_lines(_lines(start, file)))
 

@@ -215,7 +215,7 @@ async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
     end.
     """
     from heedful.loop.record import Finding
-    from heedful.traces.signals import error_lines
+    from heedful.traces.error_lines import error_lines
 
     code, text = await run_command(line, folder, seconds)
     if code == 0:

@@ -30,6 +30,7 @@ from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event
+from heedful.traces.error_lines import error_line, error_text, output
 from heedful.traces.signals import (
     NUMBER_PATTERN,
     Course,
@@ -157,7 +158,7 @@ class Study:
         for at in reason.evidence if reason else ():
             for place in (at, run.result[at]):
                 if place is not None and run.failure[place]:
-                    return place, trace.error_line(run.failure[place])
+                    return place, error_line(run.failure[place])
         return -1, ""
 
     @property
@@ -410,7 +411,7 @@ def _said(event: Event) -> str:
     """
     named = (part for pair in trace.named_arguments(event).items() for part in pair)
     names = (event.agent, event.tool, event.code, *named)
-    bare = trace.output(event.content) if event.content[:1] == "{" else ""
+    bare = output(event.content) if event.content[:1] == "{" else ""
     return "\n".join(filter(None, (*names, bare, event_text(event))))
 
 
@@ -596,7 +597,7 @@ def _step(study: Study, at: int, failed: str = "") -> _Sentence:
         came = _error_of(study, at)
         how = f"{failed or f'{action} failed'} with"
     else:
-        content = trace.output(study.episode.events[result].content)
+        content = output(study.episode.events[result].content)
         came = clean(next(iter(content.splitlines()), ""), MAX_QUOTATION_CHARS)
         how = f"{action} gave"
     said = f"{how} “{came}”." if came else f"{action} gave nothing."
@@ -606,7 +607,7 @@ def _step(study: Study, at: int, failed: str = "") -> _Sentence:
 def _error_of(study: Study, at: int) -> str:
     """Return the words that name the failure of a step, or ""."""
     failure = study.course.failure[study.course.result[at] or at]
-    return trace.error_text(failure) if failure else ""
+    return error_text(failure) if failure else ""
 
 
 def _alike(study: Study, one: int, other: int) -> bool:

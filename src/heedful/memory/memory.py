@@ -709,7 +709,7 @@ def _asked(error_type: str, text: str) -> tuple[Signature, list[tuple[str, Signa
     """Return the signature of a text, and its error lines, each with the signature of
     the line.
     """
-    from heedful.traces.signals import error_lines
+    from heedful.traces.error_lines import error_lines
 
     whole = signature(error_type, redact(text[:MAX_COMPARED_CHARS]))
     lines = [redact(line) for line in error_lines(text.splitlines())]

@@ -48,7 +48,8 @@ from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Li
 from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
-from heedful.traces.signals import Course, Signal, error_line, given_to
+from heedful.traces.error_lines import error_line
+from heedful.traces.signals import Course, Signal, given_to
 from heedful.traces.spans import MAX_SPAN_BYTES as LONGEST_SPAN
 from heedful.traces.spans import Piece, pieces
 from heedful.traces.spans import episodes as episodes_in

@@ -27,7 +27,8 @@ from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
-from heedful.traces.signals import error_lines, event_text
+from heedful.traces.error_lines import error_lines, output, without_margin
+from heedful.traces.signals import event_text
 from heedful.validation import require
 
 # Arguments with the text that an edit writes, the text that it replaces, and the name
@@ -276,10 +277,10 @@ class _SessionStudy:
 
     def _errors(self, at: int) -> list[str]:
         """Return the lines that name the errors of a failed step."""
-        said = trace.output(self.said[at]).splitlines()  # an exit status names no error
+        said = output(self.said[at]).splitlines()  # an exit status names no error
         lines = error_lines(said, others=False) or ["error"]
         # Neighbouring lines with the same label are one message.
-        bare = filter(None, map(trace.without_margin, said))
+        bare = filter(None, map(without_margin, said))
         labelled = groupby(
             bare, lambda line: (_ERROR_LABEL_PATTERN.match(line) or [line])[0]
         )

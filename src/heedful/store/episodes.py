@@ -518,7 +518,7 @@ def event_row(event: Event) -> dict[str, Any]:
 
 def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
     """Return the signatures of the errors of a failed event, as lessons have them."""
-    from heedful.traces.signals import error_lines
+    from heedful.traces.error_lines import error_lines
 
     lines = error_lines(
         str(event["content"] or event["error"]).splitlines(), others=False

@@ -251,7 +251,7 @@ def _upsert(db: Db, key: Plain, reflection: Lesson, now: float) -> Remembered:
     name = reflection.signature
     titled = reflection.kind == "reflection"
     if reflection.kind == "error" and "\n" in reflection.sighting.strip():
-        from heedful.traces.signals import error_line
+        from heedful.traces.error_lines import error_line
 
         name = signature("", error_line(reflection.sighting))
     values = {

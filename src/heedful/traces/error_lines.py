@@ -1,0 +1,212 @@
+"""Error lines: the lines in what a command wrote that say what went wrong. Pure.
+
+Nothing but the shape of a line is used, in two ways. `error_line` and `error_text` name
+one failure: the last line of a traceback, or else the line of the best rank (a code of
+an error before a word for one, a reason before a place). `error_lines` looks through an
+output of any length, and returns what has the shape of an error, best shapes first.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+from heedful.sanitize import clean
+from heedful.traces.episode import json_data
+
+MAX_ERROR_LINES = 200  # error lines of one text
+MAX_ERROR_LINE_CHARS = 1_000
+MAX_NAMING_LINE_CHARS = 400  # of the line that names a failure
+MAX_SHORT_TEXT_LINES = 40  # in a text with fewer lines, every line may be the error
+MAX_QUOTED_LINE_CHARS = 200  # a longer line is worse than one that can be quoted whole
+
+_EXIT_STATUS_PATTERN = re.compile(
+    r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
+    r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
+)
+# A line that names an error. Best is one with the type or code of the error, then one
+# that begins with a word for an error and says what is missing or forbidden.
+_ERROR_CODE_PATTERN = re.compile(
+    r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
+    r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
+)
+_ERROR_WORD_PATTERN = re.compile(
+    r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE
+)
+_ERROR_REASON_PATTERN = re.compile(
+    r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
+    r"|denied|declined|refused|rejected)\b",
+    re.IGNORECASE,
+)
+_ERROR_PLACE_PATTERN = re.compile(
+    r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE
+)
+_PROGRAM_LABEL_PATTERN = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
+_ERROR_MENTION_PATTERN = re.compile(
+    r"(?i)[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out"
+)
+# The shapes of an error line in what a command wrote, the most telling first.
+_ERROR_LINE_PATTERNS = (
+    re.compile(
+        r"(?i)(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S"
+    ),
+    _PROGRAM_LABEL_PATTERN,
+    re.compile(r"\A[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
+    re.compile(r"\A(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
+    re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
+    _ERROR_MENTION_PATTERN,
+)
+# What tools write before a line: marks, and the time in a log.
+_LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
+_LOG_TIME_PATTERN = re.compile(
+    r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+"
+)
+_BANNER_PATTERN = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
+# What stands before a message: marks, the time and number of a step, a letter in a
+# margin; and ids.
+_MARGIN_PATTERN = re.compile(
+    r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+"
+)
+_LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
+
+
+def output(text: str) -> str:
+    """Return a tool's result without its exit status; of JSON, the texts with a blank."""
+    waiting: list[Any] = []
+    if text[:1] == "{":
+        waiting.append(json_data(text))
+    sentences: dict[str, None] = {}
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str) and " " in part.strip():
+            sentences[part] = None
+        elif isinstance(part, Mapping):
+            waiting += reversed([*part.values()])
+        elif isinstance(part, list):
+            waiting += reversed(part)
+    return _EXIT_STATUS_PATTERN.sub("", "\n".join(sentences) or text).strip()
+
+
+def error_line(failure: str) -> str:
+    """Return the line that names a failure: a traceback's last line, or an error line."""
+    lines, position = _find_error(failure)
+    return lines[position].strip()[:MAX_NAMING_LINE_CHARS]
+
+
+def error_text(failure: str) -> str:
+    """Return the words that name a failure, without margins and long ids.
+
+    If its line gives no reason, the line before it may; a line that ends with a colon
+    has more.
+    """
+    lines, position = _find_error(failure)
+    line = lines[position]
+    end = position + 1
+    if line.endswith(":"):
+        end += 1
+
+    has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
+    if position > 0 and not has_reason:
+        before = lines[position - 1]
+        fits = len(before) + len(line) < MAX_QUOTED_LINE_CHARS
+        if fits and _ERROR_REASON_PATTERN.search(before):
+            position -= 1
+
+    text = _LONG_ID_PATTERN.sub("…", " ".join(lines[position:end]))
+    text = clean(_MARGIN_PATTERN.sub("", text) or text, MAX_QUOTED_LINE_CHARS)
+    if text[:1] == "[" and text[-1:] == "]":
+        text = text[1:-1]
+    return text.rstrip(".")
+
+
+def _find_error(failure: str) -> tuple[list[str], int]:
+    """Return the lines of a failure, and the position of the one that names it."""
+    _, traceback, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
+    lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
+    if traceback:
+        for position, line in enumerate(lines):
+            if position and not line[0].isspace():
+                return lines[position:], 0
+        return lines, 0
+    ranks = [_rank(line, first=not position) for position, line in enumerate(lines)]
+    return lines, ranks.index(min(ranks))
+
+
+def _rank(line: str, *, first: bool) -> int:
+    """Return how well a line names an error; 0 is best."""
+    has_word = _ERROR_WORD_PATTERN.search(line)
+    has_reason = _ERROR_REASON_PATTERN.search(line)
+    signs = (
+        _ERROR_CODE_PATTERN.search(line),
+        has_word and has_reason,
+        has_word,
+        _ERROR_PLACE_PATTERN.search(line),
+        first and _PROGRAM_LABEL_PATTERN.match(line),
+        has_reason,
+        _ERROR_MENTION_PATTERN.search(line),
+    )
+    rank = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
+    if len(line) > MAX_QUOTED_LINE_CHARS or line.endswith("..."):
+        rank += 2
+    return rank
+
+
+def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
+    """Return the error lines of a text, best first; of a short text, then the `others`.
+
+    Lines that differ only in digits count once. Of more than `MAX_ERROR_LINES` error
+    lines, the first and the last ones are returned. Takes one pass, and memory for
+    `MAX_ERROR_LINES` lines.
+
+    >>> error_lines(["Traceback (most recent call last):", "  f()", "KeyError: 'a'"])[0]
+    "KeyError: 'a'"
+    """
+    # Rank 0 is for the last lines of tracebacks, the others are for shapes.
+    ranked: list[dict[str, str]] = [{} for _ in range(len(_ERROR_LINE_PATTERNS) + 1)]
+    beginning: list[str] = []
+    in_traceback = False
+    for raw in lines:
+        if raw.lstrip().startswith("Traceback ("):
+            in_traceback = True
+            continue
+        line = without_margin(raw)
+        if not line or _BANNER_PATTERN.match(line):
+            continue
+
+        if len(beginning) <= MAX_SHORT_TEXT_LINES:
+            beginning.append(line)
+        if in_traceback and not raw[0].isspace():
+            in_traceback = False
+            _add_line(ranked[0], line)
+        else:
+            rank = _shape_rank(line)
+            if rank is not None:
+                _add_line(ranked[rank], line)
+
+    errors = list(chain.from_iterable(map(dict.values, ranked)))[:MAX_ERROR_LINES]
+    if 0 < len(beginning) <= MAX_SHORT_TEXT_LINES:
+        errors.insert(0, without_margin(error_line("\n".join(beginning))))
+        if others:
+            errors += beginning
+    return list(dict.fromkeys(filter(None, errors)))
+
+
+def _shape_rank(line: str) -> int | None:
+    """Return the rank of the first shape that a line has, from 1; None if it has none."""
+    for rank, shape in enumerate(_ERROR_LINE_PATTERNS, 1):
+        if shape.search(line):
+            return rank
+    return None
+
+
+def _add_line(lines: dict[str, str], line: str) -> None:
+    """Add a line to those of a rank: the first half stays, of the other the last."""
+    lines.setdefault(re.sub(r"\d+", "0", line), line)
+    if len(lines) > MAX_ERROR_LINES:
+        del lines[list(lines)[MAX_ERROR_LINES // 2]]
+
+
+def without_margin(line: str) -> str:
+    """Return a line without the marks and the time that tools write before it."""
+    line = _LINE_MARK_PATTERN.sub("", line[:MAX_ERROR_LINE_CHARS])
+    return _LOG_TIME_PATTERN.sub("", line).rstrip()
