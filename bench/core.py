@@ -32,7 +32,7 @@ import time
 began = time.perf_counter()
 import heedful
 from heedful.store import open_store
-from heedful.store.store import check_writes
+from heedful.store.connection import check_writes
 import asyncio, sys
 async def opened():
     store = open_store(sys.argv[1])

@@ -22,8 +22,9 @@ from heedful.lessons.signature import signature
 from heedful.service.jobs import Tools
 from heedful.service.worker import PostgresQueue
 from heedful.store import lessons, loops, open_store
+from heedful.store.connection import Db
 from heedful.store.sqlite import in_file
-from heedful.store.store import Db, Store
+from heedful.store.store import Store
 
 ATTEMPTS = (2, 10, 100, 300)
 LESSONS = (1_000, 10_000, 100_000)

@@ -16,8 +16,8 @@ from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, lessons
+from heedful.store.connection import Db
 from heedful.store.sqlite import in_file
-from heedful.store.store import Db
 
 LESSONS = 10_000
 BATCH = 500

@@ -36,9 +36,10 @@ from heedful.lessons.words import words
 from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
+from heedful.store.connection import Db, key_of, token
 from heedful.store.search import Vectors
 from heedful.store.sqlite import in_file
-from heedful.store.store import Db, Store, key_of, token
+from heedful.store.store import Store
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")

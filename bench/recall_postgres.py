@@ -39,8 +39,9 @@ from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
 from heedful.store import search
+from heedful.store.connection import Db, key_of, token
 from heedful.store.postgres import in_database, parse_url
-from heedful.store.store import Db, Store, key_of, token
+from heedful.store.store import Store
 
 AT = "heedful_template"
 NOW = 1.8e9

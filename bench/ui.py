@@ -23,9 +23,10 @@ from heedful.lessons.lesson import Scope
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import lessons
+from heedful.store.connection import token
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
-from heedful.store.store import Store, token
+from heedful.store.store import Store
 from heedful.web import add_pages
 
 LOOPS = 100_000

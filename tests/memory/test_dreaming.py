@@ -320,7 +320,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
 
 @pytest.mark.parametrize("at", ["unchanged", "move_examples"])
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
-    from heedful.store import store as named
+    from heedful.store import statements as named
 
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):

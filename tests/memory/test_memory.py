@@ -13,7 +13,7 @@ from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
-from heedful.store.store import key_of
+from heedful.store.connection import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
 from tests.memory.test_quarantine import SIMILAR, WEIGHT

@@ -17,7 +17,8 @@ from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
-from heedful.store.store import Actor, Effects
+from heedful.store.connection import Actor
+from heedful.store.store import Effects
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import opened

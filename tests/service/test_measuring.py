@@ -15,7 +15,8 @@ from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.service.setup import RequestLimits, Setup
 from heedful.store import keys, lessons
-from heedful.store.store import Actor, Effects
+from heedful.store.connection import Actor
+from heedful.store.store import Effects
 from tests.engines import changed, rows
 from tests.service.support import Api, problem, said, served
 

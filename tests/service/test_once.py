@@ -18,14 +18,14 @@ from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.service.app import API_EXAMPLES
 from heedful.store import exposures, lessons
-from heedful.store.store import (
-    Effects,
+from heedful.store.connection import resumable
+from heedful.store.idempotency import (
     IdempotentCall,
-    also,
     keep_answer,
     read_call,
     write_effect,
 )
+from heedful.store.store import Effects, also
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
@@ -230,9 +230,10 @@ async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
 async def test_the_result_of_an_effect_comes_back_as_it_was(store):
     value = [Remembered(1, True, seen=2)], {"a": ["x", 0.5]}, frozenset({"text"}), None
 
-    def work(
-        db: Any, scope: Scope
-    ) -> tuple[list[Remembered], Mapping[str, Any], frozenset[str], int | None]:
+    @resumable(
+        result=tuple[list[Remembered], Mapping[str, Any], frozenset[str], int | None]
+    )
+    def work(db: Any, scope: Scope) -> Any:
         return value
 
     kept: list[Any] = []

@@ -35,7 +35,8 @@ from heedful.store import exposures, search, transfer
 from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns as pattern_store
-from heedful.store.store import Store, statements
+from heedful.store.statements import statements
+from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import opened, rows

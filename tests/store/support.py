@@ -12,7 +12,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.store.records import Head, JournalEntry
-from heedful.store.store import STORE_THREAD_NAME
+from heedful.store.threads import STORE_THREAD_NAME
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414

@@ -24,8 +24,9 @@ from heedful.lessons.lesson import (
 from heedful.lessons.proof import MAX_COUNTED_CALLS, Case, Comparison, prove_cases
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
+from heedful.store.connection import Db
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS, evidence, expose
-from heedful.store.store import Db, Store
+from heedful.store.store import Store
 from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows
 

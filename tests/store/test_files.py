@@ -21,8 +21,7 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.store import lessons, loops, sqlite
-from heedful.store import store as store_module
+from heedful.store import lessons, loops, sqlite, statements
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -269,14 +268,14 @@ end;
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "sql"
-    shutil.copytree(store_module.SQL_FOLDER, folder)
+    shutil.copytree(statements.SQL_FOLDER, folder)
     folder.joinpath(f"sqlite_{sqlite.SCHEMA_VERSION + 1:04}.sql").write_text(STEP)
     return folder
 
 
 @pytest.fixture
 def later(folder, monkeypatch):
-    monkeypatch.setattr(store_module, "SQL_FOLDER", str(folder))
+    monkeypatch.setattr(statements, "SQL_FOLDER", str(folder))
     monkeypatch.setattr(sqlite, "SCHEMA_VERSION", sqlite.SCHEMA_VERSION + 1)
     return folder
 
@@ -315,9 +314,10 @@ MIGRATING = """
 import asyncio, sys
 from heedful.lessons.lesson import Scope
 from heedful.store import lessons, sqlite
-from heedful.store import store as store_module
+from heedful.store import statements
 
-store_module.FOLDER, sqlite.SCHEMA = sys.argv[2], sqlite.SCHEMA + 1
+statements.SQL_FOLDER = sys.argv[2]
+sqlite.SCHEMA_VERSION += 1
 store = sqlite.in_file(sys.argv[1])
 print(asyncio.run(store.read(Scope(), lessons.count)))
 asyncio.run(store.close())

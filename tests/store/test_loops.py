@@ -21,9 +21,10 @@ from heedful.loop.record import Candidate, Loop, Override, Usage
 from heedful.loop.stop import Stop
 from heedful.store import lessons
 from heedful.store import loops as loop_store
+from heedful.store.connection import storable
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
-from heedful.store.store import Store, storable
+from heedful.store.store import Store
 from tests.engines import IN_SOAK, changed
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows

@@ -20,7 +20,7 @@ from heedful.errors import (
     StoreNewer,
     StoreUnavailable,
 )
-from heedful.store.postgres import known, migrate, newest
+from heedful.store.postgres_migrations import all_parts, migrate, newest_version
 from tests.postgres import Urls, blank, drop, rows
 from tests.store.support import unmeasured
 
@@ -46,8 +46,8 @@ def test_many_at_once_apply_all_of_it_once(empty):
         done = list(
             threads.map(lambda _: migrate(empty.owner, role="heedful"), range(4))
         )
-    assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(known())]
-    assert {(one.waiting, one.schema) for one in done} == {((), newest())}
+    assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(all_parts())]
+    assert {(one.waiting, one.schema) for one in done} == {((), newest_version())}
     assert {"loop", "schema_version", "procrastinate_jobs"} <= set(tables(empty))
 
 
@@ -126,7 +126,7 @@ def test_the_queue_is_brought_up_to_date_in_the_same_two_parts(empty):
 
 # --- an heedful that is newer than this one: a copy of it with another migration
 
-NEXT = newest() + 1
+NEXT = newest_version() + 1
 PRE = """
 alter table tally add column many bigint not null default 0;
 update tally set many = lessons;
@@ -182,7 +182,7 @@ asyncio.run(main())
 """
 MIGRATE = """
 import sys
-from heedful.store.postgres import migrate
+from heedful.store.postgres_migrations import migrate
 for part in sys.argv[2:]:
     done = migrate(sys.argv[1], part)
     print([step.part for step in done.applied], [step.part for step in done.waiting], end=" ")

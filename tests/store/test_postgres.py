@@ -29,8 +29,9 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import open_store, shown
 from heedful.store import postgres as engine
-from heedful.store.postgres import Database, number_parameters, parse_url
-from heedful.store.store import Db
+from heedful.store.connection import Db
+from heedful.store.postgres import Database
+from heedful.store.postgres_session import number_parameters, parse_url
 from tests.postgres import rows
 
 ONE = Scope("one")

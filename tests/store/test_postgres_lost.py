@@ -16,9 +16,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
+from heedful.store.connection import Db
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
-from heedful.store.store import Db
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened

@@ -24,8 +24,8 @@ from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons
 from heedful.store import search as search_store
+from heedful.store.connection import token
 from heedful.store.sqlite import in_file
-from heedful.store.store import token
 from tests.conftest import SOAK
 
 SCOPES = [Scope(), Scope("acme", "support")]

@@ -10,9 +10,15 @@ from typing import get_args
 import psycopg
 import pytest
 
-from heedful.store.postgres import number_parameters, parse_url
+from heedful.store.postgres_session import number_parameters, parse_url
 from heedful.store.sqlite import connect
-from heedful.store.store import SQL_FOLDER, SQL_ROOMS, Dialect, read_sql, statements
+from heedful.store.statements import (
+    SQL_FOLDER,
+    SQL_ROOMS,
+    Dialect,
+    read_sql,
+    statements,
+)
 
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares

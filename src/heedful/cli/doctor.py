@@ -26,7 +26,7 @@ from heedful.memory.memory import Spaces, space_of
 from heedful.models import weights
 from heedful.sanitize import clean
 from heedful.store import POSTGRES_PREFIXES, episodes, search, shown
-from heedful.store.store import Db
+from heedful.store.connection import Db
 
 # The kind of model -> the package that it needs, and the extra that installs it.
 MODEL_EXTRAS: dict[str, tuple[str, str]] = {

@@ -117,9 +117,9 @@ def migrate(
         why = "a SQLite file is migrated when it is opened"
         raise UsageError(f"{url} is no postgresql:// URL; {why}")
     needs_psycopg()
-    from heedful.store import postgres
+    from heedful.store import postgres_migrations
 
-    done = postgres.migrate(url, part, role)
+    done = postgres_migrations.migrate(url, part, role)
     applied, waiting = (
         [one._asdict() for one in steps] for steps in (done.applied, done.waiting)
     )

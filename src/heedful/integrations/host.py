@@ -29,7 +29,8 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
-from heedful.store.store import Db, Store
+from heedful.store.connection import Db
+from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event, failure
 from heedful.validation import check_number
 

@@ -41,14 +41,15 @@ from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
-from heedful.store.store import Db, Store, storable
+from heedful.store.store import Store
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Limits
+from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
-from heedful.traces.error_lines import error_line
 from heedful.traces.signals import Course, Signal, given_to
 from heedful.traces.spans import MAX_SPAN_BYTES as LONGEST_SPAN
 from heedful.traces.spans import Piece, pieces
@@ -607,6 +608,7 @@ def _worth(one: Mapping[str, Any]) -> tuple[int, bool]:
     return records.TRUST_ORDER.index(one["trust"]), not one["meta"].get("mended")
 
 
+@resumable(result=list[Remembered])
 def _record(
     db: Db,
     scope: Scope,

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.store.store import Db, Store
+from heedful.store.connection import Db
+from heedful.store.store import Store
 
 if TYPE_CHECKING:  # the records are imported by those who read or write a file
     from heedful.store.transfer import End, Header, Record

@@ -37,8 +37,10 @@ from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
 from heedful.service.wire import MAX_ROW_ID
-from heedful.store import keys, store
+from heedful.store import keys
+from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
+from heedful.store.store import also
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,12 +73,12 @@ class Caller:
         return self.setup.memory(self.scope)
 
     @property
-    def actor(self) -> store.Actor:
+    def actor(self) -> Actor:
         """Return the key as the source of what the request writes; open mode has
         none.
         """
         via = f"{KEY_SOURCE_PREFIX}{self.key.id}" if self.key.id else self.source
-        return store.Actor(via, self.setup.limits.outcomes)
+        return Actor(via, self.setup.limits.outcomes)
 
     @property
     def by(self) -> str:
@@ -85,7 +87,7 @@ class Caller:
 
     async def read(
         self,
-        work: Callable[Concatenate[store.Db, Scope, P], T],
+        work: Callable[Concatenate[Db, Scope, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -96,7 +98,7 @@ class Caller:
 
     async def write(
         self,
-        work: Callable[Concatenate[store.Db, Scope, P], T],
+        work: Callable[Concatenate[Db, Scope, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
@@ -130,7 +132,7 @@ class Caller:
         This entry of the audit log also has `detail`, which is JSON data.
         """
         entry = self.by, action, subject, detail, [self.scope.project]
-        store.also(lambda db: keys.append(db, self.key.tenant, *entry))
+        also(lambda db: keys.append(db, self.key.tenant, *entry))
 
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""

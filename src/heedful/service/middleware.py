@@ -31,13 +31,13 @@ from heedful.redact import redact_data
 from heedful.service.auth import MIN_THREAD_BODY_BYTES, Caller, Callers
 from heedful.service.problems import ERROR_THROTTLE, RETRY_SOON_HEADERS, Problem, answer
 from heedful.service.setup import RequestLimits, Setup
-from heedful.store.store import (
-    Effects,
+from heedful.store.idempotency import (
     IdempotentCall,
     keep_answer,
     read_call,
     write_effect,
 )
+from heedful.store.store import Effects
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES_PATH = "/v1/traces"

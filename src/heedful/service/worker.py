@@ -38,7 +38,7 @@ from heedful.service.jobs import (
     Tools,
     no_listener,
 )
-from heedful.store.postgres import parse_url, translate_error
+from heedful.store.postgres_session import parse_url, translate_error
 
 # The queue of the periodic tasks; every worker runs them.
 UPKEEP_QUEUE = "upkeep"

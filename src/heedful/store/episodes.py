@@ -30,12 +30,13 @@ from heedful.lessons.ranking import MIN_RECALL_IMPORTANCE
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
 from heedful.store import lessons
-from heedful.store.store import (
+from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
     from_row,
     holds,
     key_of,
+    resumable,
     storable,
     token,
 )
@@ -56,6 +57,13 @@ ANNOUNCEMENT_LIMITS = {"least": 3, "read": 500, "limit": 10}
 MAX_ANNOUNCED_FAILURES = 3
 
 
+def _episode_or_none() -> Any:
+    from heedful.store.records import StoredEpisode
+
+    return StoredEpisode | None
+
+
+@resumable(result=str | None)
 def admit(
     db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True
 ) -> EpisodeState | None:
@@ -74,6 +82,7 @@ def admit(
     )
 
 
+@resumable(result=_episode_or_none)
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
     """Claim and return the oldest waiting or failed episode; None if no episode is
     left.
@@ -90,6 +99,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 
 @holds()
+@resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
     db.update(
@@ -112,6 +122,7 @@ def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     return rows[0]["state"] if rows else None
 
 
+@resumable(result=list[Remembered])
 def record_lessons(
     db: Db,
     scope: Scope,
@@ -140,6 +151,7 @@ def record_lessons(
     return lessons.evict(db, scope, answers, most)
 
 
+@resumable(result=list[Remembered])
 def record_session(
     db: Db,
     scope: Scope,
@@ -227,6 +239,7 @@ def _withdraw(db: Db, key: Mapping[str, Any], one: Lesson) -> None:
             db.delete("reflection", {"id": row["id"]})
 
 
+@resumable(result=None)
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     """Record why reflecting on an episode failed; with an empty `error`, only release
     the claim.
@@ -349,6 +362,7 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 
 
 @holds("traces")
+@resumable(result=bool)
 def finish_trace(
     db: Db, scope: Scope, trace: OpenTrace, made: StoredEpisode | None
 ) -> bool:
@@ -369,6 +383,7 @@ def finish_trace(
 
 
 @holds("traces")
+@resumable(result=Counter[str])
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
@@ -488,6 +503,7 @@ MAX_SESSION_EVENTS = 20_000
 
 
 @holds()
+@resumable(result=None)
 def append_events(
     db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
 ) -> None:
@@ -572,6 +588,7 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
 
 
 @holds()
+@resumable(result=None)
 def forget_session(db: Db, scope: Scope, session: str) -> None:
     """Delete the events of a session."""
     db.delete("event", {**key_of(scope), "session": storable(session)})

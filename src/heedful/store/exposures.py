@@ -14,17 +14,18 @@ from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Exposure, Lesson, Outcome, Remembered, Scope
 from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
 from heedful.store import search
-from heedful.store.lessons import evict, rule, upsert, words_digest
-from heedful.store.store import (
+from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
     Actor,
     Db,
     from_row,
     key_of,
+    resumable,
     storable,
     token,
 )
+from heedful.store.lessons import evict, rule, upsert, words_digest
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.proof import Case, Cases, Comparison
@@ -34,6 +35,7 @@ ABANDONED_LOOP_SECONDS = 86_400.0
 MAX_COUNTED_QUARANTINE = 100  # texts in quarantine are counted up to this number
 
 
+@resumable(result=list[Remembered])
 def remember(
     db: Db,
     scope: Scope,
@@ -208,6 +210,7 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
     return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])
 
 
+@resumable(result=list[str])
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
@@ -244,6 +247,7 @@ def conclude(
     return retired
 
 
+@resumable(result=None)
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Restore a lesson that a proof retired, and record a ruling. Raises NotFound."""
     now = time.time()
@@ -330,6 +334,7 @@ def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, fl
     return list(map(tuple, db.all("opportunities", scope, session=storable(session))))
 
 
+@resumable(result=None)
 def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None:
     """Record how opportunities ended, as outcomes of the keys of their exposures."""
     for outcome in outcomes:

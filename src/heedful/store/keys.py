@@ -20,7 +20,15 @@ from typing import Any
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import CONFLICT_SKIP_SQL, Db, Row, Store, from_row, holds
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    Row,
+    from_row,
+    holds,
+    resumable,
+)
+from heedful.store.store import Store
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
@@ -111,6 +119,7 @@ made: list[str] = []  # the ids of the keys that this process has made
 
 
 @holds("keys")
+@resumable(result=None)
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
     """Insert a key with the hash of its secret, and a row in the audit. Raises
     Conflict.
@@ -185,6 +194,7 @@ def newest(
 
 
 @holds("keys")
+@resumable(result=Key)
 def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     """Revoke a key, with a row in the audit, and return it. Raises NotFound.
 

@@ -42,18 +42,18 @@ from heedful.lessons.trust import (
 )
 from heedful.lessons.words import words
 from heedful.redact import redact_data
-from heedful.store.store import (
+from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
     Db,
     Row,
-    blob,
     from_row,
     key_of,
-    placed,
+    resumable,
     storable,
     token,
 )
+from heedful.store.search import blob, placed
 from heedful.validation import check_actor, require
 
 Plain = dict[str, Any]
@@ -516,6 +516,7 @@ def count(db: Db, scope: Scope) -> int:
     return sum(int(n) for (n,) in db.select("lessons", "tally", key_of(scope)))
 
 
+@resumable(result=int)
 def clear(db: Db, scope: Scope) -> int:
     """Delete the lessons of the scope with all their data except rulings; return their
     number.
@@ -532,6 +533,7 @@ def clear(db: Db, scope: Scope) -> int:
     return gone[0]
 
 
+@resumable(result=int)
 def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     """Delete the lessons of this kind and error type; return their number."""
     return db.delete(
@@ -643,6 +645,7 @@ def prunable(
     return found
 
 
+@resumable(result=list[Mapping[str, Any]])
 def prune(
     db: Db, scope: Scope, unused_for: float, keep: int, by: str
 ) -> list[Mapping[str, Any]]:
@@ -667,6 +670,7 @@ def prune(
     return found
 
 
+@resumable(result=None)
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Pin a lesson so that it is never evicted, or unpin it; record a ruling. Raises
     NotFound.
@@ -690,6 +694,7 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     )
 
 
+@resumable(result=int)
 def edit(
     db: Db,
     scope: Scope,
@@ -862,6 +867,7 @@ def statements(db: Db, scope: Scope) -> dict[str, Trust]:
     return {source: trust for source, trust in last.items() if trust}
 
 
+@resumable(result=list[int])
 def state_trust(
     db: Db,
     scope: Scope,
@@ -909,6 +915,7 @@ def state_trust(
     return released
 
 
+@resumable(result=None)
 def settle(
     db: Db,
     scope: Scope,
@@ -998,6 +1005,7 @@ def lacks_mend(text: str, lesson: Row) -> bool:
     )
 
 
+@resumable(result=RevocationResult)
 def revoke(
     db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
 ) -> RevocationResult:

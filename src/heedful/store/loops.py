@@ -29,8 +29,7 @@ from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact, redact_data
 from heedful.store import exposures, lessons
-from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import (
+from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
     MEMORY_LOCKS,
@@ -38,8 +37,10 @@ from heedful.store.store import (
     Row,
     holds,
     key_of,
+    resumable,
     storable,
 )
+from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
 
 LOOP_LEASE_SECONDS = 30.0
 # The most bytes of JSON that are read to list loops, and to replay or count what they
@@ -189,6 +190,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 
 
 @holds(by=_of_loop)
+@resumable(result=None)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease of the loop. Raises LeaseLost if another driver has claimed the
     loop.
@@ -199,6 +201,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 
 @holds(by=_of_entry)
+@resumable(result=int)
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     """Write `entry` to its loop; return the number of a new outcome in the scope, else
     0.
@@ -254,6 +257,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     return number
 
 
+@resumable(result=None)
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
     """Record what memory tells the loop with this id, stored or not, unless it is
     recorded.
@@ -377,6 +381,7 @@ def _noted_tags(
 
 
 @holds(by=_of_loop)
+@resumable(result=None)
 def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
     """Give a loop the policy and the goals of `head`, if they differ from its own."""
     columns = {name: dump(getattr(head, name)) for name in ("goals", "policy")}
@@ -385,6 +390,7 @@ def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
 
 
 @holds(by=_of_loop)
+@resumable(result=None)
 def note(db: Db, scope: Scope, id: str, name: str, notes: Mapping[str, Any]) -> None:
     """Store notes about the attempt `name` of a loop; a note with the same key is
     replaced.

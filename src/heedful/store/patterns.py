@@ -31,8 +31,8 @@ from heedful.lessons.signature import bare_digest, untitled
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
+from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
 from heedful.store.lessons import move_examples, name_of, plain, rule
-from heedful.store.store import Db, Row, from_row, key_of, storable
 from heedful.validation import MAX_INTEGER, require
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
@@ -190,6 +190,7 @@ def list_patterns(
     return sorted(groups, key=lambda one: (one["apart"], -one["seen"]))
 
 
+@resumable(result=None)
 def set_apart(
     db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str
 ) -> None:
@@ -297,6 +298,7 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
 
 
+@resumable(result=Mapping[str, Any])
 def amend(
     db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: Any
 ) -> Mapping[str, Any]:
@@ -392,6 +394,13 @@ def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
     }
 
 
+def _dream_result() -> Any:
+    from heedful.lessons.consolidate import Proposal
+
+    return tuple[int, list[Proposal]]
+
+
+@resumable(result=_dream_result)
 def supersede(
     db: Db,
     scope: Scope,
@@ -462,6 +471,7 @@ def log(
     return found
 
 
+@resumable(result=int)
 def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     """Restore the lessons that a dream superseded, and record a ruling; return their
     number.

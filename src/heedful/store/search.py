@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY_LESSON, Cause, Example, Filter, Match, Scope
 from heedful.lessons.words import coverage, weights, words
-from heedful.store.store import (
+from heedful.store.connection import (
     MAX_ROWS,
     Db,
     Row,
-    blob,
     from_row,
     key_of,
-    placed,
-    short,
+    resumable,
     storable,
     token,
 )
@@ -127,6 +125,30 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     return sum(
         rarities[word] * n * (BM25_K1 + 1) / (n + long) for word, n in said.items()
     )
+
+
+def blob(vector: Sequence[float]) -> bytes:
+    """Return the vector as little-endian 32-bit floats."""
+    import numpy as np
+
+    return np.asarray(vector, dtype="<f4").tobytes()
+
+
+def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
+    """Return the columns of a vector.
+
+    The column `near` is for pgvector; it is None on SQLite.
+    """
+    near = short(data) if db.dialect == "postgres" else None
+    return {"space": space, "data": data, "near": near}
+
+
+def short(data: bytes) -> str:
+    """Return a vector as text for pgvector's halfvec, which stores 11 bits a number."""
+    import numpy as np
+
+    numbers = np.frombuffer(data, "<f4").tolist()
+    return f"[{','.join([f'{number:.4g}' for number in numbers])}]"
 
 
 # The limit of `Vectors` in bytes: a little over a million vectors of 384 dimensions.
@@ -579,6 +601,7 @@ def unplaced(
     return [(row["id"], row["task"]) for row in rows]
 
 
+@resumable(result=int)
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:

@@ -20,22 +20,16 @@ from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import (
-    MEMORY_LOCKS,
-    Db,
-    Dialect,
-    JobGuard,
-    Store,
-    Threads,
-    Work,
-    WorkItem,
-    read_sql,
-)
+from heedful.store.connection import MEMORY_LOCKS, Db, Work
+from heedful.store.statements import Dialect, read_sql
+from heedful.store.store import Store
+from heedful.store.threads import Threads, WorkGuard, WorkItem
 
 T = TypeVar("T")
 # Event loops commit, without a hand-over to the thread, while a commit takes at most
 # this, in seconds: any other thread may keep them waiting for as long.
 MAX_LOOP_COMMIT_SECONDS = 0.005
+MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
 IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
 
 
@@ -51,34 +45,34 @@ class DatabasePath:
         self.opened: tuple[int, int] | None = None
 
     def check(self, writes: bool = True) -> None:
-        """Raise StoreUnavailable or StoreCorrupt if the file is gone, or not fit for
-        `writes`.
+        """Check that the file is still there and, with `writes`, may be written.
+
+        Raises StoreUnavailable, StoreCorrupt.
         """
         if self.path == IN_MEMORY_PATH:
             return
         try:
-            found = os.stat(self.path)
+            file = os.stat(self.path)
         except FileNotFoundError:
-            found = None
-        here = found and (found.st_dev, found.st_ino)
-        self.opened = self.opened or here
-        if found is None or here != self.opened:
-            what = "replaced" if found else "deleted"
-            todo = (
+            file = None
+        inode = None if file is None else (file.st_dev, file.st_ino)
+        self.opened = self.opened or inode
+        if file is None or inode != self.opened:
+            event = "deleted" if file is None else "replaced"
+            remedy = (
                 "move it back; for a new one, stop heedful, delete -wal and -shm "
                 "beside it"
             )
             raise errors.StoreUnavailable(
-                f"{self.path} was {what} while it was open; {todo}"
+                f"{self.path} was {event} while it was open; {remedy}"
             )
-        if not found.st_size:
+        if not file.st_size:
             raise errors.StoreCorrupt(
                 f"{self.path} is empty, not a database; {DAMAGED_FILE_FIX}"
             )
         if writes and not os.access(self.path, os.W_OK):
-            raise errors.StoreUnavailable(
-                f"{self.path}: {_RESULT_CODE_REMEDIES[sqlite3.SQLITE_READONLY]}"
-            )
+            remedy = _RESULT_CODE_REMEDIES[sqlite3.SQLITE_READONLY]
+            raise errors.StoreUnavailable(f"{self.path}: {remedy}")
 
 
 class Connection(sqlite3.Connection, Db):
@@ -95,13 +89,11 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
-class _Savepoint(JobGuard):
-    """A `with` block that runs one job in a savepoint: an error undoes only this job's
-    work.
-    """
+class _Savepoint(WorkGuard):
+    """A `with` block in a savepoint: an error undoes only the work of this item."""
 
-    def __init__(self, db: Connection, job: WorkItem) -> None:
-        super().__init__((job,), translate_error)
+    def __init__(self, db: Connection, item: WorkItem) -> None:
+        super().__init__((item,), translate_error)
         self._db = db
 
     def __enter__(self) -> None:
@@ -117,25 +109,24 @@ class _Savepoint(JobGuard):
 
 
 class Thread(Threads[Connection]):
-    """A thread that runs jobs in order, on its own connection; all waiting ones in a
-    transaction.
+    """A thread that runs work in order, on its own connection.
 
-    With `writes`, the thread commits them together, with one fsync. Each job runs in a
-    savepoint, so a failed job does not affect the others. Results are set only after
-    the commit.
+    It takes all waiting work into one transaction. With `writes`, the thread commits
+    it with one fsync. Each write runs in a savepoint, so a failed one does not affect
+    the others. Results are set only after the commit.
     """
 
     def __init__(self, connect: Callable[..., Connection], *, writes: bool) -> None:
-        super().__init__(connect, 1, group=256)  # waiting writes in one commit, at most
-        self._transact = _commit if writes else _read
+        super().__init__(connect, 1, group=MAX_GROUP_COMMIT_WRITES)
+        self._run_batch = _commit_batch if writes else _read_batch
 
-    def forked(self) -> None:
-        super().forked()
-        self._near: Connection | None = None  # of the event loops, which take turns
-        # seconds of the last transaction
-        self._turn = threading.RLock()
-        self._took = 1.0
-        self._soon: deque[WorkItem] = deque()
+    def reset(self) -> None:
+        super().reset()
+        # Event loops take turns with a connection of their own.
+        self._loop_turn = threading.RLock()
+        self._loop_connection: Connection | None = None
+        self._loop_queue: deque[WorkItem] = deque()
+        self._last_batch_seconds = 1.0
 
     async def run(self, work: Work[T], short: bool = False) -> T:
         """Run `work` and return its result. Raises StoreError and the errors of `work`.
@@ -143,56 +134,54 @@ class Thread(Threads[Connection]):
         If `short`, the event loop runs `work` at its next turn, if nothing else waits
         then.
         """
-        job = WorkItem(work)
-        if short and self._took <= MAX_LOOP_COMMIT_SECONDS:
-            self._soon.append(job)
-            job.future.get_loop().call_soon(self._at_once)
+        item = WorkItem(work)
+        if short and self._last_batch_seconds <= MAX_LOOP_COMMIT_SECONDS:
+            self._loop_queue.append(item)
+            item.future.get_loop().call_soon(self._run_in_loop)
         else:
-            self.submit(job)
-        answer: T = await job.future
-        return answer
+            self.submit(item)
+        result: T = await item.future
+        return result
 
-    def _at_once(self) -> None:
-        with self._lock:  # event loops of other threads take jobs, too
-            jobs = [self._soon.popleft() for _ in range(len(self._soon))]
-        jobs = [job for job in jobs if not job.future.cancelled()]
-        with JobGuard(jobs):
-            if (
-                len(jobs) == 1
-                and self._jobs.empty()
-                and self._turn.acquire(blocking=False)
-            ):
+    def _run_in_loop(self) -> None:
+        with self._lock:  # event loops of other threads take items, too
+            queue = self._loop_queue
+            items = [queue.popleft() for _ in range(len(queue))]
+        items = [item for item in items if not item.future.cancelled()]
+        with WorkGuard(items):
+            alone = len(items) == 1 and self._queue.empty()
+            if alone and self._loop_turn.acquire(blocking=False):
                 try:
-                    with suppress(
-                        sqlite3.Error, errors.StoreError
-                    ):  # the thread tries again
-                        self._near = self._near or self._connect(busy_seconds=0.0)
-                        self.perform(jobs, self._near)
+                    # After an error, the thread tries again.
+                    with suppress(sqlite3.Error, errors.StoreError):
+                        if self._loop_connection is None:
+                            self._loop_connection = self._connect(busy_seconds=0.0)
+                        self.perform(items, self._loop_connection)
                         return
                 finally:
-                    self._turn.release()
-            for job in jobs:
-                self.submit(job)
+                    self._loop_turn.release()
+            for item in items:
+                self.submit(item)
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
-        with self._turn:
-            if self._near is not None:
-                self._near.close()
-            self._near = None
-            self._took = 1.0
+        with self._loop_turn:
+            if self._loop_connection is not None:
+                self._loop_connection.close()
+            self._loop_connection = None
+            self._last_batch_seconds = 1.0
 
-    def perform(self, jobs: Sequence[WorkItem], db: Connection | None = None) -> None:
-        """Run the jobs; afterwards roll back a transaction that is still open."""
-        if not jobs:
+    def perform(self, items: Sequence[WorkItem], db: Connection | None = None) -> None:
+        """Run the items; afterwards roll back a transaction that is still open."""
+        if not items:
             return
         began = time.perf_counter()
         try:
             db = db or self.connection()
             try:
-                self._transact(db, jobs)
+                self._run_batch(db, items)
             finally:
-                self._took = time.perf_counter() - began
+                self._last_batch_seconds = time.perf_counter() - began
                 try:
                     db.rollback()
                 except sqlite3.Error:
@@ -201,48 +190,51 @@ class Thread(Threads[Connection]):
             raise translate_error(error) from error
 
 
-def _read(db: Connection, jobs: Sequence[WorkItem]) -> None:
-    for job in jobs:
-        with JobGuard((job,), translate_error):
+def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
+    for item in items:
+        with WorkGuard((item,), translate_error):
             if not db.in_transaction:
                 db.execute("begin")
-            value = job.work(db)
-            if job is jobs[-1]:
+            value = item.work(db)
+            if item is items[-1]:
                 db.execute("rollback")
-            job.end(value)
+            item.end(value)
 
 
-def _commit(db: Connection, jobs: Sequence[WorkItem]) -> None:
+def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     db.execute("begin immediate")
     values: list[Any] = []
-    for job in jobs:
+    for item in items:
         values.append(None)
-        with _Savepoint(db, job):
-            values[-1] = job.work(db)
+        with _Savepoint(db, item):
+            values[-1] = item.work(db)
     try:
         db.check()
     except errors.StoreUnavailable:
         db.execute("rollback")
-        with suppress(
-            sqlite3.Error
-        ):  # SQLite would write a log into another file at this path
+        # SQLite would write a log into another file at this path.
+        with suppress(sqlite3.Error):
             db.execute("pragma wal_checkpoint(truncate)")
         raise
     db.execute("commit")
-    for job, value in zip(jobs, values, strict=True):
-        if not job.done:
-            job.end(value)
+    for item, value in zip(items, values, strict=True):
+        if not item.done:
+            item.end(value)
 
 
-# SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about
-# each.
+_BUSY_FIX = "another process holds the database for too long; try again"
+# What a user can do about SQLite's primary result codes (sqlite.org/rescode.html).
 _RESULT_CODE_REMEDIES = {
-    sqlite3.SQLITE_BUSY: "another process holds the database for too long; try again",
-    sqlite3.SQLITE_LOCKED: "another process holds the database for too long; try again",
-    sqlite3.SQLITE_READONLY: "it is read-only; give write permission to the file and its folder",
+    sqlite3.SQLITE_BUSY: _BUSY_FIX,
+    sqlite3.SQLITE_LOCKED: _BUSY_FIX,
+    sqlite3.SQLITE_READONLY: (
+        "it is read-only; give write permission to the file and its folder"
+    ),
     sqlite3.SQLITE_FULL: "the disk is full; make room and run again, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk does not respond; check the disk and run again",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and is writable",
+    sqlite3.SQLITE_CANTOPEN: (
+        "it cannot be opened; check that the folder exists and is writable"
+    ),
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
@@ -253,8 +245,9 @@ SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """Translate an error of SQLite or the disk into a HeedfulError; return others
-    unchanged.
+    """Return the HeedfulError for an error of SQLite or of the disk.
+
+    Other errors are returned unchanged.
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
@@ -262,25 +255,24 @@ def translate_error(error: BaseException) -> BaseException:
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
-        ours: errors.StoreError = errors.StoreCorrupt(
+        translated: errors.StoreError = errors.StoreCorrupt(
             f"{error}: the file is damaged or no database; {DAMAGED_FILE_FIX}"
         )
     elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
-        ours = errors.StoreUnavailable(
-            f"{error}: {_RESULT_CODE_REMEDIES.get(code, 'check the path')}"
-        )
+        remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")
+        translated = errors.StoreUnavailable(f"{error}: {remedy}")
     elif "no such " in str(error) or "has no column" in str(error):
-        todo = (
+        remedy = (
             "run `heedful export` with that version, and import the lessons into a "
             "new file"
         )
-        ours = errors.StoreOlder(
-            f"{error}: an unreleased heedful made this file; {todo}"
+        translated = errors.StoreOlder(
+            f"{error}: an unreleased heedful made this file; {remedy}"
         )
     else:
-        ours = errors.StoreError(str(error))
-    ours.__cause__ = error
-    return ours
+        translated = errors.StoreError(str(error))
+    translated.__cause__ = error
+    return translated
 
 
 def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
@@ -299,25 +291,20 @@ BUSY_TIMEOUT_SECONDS = 20.0
 
 
 def in_file(path: str) -> Store:
-    """Return a store with its own connections to the file `path`, which may be
-    `:memory:`.
-    """
+    """Return a store with its own connections to the file `path`, or to `:memory:`."""
     return Store(path, File(path, BUSY_TIMEOUT_SECONDS))
 
 
 class File:
-    """Access to one SQLite file, with one thread for all writes and one for all
-    reads.
-    """
+    """Access to one SQLite file: a thread for all writes and one for all reads."""
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = DatabasePath(path)
-        opens = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
-        reads = partial(opens, reads=True)
-        self.writer: Thread = Thread(opens, writes=True)
-        self.reader: Thread = (
-            self.writer if path == IN_MEMORY_PATH else Thread(reads, writes=False)
-        )
+        open_file = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
+        self.writer: Thread = Thread(open_file, writes=True)
+        self.reader: Thread = self.writer
+        if path != IN_MEMORY_PATH:
+            self.reader = Thread(partial(open_file, reads=True), writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
@@ -326,13 +313,12 @@ class File:
         return await self.reader.run(work)
 
     async def write(
-        self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY_LOCKS
+        self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
     ) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        of_loop = all(name.startswith("loop ") for name in holds or MEMORY_LOCKS)
-        return await self.writer.run(
-            work, short=of_loop and self.reader is not self.writer
-        )
+        of_loop = all(name.startswith("loop ") for name in locks or MEMORY_LOCKS)
+        short = of_loop and self.reader is not self.writer
+        return await self.writer.run(work, short=short)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
@@ -347,46 +333,44 @@ def connect(
     place: DatabasePath | None = None,
     reads: bool = False,
 ) -> Connection:
-    """Open the file `path` and upgrade its schema if necessary; with `reads`, only for
-    reading.
+    """Open the file `path`, or create it, and upgrade its schema if necessary.
 
-    If there is no file, create it. If `place` has been opened before, it must still be
-    this file. Raises StoreUnavailable if the file cannot be opened. Other errors of
-    SQLite are not translated.
+    With `reads`, the connection is only for reading. If `place` has been opened before,
+    it must still be this file. Raises StoreUnavailable if the file cannot be opened.
+    Other errors of SQLite are not translated.
     """
     place = place or DatabasePath(path)
-    name = place.path
-    alone = path == IN_MEMORY_PATH
+    in_memory = path == IN_MEMORY_PATH
     try:
         if place.opened:
             place.check(writes=False)
-        elif not (alone or os.path.exists(name)):
-            _create(name)
+        elif not (in_memory or os.path.exists(place.path)):
+            _create(place.path)
         db = sqlite3.connect(
-            name,
+            place.path,
             busy_seconds,
             isolation_level=None,
             check_same_thread=False,
             factory=Connection,
         )
     except (OSError, sqlite3.OperationalError) as error:
-        todo = "check that its folder exists and is writable, and that it is a file"
+        remedy = "check that its folder exists and is writable, and that it is a file"
         raise errors.StoreUnavailable(
-            f"{name} cannot be opened, {error}; {todo}"
+            f"{place.path} cannot be opened, {error}; {remedy}"
         ) from error
     db.row_factory = sqlite3.Row
     db.url = path
     db.place = place
-    with ExitStack() as failed:
-        failed.callback(db.close)  # which rolls back what was not committed
+    with ExitStack() as failure:
+        failure.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
         db.create_function("store_clock", 0, time.time)
         place.check(writes=False)
-        if alone or _is_older(db, path):
+        if in_memory or _is_older(db, path):
             _migrate(db)
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
-        failed.pop_all()
+        failure.pop_all()
     return db
 
 
@@ -398,9 +382,8 @@ def _create(path: str) -> None:
     new = f"{path}.{os.urandom(6).hex()}.new"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with closing(
-            sqlite3.connect(new, isolation_level=None, factory=Connection)
-        ) as db:
+        opened = sqlite3.connect(new, isolation_level=None, factory=Connection)
+        with closing(opened) as db:
             db.execute("pragma journal_mode = wal")
             _migrate(db)
         with suppress(FileExistsError):  # another process was faster
@@ -410,27 +393,27 @@ def _create(path: str) -> None:
 
 
 def _is_older(db: Connection, path: str) -> bool:
-    """Return True if the schema is older than `SCHEMA_VERSION`. Raises StoreNewer,
-    StoreCorrupt.
+    """Return True if the schema is older than `SCHEMA_VERSION`.
+
+    Raises StoreNewer, StoreCorrupt.
     """
     if db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
         raise errors.StoreCorrupt(
             f"{path} is another program's database; name another file"
         )
-    version = db.execute("pragma user_version").fetchone()[0]
+    version: int = db.execute("pragma user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise errors.StoreNewer(
-            f"{path} has schema {version}, this heedful knows {SCHEMA_VERSION}; upgrade "
-            "heedful to open it"
+            f"{path} has schema {version}, this heedful knows {SCHEMA_VERSION}; "
+            "upgrade heedful to open it"
         )
-    return bool(version < SCHEMA_VERSION)
+    return version < SCHEMA_VERSION
 
 
 def _migrate(db: Connection) -> None:
     db.execute("begin immediate")
-    version = db.execute("pragma user_version").fetchone()[
-        0
-    ]  # another process may come first
+    # Another process may have come first.
+    version = db.execute("pragma user_version").fetchone()[0]
     for number in range(version + 1, SCHEMA_VERSION + 1):
         for statement in _statements(f"sqlite_{number:04}.sql"):
             db.execute(statement)

@@ -33,17 +33,18 @@ from heedful.lessons.lesson import (
 from heedful.lessons.trust import clip_reflection
 from heedful.redact import redact_data
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
-from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
-from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, connect, translate_error
-from heedful.store.store import (
+from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
     from_row,
     key_of,
-    short,
+    resumable,
     storable,
     token,
 )
+from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
+from heedful.store.search import short
+from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, connect, translate_error
 
 
 class FieldBounds:
@@ -266,6 +267,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             yield clip_reflection(reflection)
 
 
+@resumable(result=Mapping[str, int])
 def import_lessons(
     db: Db,
     scope: Scope,
@@ -495,14 +497,16 @@ def copy(source: str, target: str) -> dict[str, int]:
 def _copy_rows(db: Any, target: str) -> dict[str, int]:
     """Copy the rows of all tenants to an empty PostgreSQL database."""
     needs_psycopg()
-    from heedful.store import postgres
+    from heedful.store import postgres, postgres_session
 
     try:
         with closing(
-            postgres.PostgresSession(postgres.parse_url(target).conninfo)
+            postgres_session.PostgresSession(
+                postgres_session.parse_url(target).conninfo
+            )
         ) as copied:
-            role = postgres.who(copied)
-            postgres.of_schema(copied, role)
+            role = postgres.describe_role(copied)
+            postgres.check_schema(copied, role)
             if not role["owner"]:
                 raise RoleRefused(
                     f"role {role['role']} sees only one tenant at a time, but a copy "
@@ -510,7 +514,7 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
                     "tenants; connect as the role that owns heedful's tables"
                 )
             copied.script(
-                f"begin; set constraints all immediate; {postgres.PATIENT_TRANSACTION_SQL}"
+                f"begin; set constraints all immediate; {postgres_session.PATIENT_TRANSACTION_SQL}"
             )
             for table in tables():
                 if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
@@ -531,10 +535,10 @@ def _copy_rows(db: Any, target: str) -> dict[str, int]:
                 copied.script(
                     f"select setval(pg_get_serial_sequence('{name}', '{key}'), {last}"
                 )
-            copied.bound("commit")
+            copied.run_boundary("commit")
             return counts
-    except postgres.PSYCOPG_ERRORS as error:
-        raise postgres.translate_error(error) from error
+    except postgres_session.PSYCOPG_ERRORS as error:
+        raise postgres_session.translate_error(error) from error
 
 
 def _copy_table(db: Any, copied: Any, table: StoreTable) -> int:

@@ -24,7 +24,7 @@ from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns
-from heedful.store.store import Db, Row, key_of, token
+from heedful.store.connection import Db, Row, key_of, token
 
 FIGURE_DAY_SECONDS = 86_400.0
 # days of a course; of a shorter record, `SHORT_COURSE_GROUPS` groups of loops

@@ -19,7 +19,7 @@ from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
 from heedful.store import patterns
-from heedful.store.store import token
+from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.site import Document, Visit, action, cursor_links, page

@@ -21,7 +21,7 @@ from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
-from heedful.store.store import token
+from heedful.store.connection import token
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals

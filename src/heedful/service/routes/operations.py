@@ -19,7 +19,7 @@ from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
-from heedful.store.store import check_writes
+from heedful.store.connection import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
 # Seconds for which `/readyz` repeats an answer, because strangers can call it. It asks

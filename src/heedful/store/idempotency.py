@@ -1,0 +1,89 @@
+"""The stored answers of calls that have an idempotency key, and their stored effects.
+
+A caller that got no answer sends its call again with the same key. The second run finds
+what the first one has written: its effects, in order, and its answer once it is
+finished. Answers are forgotten after a day.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from heedful.errors import LeaseLost
+from heedful.lessons.lesson import Scope
+from heedful.store.connection import Db, holds, resumable
+
+ANSWER_LIFE_SECONDS = 86_400.0
+ANSWER_EFFECT = -1  # the number under which the answer of a call is stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotentCall:
+    """A call that may be repeated.
+
+    `caller` is the id of the caller, `once` the digest of the idempotency key and
+    `digest` that of the request.
+    """
+
+    tenant: str
+    caller: str
+    once: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """The stored effects and the stored answer of a call.
+
+    `digest` is "" if nothing is stored.
+    """
+
+    digest: str = ""
+    effects: tuple[Mapping[str, Any], ...] = ()
+    answer: Mapping[str, Any] | None = None
+
+
+def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
+    """Return the effects and the answer that an earlier run of `call` stored."""
+    values = {**asdict(call), "after": time.time() - ANSWER_LIFE_SECONDS}
+    rows = db.run("read_answer", values).fetchall()
+    if not rows:
+        return RecordedCall()
+    effects = {int(row["n"]): json.loads(row["record"]) for row in rows}
+    answer = effects.pop(ANSWER_EFFECT, None)
+    return RecordedCall(rows[0]["digest"], tuple(effects.values()), answer)
+
+
+@holds("answers")
+@resumable(result=None)
+def keep_answer(
+    db: Db, scope: Scope, call: IdempotentCall, answer: Mapping[str, Any]
+) -> None:
+    """Store the answer of `call`, and delete answers that are older than a day."""
+    before = time.time() - ANSWER_LIFE_SECONDS
+    db.run("forget_answers", {"tenant": call.tenant, "before": before})
+    write_effect(db, call, ANSWER_EFFECT, answer)
+
+
+def write_effect(
+    db: Db, call: IdempotentCall, n: int, record: Mapping[str, Any]
+) -> None:
+    """Store `record` as effect number `n` of `call`.
+
+    Raises LeaseLost if another process, which answers the same call, has stored this
+    effect.
+    """
+    now = time.time()
+    values = {
+        **asdict(call),
+        "n": n,
+        "record": json.dumps(record),
+        "now": now,
+        "before": now - ANSWER_LIFE_SECONDS,
+    }
+    if not db.run("insert_answer", values).fetchall():
+        raise LeaseLost("the same call is being answered right now; try again")

@@ -1,0 +1,244 @@
+"""The migrations of a PostgreSQL database, and the rights of the service's role.
+
+A migration is a file of `sql/` with a number and a part: apply `pre` while the old
+version still runs, and `post` after it has stopped. The table `schema_version` has a
+row for each part that was applied. The job queue has migrations of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import closing
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+from psycopg import errors, sql
+
+from heedful.errors import (
+    InvalidInput,
+    PackageMissing,
+    RoleRefused,
+    StoreError,
+    StoreNewer,
+)
+from heedful.store.postgres_session import (
+    PATIENT_TRANSACTION_SQL,
+    PSYCOPG_ERRORS,
+    SCHEMA_NAME,
+    PostgresSession,
+    parse_url,
+    translate_error,
+)
+from heedful.store.statements import SQL_FOLDER, read_sql
+
+Part = Literal["pre", "post", "all"]
+# The lock that allows one migration of a database at a time: "heedful" as a number.
+MIGRATION_LOCK_KEY: Final = 0x6865656466756C
+MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
+MIN_PGVECTOR_VERSION = (0, 8)
+_MIGRATION_ROLE_FIX = (
+    "run heedful migrate as the role that owns heedful's tables, or as a role that "
+    "may create a schema in this database (grant create on database … to …) and, with "
+    "--role, may create roles"
+)
+_SCHEMA_VERSION_DDL = """
+create table if not exists schema_version (
+  number integer not null,
+  part text not null check (part in ('pre', 'post')),
+  at double precision not null,
+  primary key (number, part)
+);
+create table if not exists queue_version (
+  name text primary key, at double precision not null
+)
+"""
+
+
+class MigrationPart(NamedTuple):
+    """One part (`pre` or `post`) of the migration with this number."""
+
+    number: int
+    part: str
+
+
+class MigrationResult(NamedTuple):
+    """The result of `migrate`: applied parts, waiting parts, the schema's version."""
+
+    applied: tuple[MigrationPart, ...]
+    waiting: tuple[MigrationPart, ...]
+    schema: int
+
+
+@cache
+def all_parts() -> tuple[MigrationPart, ...]:
+    """Return the parts of all migrations that this version of heedful has, in order."""
+    parts = []
+    for name in os.listdir(SQL_FOLDER):
+        match = re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name)
+        if match is not None:
+            parts.append(MigrationPart(int(match[1]), match[2]))
+    return tuple(sorted(parts, key=lambda part: (part.number, part.part == "post")))
+
+
+def newest_version() -> int:
+    """Return the schema version that this heedful needs.
+
+    It is the number of the newest `pre` part.
+    """
+    return _version_of(all_parts())
+
+
+def _version_of(parts: tuple[MigrationPart, ...]) -> int:
+    return max((part.number for part in parts if part.part == "pre"), default=0)
+
+
+def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
+    """Migrate the database at `url` to the schema of this version, in one transaction.
+
+    `part` may limit this to the `pre` or the `post` parts. A second call changes
+    nothing. The role in the URL creates and owns the tables. `role` is the role of the
+    service, which may read and write rows. If `role` does not exist, it is created
+    without a password. Raises StoreError, InvalidInput.
+    """
+    try:
+        with closing(PostgresSession(parse_url(url).conninfo)) as session:
+            return session.transact(
+                "begin", lambda _: _migrate(session, part, role), "commit"
+            )
+    except errors.InsufficientPrivilege as error:
+        raise RoleRefused(
+            f"{error.diag.message_primary}; {_MIGRATION_ROLE_FIX}"
+        ) from error
+    except PSYCOPG_ERRORS as error:
+        raise translate_error(error) from error
+
+
+def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
+    db.script(f"""
+        {PATIENT_TRANSACTION_SQL};
+        set local lock_timeout = 0;
+        select pg_advisory_xact_lock({MIGRATION_LOCK_KEY});
+        set local lock_timeout = '10s'
+    """)
+    check_pgvector(db)
+    if db.execute(f"select to_regnamespace('{SCHEMA_NAME}')").fetchone()[0] is None:
+        db.script(f"create schema {SCHEMA_NAME}")  # `if not exists` would need a right
+    db.script(_SCHEMA_VERSION_DDL)
+    before = {
+        MigrationPart(row["number"], row["part"])
+        for row in db.execute("select number, part from schema_version")
+    }
+    unknown = sorted(before - set(all_parts()))
+    if unknown:
+        raise StoreNewer(
+            f"the database has migration {unknown[-1].number}, this heedful knows "
+            f"{newest_version()}; upgrade heedful"
+        )
+    applied = []
+    for migration in all_parts():
+        if migration in before:
+            continue
+        if part not in ("all", migration.part):
+            break  # later parts need this part
+        _apply(db, migration)
+        applied.append(migration)
+    _migrate_jobs(db, part)
+    if role:
+        _grant(db, role)
+    after = before | set(applied)
+    return MigrationResult(
+        applied=tuple(applied),
+        waiting=tuple(other for other in all_parts() if other not in after),
+        schema=_version_of(tuple(after)),
+    )
+
+
+def _apply(db: PostgresSession, migration: MigrationPart) -> None:
+    db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
+    values = {**migration._asdict(), "at": time.time()}
+    db.execute("insert into schema_version values (:number::int, :part, :at)", values)
+
+
+def _migrate_jobs(db: PostgresSession, part: str) -> None:
+    """Migrate the job queue to the installed version of procrastinate.
+
+    A migration of procrastinate is a `post` part if its name says so, otherwise a `pre`
+    part.
+    """
+    try:
+        from procrastinate.schema import SchemaManager
+    except ImportError as error:
+        raise PackageMissing(
+            "the queue in PostgreSQL", "procrastinate", "postgres"
+        ) from error
+    folder = SchemaManager.get_migrations_path()
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    before = {row["name"] for row in db.execute("select name from queue_version")}
+    if not before:
+        db.script(SchemaManager.get_schema())
+        applied = names
+    else:
+        applied = []
+        for name in names:
+            part_of_name = "post" if "_post_" in name else "pre"
+            if name in before or part not in ("all", part_of_name):
+                continue
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                db.script(file.read())
+            applied.append(name)
+    for name in applied:
+        values = {"name": name, "at": time.time()}
+        db.execute("insert into queue_version values (:name, :at)", values)
+    db.script(read_sql("postgres_queue.sql"))
+
+
+def check_pgvector(db: PostgresSession) -> None:
+    """Check that the database has pgvector, new enough. Raises StoreError."""
+    row = db.execute(
+        "select extversion from pg_extension where extname = 'vector'"
+    ).fetchone()
+    if row is None:
+        state = "no pgvector"
+        command = "create extension vector"
+    else:
+        numbers = re.findall(r"\d+", row["extversion"])[:2]
+        if tuple(map(int, numbers)) >= MIN_PGVECTOR_VERSION:
+            return
+        state = f"pgvector {row['extversion']}"
+        command = "alter extension vector update"
+    raise StoreError(
+        f"the database has {state}; heedful needs 0.8: install it on the server, then "
+        f"let a superuser run in the database: {command}"
+    )
+
+
+def _grant(db: PostgresSession, role: str) -> None:
+    """Let `role` read and write rows under row-level security; create it if necessary.
+
+    This includes tables that a later migration creates. The role may add audit rows,
+    but not change them or their head.
+    """
+    if not role.isprintable() or len(role) > MAX_ROLE_CHARS:
+        raise InvalidInput("role", role, "1 to 63 printable characters")
+    name = sql.Identifier(role).as_string()
+    exists = "select 1 from pg_roles where rolname = :role"
+    if not db.execute(exists, {"role": role}).fetchone():
+        db.script(
+            f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls"
+        )
+    db.script(f"""
+        grant usage on schema {SCHEMA_NAME} to {name};
+        grant select, insert, update, delete
+          on all tables in schema {SCHEMA_NAME} to {name};
+        alter default privileges in schema {SCHEMA_NAME}
+          grant select, insert, update, delete on tables to {name};
+        alter default privileges in schema {SCHEMA_NAME}
+          grant usage, select on sequences to {name};
+        revoke insert, update, delete on schema_version, queue_version from {name};
+        revoke update, delete on audit from {name};
+        revoke insert, update, delete on audit_head from {name};
+        grant usage, select on all sequences in schema {SCHEMA_NAME} to {name};
+        grant execute on all functions in schema {SCHEMA_NAME} to {name}
+    """)

@@ -1,0 +1,347 @@
+"""One connection to PostgreSQL: its address, statements, transactions and errors.
+
+Statements are those of SQLite, with named parameters. Reading rows, and beginning and
+ending transactions, avoid the slow paths of psycopg.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.types.numeric import Int8BinaryDumper
+
+from heedful.errors import (
+    HeedfulError,
+    InvalidInput,
+    RoleRefused,
+    StoreCorrupt,
+    StoreError,
+    StoreInDoubt,
+    StoreOlder,
+    StoreUnavailable,
+)
+from heedful.store import shown
+from heedful.store.connection import Db, Rows, Work
+from heedful.store.sqlite import invalid_value
+from heedful.store.statements import Dialect
+
+T = TypeVar("T")
+# Connections of one process: two services and three workers stay below a server's usual
+# 100.
+POOL_CONNECTIONS = 12
+MAX_POOL_CONNECTIONS = 500
+# The schema of heedful's tables; the types of pgvector are in the schema `public`.
+SCHEMA_NAME = "heedful"
+# The time-outs limit the harm of a server that hangs. `options` in the URL override
+# them.
+SERVER_OPTIONS = (
+    f"-c search_path={SCHEMA_NAME},public -c statement_timeout=30s -c lock_timeout=10s "
+    "-c idle_in_transaction_session_timeout=60s"
+)
+# For a slow transaction, which may also wait for work elsewhere.
+PATIENT_TRANSACTION_SQL = (
+    "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
+)
+# Defaults of libpq's parameters, in seconds; `tcp_user_timeout` is in milliseconds.
+CONNECTION_DEFAULTS = {
+    "fallback_application_name": "heedful",
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "tcp_user_timeout": "20000",
+}
+# More than there are statements, so that none is evicted.
+MAX_PREPARED_STATEMENTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A database: its `conninfo`, the URL `shown` without password, and a pool's size.
+
+    A pool has at most `size` connections.
+    """
+
+    conninfo: str = field(repr=False)
+    shown: str
+    size: int
+
+
+def parse_url(url: str) -> Address:
+    """Return the address in `url`; `?pool_size=` may be 1 to 500.
+
+    Raises InvalidInput.
+    """
+    place, _, query = url.partition("?")
+    size = str(POOL_CONNECTIONS)
+    parameters = []
+    for parameter in filter(None, query.split("&")):
+        name, equals, value = parameter.partition("=")
+        if name == "pool_size":
+            size = value
+        else:
+            # As in `options=-c statement_timeout=60s`: libpq wants the second = escaped.
+            parameters.append(f"{name}{equals}{value.replace('=', '%3D')}")
+    is_number = size.isascii() and size.isdigit()
+    if not (is_number and 1 <= int(size) <= MAX_POOL_CONNECTIONS):
+        raise InvalidInput("pool_size", size, "a whole number from 1 to 500")
+    if parameters:
+        place += "?" + "&".join(parameters)
+    settings = dict[str, Any]()
+    problem = ""
+    try:
+        settings = dict(conninfo_to_dict(place))
+    except psycopg.Error as error:
+        # What follows the first quote may be a part of the password.
+        problem = re.split('[:"]', str(error))[0].strip()
+    if problem:
+        allowed = f"like postgresql://user@host:5432/db ({problem})"
+        raise InvalidInput("store", shown(url), allowed)
+    options = f"{SERVER_OPTIONS} {settings.get('options') or ''}".rstrip()
+    settings = {**CONNECTION_DEFAULTS, **settings, "options": options}
+    return Address(make_conninfo("", **settings), shown(url), int(size))
+
+
+class Row(tuple[Any, ...]):
+    """A row of a result; `row[key]` takes the position or the name of a column."""
+
+    __slots__ = ()
+    _positions: Mapping[str, int]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            key = self._positions[key]
+        return tuple.__getitem__(self, key)
+
+    def keys(self) -> Sequence[str]:
+        """Return the names of the columns."""
+        return tuple(self._positions)
+
+
+def _row_factory(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
+    result = cursor.pgresult  # `cursor.description` would take ten times as long
+    if result is None or not result.nfields:
+        return Row
+    return _row_class(tuple([result.fname(n) for n in range(result.nfields)]))
+
+
+@cache
+def _row_class(columns: tuple[bytes | None, ...]) -> type[Row]:
+    names = [(column or b"").decode() for column in columns]
+    positions = {name: index for index, name in enumerate(names)}
+    return type("Row", (Row,), {"__slots__": (), "_positions": positions})
+
+
+class PostgresSession(Db):
+    """A connection for one thread at a time; errors of psycopg are not translated.
+
+    Parameters are written `:name`, as in SQLite. Every integer is sent as bigint, so
+    that a statement is prepared only once. The server infers the types of text
+    parameters.
+    """
+
+    dialect: Dialect = "postgres"
+
+    def __init__(self, conninfo: str, url: str = "") -> None:
+        self.url = url
+        self._connection = psycopg.connect(
+            conninfo,
+            # transactions are begun explicitly, together with their tenant
+            autocommit=True,
+            prepare_threshold=1,
+            cursor_factory=psycopg.RawCursor,
+            row_factory=_row_factory,
+        )
+        self._connection.prepared_max = MAX_PREPARED_STATEMENTS
+        self._connection.adapters.register_dumper(int, Int8BinaryDumper)
+
+    def execute(self, sql: str, values: Any = (), /) -> Rows:
+        text, names = number_parameters(sql)
+        parameters = [values[name] for name in names]
+        return self._connection.execute(text.encode(), parameters, binary=True)
+
+    def script(self, sql: str) -> str:
+        """Run several statements in one message; return the status of the last one."""
+        cursor = self._connection.execute(sql.encode(), prepare=False)
+        return cursor.statusmessage or ""
+
+    def load(
+        self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    ) -> int:
+        """Insert rows into a table in bulk; return their number."""
+        cursor = self._connection.cursor()
+        sql = f"copy {table} ({', '.join(columns)}) from stdin"
+        with cursor.copy(sql.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+        return cursor.rowcount
+
+    def transact(self, begin: str, work: Work[T], end: str) -> T:
+        """Run `work` between the SQL `begin` and the SQL `end`; return its result.
+
+        `end` is commit or rollback. Raises CommitInDoubt if the connection was lost
+        during the commit.
+        """
+        try:
+            self.run_boundary(begin)
+            value = work(self)
+            self.run_boundary(end)
+        except errors.FeatureNotSupported:
+            # Its prepared statements are older than the change of the schema.
+            self.close()
+            raise
+        finally:
+            try:  # to end an open transaction
+                if self._connection.info.transaction_status != TransactionStatus.IDLE:
+                    self._connection.execute("rollback")
+            except psycopg.Error:
+                self.close()
+        return value
+
+    def run_boundary(self, sql: str) -> None:
+        """Run `sql`, which begins or ends a transaction.
+
+        A cursor would take ten times the CPU. Raises CommitInDoubt if it is unknown
+        whether a commit happened.
+        """
+        try:
+            result = self._connection.pgconn.exec_(sql.encode())
+            if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+                raise errors.error_from_result(result)
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                # libpq notices a lost connection only at the next statement.
+                self.close()
+            if sql == "commit" and self.lost:
+                raise CommitInDoubt(str(error)) from error
+            raise
+        if sql == "commit" and result.command_status != b"COMMIT":
+            raise StoreError(
+                "a statement failed and the work went on; nothing was written"
+            )
+
+    @property
+    def lost(self) -> bool:  # type: ignore[override]
+        return self._connection.closed
+
+    def check(self) -> None:
+        if self.execute("show transaction_read_only").fetchone()[0] == "on":
+            raise StoreUnavailable(
+                f"{self.url} is read-only; name the primary in the URL"
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+# Text without parameters (strings, quoted names, comments, casts), or a parameter:
+# `:name`.
+_SQL_PARAMETER_PATTERN = re.compile(
+    r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL
+)
+
+
+@cache
+def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Replace the named parameters of `sql` by `$1`, `$2` …
+
+    Returns the SQL and the names of the parameters.
+
+    >>> number_parameters("select :a::text, ':b', :c + :a")
+    ("select $1::text, ':b', $2 + $1", ('a', 'c'))
+    """
+    names: list[str] = []
+
+    def place(part: re.Match[str]) -> str:
+        name = part[1]
+        if name is None:
+            return part[0]
+        if name not in names:
+            names.append(name)
+        return f"${names.index(name) + 1}"
+
+    return _SQL_PARAMETER_PATTERN.sub(place, sql), tuple(names)
+
+
+class CommitInDoubt(psycopg.OperationalError):
+    """The error for a connection that was lost during a commit."""
+
+
+# The errors that `translate_error` translates; errors of the work itself pass
+# unchanged.
+PSYCOPG_ERRORS = (psycopg.Error, UnicodeEncodeError, OverflowError)
+_CLASH_FIX = "other transactions keep changing the same rows; try again later"
+_OLD_SCHEMA_FIX = "run heedful migrate as the role that owns the tables"
+# Our error for a class of errors, and what a user can do about it
+# (postgresql.org/docs/current/errcodes-appendix.html).
+_TRANSLATIONS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
+    errors.SerializationFailure: (StoreUnavailable, _CLASH_FIX),
+    errors.DeadlockDetected: (StoreUnavailable, _CLASH_FIX),
+    errors.LockNotAvailable: (
+        StoreUnavailable,
+        "another transaction holds a lock that this one needs; try again",
+    ),
+    errors.QueryCanceled: (
+        StoreUnavailable,
+        "it took longer than statement_timeout; try again, or raise it in the URL: "
+        "?options=-c%20statement_timeout=60s",
+    ),
+    errors.ReadOnlySqlTransaction: (
+        StoreUnavailable,
+        "this server is a standby; name the primary in the URL",
+    ),
+    errors.DiskFull: (
+        StoreUnavailable,
+        "the server's disk is full; make room and run again, nothing was lost",
+    ),
+    errors.DataCorrupted: (
+        StoreCorrupt,
+        "the server's files are damaged; restore a backup",
+    ),
+    errors.IndexCorrupted: (
+        StoreCorrupt,
+        "the server's files are damaged; reindex them, or restore a backup",
+    ),
+    errors.InsufficientPrivilege: (
+        RoleRefused,
+        "run heedful migrate --role with the name of this role",
+    ),
+    errors.UndefinedTable: (StoreOlder, _OLD_SCHEMA_FIX),
+    errors.UndefinedColumn: (StoreOlder, _OLD_SCHEMA_FIX),
+    errors.UndefinedFunction: (StoreOlder, _OLD_SCHEMA_FIX),
+}
+_LOST_SERVER_FIX = "the server no longer answers; see that it runs, then try again"
+_UNREACHABLE_SERVER_FIX = (
+    "see that the server runs and accepts more connections (max_connections), and "
+    "that host, database, user and password in the URL are right; then try again"
+)
+
+
+def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
+    """Return the HeedfulError for an error of psycopg.
+
+    `lost` says that the connection was lost.
+    """
+    if isinstance(error, UnicodeEncodeError | OverflowError):
+        return invalid_value(error)
+    # The lines after the first quote the statement.
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    for kind, (translated, remedy) in _TRANSLATIONS.items():
+        if isinstance(error, kind):
+            return translated(f"{line}: {remedy}")
+    if isinstance(error, psycopg.DataError) and "NUL" in line:
+        allowed = "text without NUL, which PostgreSQL cannot hold"
+        return InvalidInput("text", "\0", allowed)
+    if isinstance(error, CommitInDoubt):
+        return StoreInDoubt(line)
+    if lost:
+        return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"{line}: {_UNREACHABLE_SERVER_FIX}")
+    return StoreError(line)

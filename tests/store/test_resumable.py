@@ -1,0 +1,84 @@
+"""Which writes a repeated call resumes: those that are declared, and no others."""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import heedful
+from heedful.lessons.lesson import Scope
+from heedful.store import connection, loops
+from heedful.store.connection import Db, is_resumable, resumable
+from heedful.store.sqlite import in_file
+from heedful.store.store import Effects
+
+SCOPE = Scope("ours")
+PACKAGE = Path(heedful.__file__).parent
+# A driver that comes back claims its loop again.
+REPEATED = {loops.begin, loops.claim}
+
+
+def insert(db: Db, scope: Scope) -> int:
+    db.insert("tally", {**connection.key_of(scope), "lessons": 1})
+    return 7
+
+
+@resumable(result=int)
+def insert_once(db: Db, scope: Scope) -> int:
+    return insert(db, scope)
+
+
+async def test_a_declared_write_is_recorded_and_answers_a_repeated_call(tmp_path):
+    store = in_file(str(tmp_path / "a.db"))
+    effects: list[Any] = []
+    with Effects(lambda db, number, effect: effects.append(effect)):
+        assert await store.write(SCOPE, insert_once) == 7
+    assert effects == [{"name": "test_resumable.insert_once", "value": 7}]
+
+    with Effects(known=effects):
+        assert await store.write(SCOPE, insert_once) == 7  # again would be a conflict
+    await store.close()
+
+
+async def test_a_write_without_declaration_is_not_recorded(tmp_path):
+    store = in_file(str(tmp_path / "a.db"))
+    effects: list[Any] = []
+    with Effects(lambda db, number, effect: effects.append(effect)):
+        assert await store.write(SCOPE, insert) == 7
+    assert effects == []
+    await store.close()
+
+
+def written_functions() -> Iterator[Any]:
+    """Yield the functions of the store that heedful passes to `write`."""
+    for path in PACKAGE.rglob("*.py"):
+        calls = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith((".write", "write_lessons"))
+        ]
+        if not calls:
+            continue
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        names = vars(importlib.import_module(name))
+        for argument in (argument for call in calls for argument in call.args):
+            module, _, function = ast.unparse(argument).rpartition(".")
+            work = getattr(names.get(module), function, None) or names.get(function)
+            if not inspect.isfunction(work):
+                continue
+            if list(inspect.signature(work).parameters)[:2] == ["db", "scope"]:
+                yield work
+
+
+def test_every_function_that_is_passed_to_write_is_declared():
+    functions = set(written_functions())
+    assert len(functions) > 30
+    assert {work for work in functions if not is_resumable(work)} == REPEATED
+
+
+def test_pydantic_has_an_adapter_for_every_declared_result():
+    for work in list(connection._results):
+        assert connection.result_adapter(work).core_schema
