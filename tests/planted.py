@@ -45,7 +45,7 @@ _JWT = {"JWT": ({"alg": "HS256"}, {"sub": 1}), "NONE": ({"alg": "none"}, {})}
 _PAGE = Path(__file__).parent.parent / "docs" / "secrets.md"
 
 
-def _filled(form: str) -> tuple[str, list[str]]:
+def fill_in(form: str) -> tuple[str, list[str]]:
     """The example with random characters in place of its braces, and what was put
     there.
     """
@@ -77,7 +77,7 @@ def _rows(heading: str) -> list[tuple[list[str], str]]:
 def _tokens() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for forms, kind in _rows("Tokens"):
-        found[kind] = (*found.get(kind, ()), *(_filled(form)[0] for form in forms))
+        found[kind] = (*found.get(kind, ()), *(fill_in(form)[0] for form in forms))
     return found
 
 
@@ -108,19 +108,19 @@ PLACED: tuple[tuple[str, str, str], ...] = (
     *(
         (kind, text, secret)
         for (form,), kind in _rows("Places")
-        for text, made in [_filled(form)]
+        for text, made in [fill_in(form)]
         for secret in made
     ),
 )
 """Kind, text, secret: what is known by what it stands behind."""
 
 ASSIGNED: tuple[tuple[str, list[str]], ...] = tuple(
-    (text, made) for (form,), _ in _rows("Names") for text, made in [_filled(form)]
+    (text, made) for (form,), _ in _rows("Names") for text, made in [fill_in(form)]
 )
 """What is assigned to a telling name: a text, and the secrets in it."""
 
 LEFT: tuple[str, ...] = tuple(
-    _filled(form)[0] for forms, _ in _rows("Not recognised") for form in forms
+    fill_in(form)[0] for forms, _ in _rows("Not recognised") for form in forms
 )
 """Texts with a secret that is not recognised."""
 

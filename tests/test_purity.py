@@ -14,6 +14,7 @@ PACKAGE = Path(heedful.__file__).parent
 ROOMS = {"loop": (), "lessons": (), "traces": ("__init__", "reading")}
 ALONE = (
     "redact",
+    "redact_rules",
     "sanitize",
     "errors",
     "validation",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from time import process_time
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import redact as redaction
+from heedful import redact_rules
 from heedful.redact import redact, redact_data
-from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, left
+from heedful.redact_rules import Rule
+from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
 KEY = TOKENS["aws_key"][0]
@@ -38,10 +40,41 @@ def test_a_token_is_known_by_its_form(kind: str, token: str) -> None:
         assert redact(clean) == clean
 
 
-def test_every_form_is_one_of_a_token() -> None:
-    for kind, form in redaction._issued():
-        form = re.escape(form[0]) + redaction._begun(form)[1:]
-        assert any(re.search(form, token, re.ASCII) for token in TOKENS[kind]), form
+RULES = (
+    *redact_rules.PLACE_RULES,
+    *redact_rules.LONG_WORD_RULES,
+    *redact_rules.NAME_RULES,
+    *redact_rules.COMMAND_RULES,
+    redact_rules.JOINED_COMMAND_RULE,
+    redact_rules.RANDOM_TEXT_RULE,
+    *redact_rules.TOKEN_RULES,
+)
+FLAGS = re.ASCII | re.VERBOSE
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+@each_rule
+def test_the_pattern_of_a_rule_finds_its_example(rule: Rule) -> None:
+    text, secrets = fill_in(rule.example)
+    assert re.search(rule.pattern, text, FLAGS)
+    assert not rule.keywords or any(word in text.lower() for word in rule.keywords)
+    assert re.search(rule.trigger, text, FLAGS)
+    if rule is redact_rules.JOINED_COMMAND_RULE:
+        clean = " ".join(redact_data(text.split(redact_rules.ARGUMENT_SEPARATOR)))
+    else:
+        clean = redact(text)
+    assert f"[redacted: {rule.kind}]" in clean
+    assert not any(left(secret, clean) for secret in secrets)
+
+
+def test_no_two_rules_have_the_same_name() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+
+
+def test_a_token_begins_with_a_fixed_character() -> None:
+    for rule in redact_rules.TOKEN_RULES:
+        assert re.match(r"\w|&|\\[^\w]", rule.pattern), rule.name
 
 
 @pytest.mark.parametrize(("kind", "text", "secret"), PLACED)
@@ -180,42 +213,54 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 
-PATTERNS = [
-    *(redaction._begun(form) for _, form in redaction._issued()),
-    *(
-        row[-1]
-        for row in (
-            *redaction._PREFIX_RULES,
-            *redaction._LONG_WORD_RULES,
-            *redaction._SECRET_NAME_RULES,
-        )
-    ),
-    *(
-        redaction._SHELL_COMMAND_PATTERN,
-        redaction._LIST_COMMAND_PATTERN,
-        redaction._JOINED_COMMAND_PATTERN,
-    ),
-    *(
-        redaction._ASSIGNED_SECRET_PATTERN,
-        redaction._KEYED_SECRET_PATTERN,
-        redaction._QUOTED_RANDOM_PATTERN,
-        redaction._TOKEN_PART_PATTERN,
-    ),
-]
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_no_pattern_tries_a_long_text_in_many_ways(pattern: str) -> None:
+@each_rule
+def test_no_pattern_tries_a_long_text_in_many_ways(rule: Rule) -> None:
     """What repeats without a bound gives nothing back, or ends a pattern or a way
     through it.
     """
-    plain = re.sub(r"\[(?:\\.|[^\]\\])+\]", "c", re.sub(r"\\[\[\]]", "c", pattern))
-    plain = re.sub(r"\\.|\{\d+(?:,\d+)?\}\+?|\?\+?", "c", plain)
-    for repeat in re.finditer(r"(?:[*+]|\{\d+,\})(\+?)(.{0,3})", plain):
+    # Each character and class becomes "c", comments and blanks go.
+    shape = re.sub(r"\\.", "c", rule.pattern)
+    shape = re.sub(r"\[\^?\]?[^\]]*\]", "c", shape)
+    shape = re.sub(r"\s#.*", "", shape)
+    shape = re.sub(r"\s+", "", shape)
+    shape = re.sub(r"\{\d+(?:,\d+)?\}\+?|\?\+?", "c", shape)
+    for repeat in re.finditer(r"(?:[*+]|\{\d+,\})(\+?)(.{0,3})", shape):
         possessive, then = repeat.groups()
-        assert possessive or not then or then[0] in ")|" or "Private-MAC" in pattern, (
-            repeat
-        )
+        is_last = not then or then[0] in ")|"
+        assert possessive or is_last or "Private-MAC" in rule.pattern, repeat
+
+
+def test_the_shape_of_a_pattern_shows_what_repeats() -> None:
+    endless = Rule(name="x", kind="x", pattern=r"a\w+ [b c]", example="x")
+    with pytest.raises(AssertionError):
+        test_no_pattern_tries_a_long_text_in_many_ways(endless)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param("password", id="a name again and again"),
+        pytest.param("a" * 9 + ":", id="words and colons"),
+        pytest.param("x@y:", id="parts of addresses"),
+        pytest.param('"-p', id="options in quotes"),
+        pytest.param("key_", id="owners"),
+        pytest.param("-----BEGIN ", id="beginnings of private keys"),
+        pytest.param("mysql -u ", id="commands"),
+    ],
+)
+def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
+    def best_seconds(length: int) -> float:
+        text = piece * (length // len(piece))
+        times = []
+        for number in range(5):
+            start = process_time()
+            redact(f"{text}{number}")
+            times.append(process_time() - start)
+        return min(times)
+
+    best_seconds(20_000)  # compiles the patterns
+    # Eight times the length takes eight times as long; 64 would be quadratic.
+    assert best_seconds(160_000) < 24 * best_seconds(20_000) + 0.01
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
