@@ -3,7 +3,7 @@ mended.
 """
 
 from heedful.loop.record import Usage
-from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, Status
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, Status
 
 RUN = "forecast-7"
 MEANS = (

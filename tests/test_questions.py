@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
+from heedful.loop.runs import Report, StageReport
 from heedful.pages.questions import answer, find_stage, statistics
-from heedful.store.runs import Report, StageReport
 from tests.reported import (
     ACTUAL,
     FEEDBACK,

@@ -15,12 +15,13 @@ from heedful.cli.output import TextTable, counted, print_json, say, show
 from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
+from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
 from heedful.pages.report import failures, happened, worked
 from heedful.sanitize import clean
-from heedful.store.runs import Report, report_of
+from heedful.store.runs import report_of
 
 from ..forecast import forecast
 from .lab import announce

@@ -21,6 +21,7 @@ from heedful.loop.policies import policy
 from heedful.loop.reach import Reach, reach
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, Stop, StopRule
 from heedful.memory.draft import Claim, Draft
 from heedful.memory.dream import Dream, Dreams, consolidate
@@ -33,7 +34,6 @@ from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.service.client import Client
 from heedful.store import open_store
-from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Event, Fault
 from heedful.traces.signals import Signal, repeated_step, signals

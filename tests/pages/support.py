@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from heedful.loop.record import Usage
-from heedful.pages import markdown
-from heedful.store.runs import (
+from heedful.loop.runs import (
     Action,
     CheckResult,
     Report,
@@ -12,6 +11,7 @@ from heedful.store.runs import (
     StageReport,
     Status,
 )
+from heedful.pages import markdown
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (

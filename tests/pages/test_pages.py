@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from heedful.loop.runs import CheckResult, Report
 from heedful.pages import html, markdown
 from heedful.pages.report import (
     MAX_OUTPUT_READ_CHARS,
@@ -19,7 +20,6 @@ from heedful.pages.report import (
     output,
     visible,
 )
-from heedful.store.runs import CheckResult, Report
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,

@@ -8,8 +8,8 @@ from typing import Any
 
 from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
+from heedful.loop.runs import Report
 from heedful.pipeline import Pipeline
-from heedful.store.runs import Report
 
 TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")
 

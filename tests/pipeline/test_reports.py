@@ -16,16 +16,16 @@ from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import MAX_FEEDBACK_CHARS, Evaluation, Finding
-from heedful.pipeline import Pipeline
-from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
-from heedful.store import loops, open_store
-from heedful.store.runs import (
+from heedful.loop.runs import (
     STAGE_FEEDBACK_ENDING,
     STAGE_FEEDBACK_HEADING,
     Report,
-    report_of,
     stage_feedback,
 )
+from heedful.pipeline import Pipeline
+from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
+from heedful.store import loops, open_store
+from heedful.store.runs import report_of
 from tests.pipeline.support import failing, one, raising, ran, statuses
 
 TEXTS = "stage_name overall_status timestamp feedback_for_agent".split()

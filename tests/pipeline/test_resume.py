@@ -13,9 +13,10 @@ from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
+from heedful.loop.runs import Report
 from heedful.pipeline import Pipeline
 from heedful.store import loops
-from heedful.store.runs import Report, report_of
+from heedful.store.runs import report_of
 from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File, in_file
 from heedful.store.store import Store
 from tests.pipeline.support import timeless

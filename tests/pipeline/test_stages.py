@@ -21,9 +21,10 @@ from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
+from heedful.loop.runs import Report
 from heedful.pipeline import Pipeline
 from heedful.store import open_store
-from heedful.store.runs import Report, report_of
+from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.pipeline.support import failing, one, ran
 

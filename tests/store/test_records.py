@@ -11,8 +11,9 @@ import pytest
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.record import Goal
+from heedful.loop.runs import StageHead
 from heedful.store import loops
-from heedful.store.records import Head, StageHead
+from heedful.store.records import Head
 from tests.store.support import SCOPE
 
 STAGE = StageHead(

@@ -34,12 +34,13 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.record import format_score
+from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
 from heedful.sanitize import clean
 from heedful.store import loops
 from heedful.store.records import StoredLoop
-from heedful.store.runs import Report, is_run, report_of
+from heedful.store.runs import report_of
 
 MAX_AMBIGUOUS_IDS = 10
 MAX_TASK_CELL_CHARS = 80
@@ -69,7 +70,7 @@ def why(
         stored = await loop_of(memory, newest[0].id if newest else loop)
         if stored.head.stage is not None and newest:
             stored = await loop_of(memory, stored.head.stage.run)
-        if is_run(stored):
+        if stored.is_run:
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
             raise UsageError(
@@ -79,7 +80,7 @@ def why(
 
     found = settings.ask(read)
     if not isinstance(found, Report):
-        explanation = loops.explained(found)
+        explanation = found.explain()
         known = {"stored": found, "explanation": explanation, "text": _text}
         state = state_after(latest_verdict(found.decisions))
         made = ((one.attempt, one.verdict) for one in found.decisions)
@@ -129,7 +130,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
-    ends = tuple(f"{one.id}/" for one in found if is_run(one))
+    ends = tuple(f"{one.id}/" for one in found if one.is_run)
     found = [one for one in found if not one.id.startswith(ends)] if ends else found
     if len(found) == 1:
         return await memory.store.read(memory.scope, loops.read, found[0].id)
@@ -152,7 +153,7 @@ async def newest_runs(
         runs = [
             one
             for one in found
-            if is_run(one) and pipeline in ("", one.head.task["pipeline"])
+            if one.is_run and pipeline in ("", one.head.task["pipeline"])
         ]
         if len(runs) >= limit or len(found) < most:
             return runs[:limit]
@@ -171,7 +172,7 @@ def ask(
 
     async def read(memory: Memory) -> Report:
         stored = await loop_of(memory, run)
-        if not is_run(stored):
+        if not stored.is_run:
             hint = f"heedful why {stored.id} explains it, heedful runs lists runs"
             raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
         return await report_of(memory.store, memory.scope, stored.id)
@@ -264,8 +265,7 @@ def list_loops(limit: settings.Limit = 50) -> int:
         lambda memory: memory.store.read(memory.scope, loops.newest, limit)
     )
     rows = [
-        {**loops.summary(one), "task": one.head.task, "kind": one.head.kind}
-        for one in found
+        {**one.summary(), "task": one.head.task, "kind": one.head.kind} for one in found
     ]
     return emit(
         rows, LOOP_COLUMNS, key="loops", text=4, empty=f"no loop in {settings.where()}"

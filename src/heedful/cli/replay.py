@@ -26,7 +26,13 @@ from heedful.loop import replay as replays
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
-from heedful.loop.replay import Figures, RecordedLoop
+from heedful.loop.replay import (
+    RECORDED_POLICY,
+    Figures,
+    RecordedLoop,
+    count_unscored,
+    with_policy_goals,
+)
 from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
@@ -63,12 +69,12 @@ def replay(
     chosen = [presets.policy(text) for text in policy or ()]
     records = read_records(source)
     left_out = [
-        one for one in PRESETS.values() if not chosen and loops.unscored(records, one)
+        one for one in PRESETS.values() if not chosen and count_unscored(records, one)
     ]
     policies = chosen or [one for one in PRESETS.values() if one not in left_out]
-    aims = loops.aimed(records, policies)
+    aims = with_policy_goals(records, policies)
     figures = list[Figures]()
-    for done, one in enumerate([loops.RECORDED_POLICY, *policies]):
+    for done, one in enumerate([RECORDED_POLICY, *policies]):
         output.progress().counted(
             "replaying", done * len(aims), (1 + len(policies)) * len(aims)
         )
@@ -101,11 +107,11 @@ def replay(
             draw_front(list(map(Point.of, figures)), title), encoding="utf-8"
         )
         output.say(f"picture {plot}")
-    documents = list(map(loops.document, figures))
+    documents = [figure.plain() for figure in figures]
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
     return answer(
-        {"recorded": loops.document(whole), "policies": documents, "notes": notes},
+        {"recorded": whole.plain(), "policies": documents, "notes": notes},
         f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
         TextTable(FIGURE_COLUMNS, [whole, *figures]),
         UNKNOWN_OUTCOME_LEGEND if any(one.beyond for one in figures) else "",
@@ -128,7 +134,7 @@ def _caveats(
 ) -> Iterator[str]:
     """Yield the reasons why the figures may differ from the figures of live runs."""
     for policy in policies:
-        if lacking := loops.unscored(records, policy):
+        if lacking := count_unscored(records, policy):
             many = counted(len(records), "loop")
             goals = ", ".join(map(str, policy.goals))
             yield (
@@ -216,7 +222,7 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     newest, _ = config.ask_store(
         values, lambda store: store.read(scope, loops.newest, limit=100_000)
     )
-    records = loops.recorded(newest)
+    records = loops.replayable(newest)
     if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)

@@ -33,6 +33,7 @@ from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
+from heedful.loop.runs import Report
 from heedful.pages import write_html
 from heedful.sanitize import clean
 from heedful.store import loops, runs, shown
@@ -192,10 +193,9 @@ async def _drive(job: TaskRun) -> None:
         )
         names = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
         stages = (
-            replace(runs.stage_report(found[id], job.name), name=names[id])
-            for id in names
+            replace(found[id].stage_report(job.name), name=names[id]) for id in names
         )
-        report = runs.Report(job.path.name, job.name, stages=tuple(stages), noun="task")
+        report = Report(job.path.name, job.name, stages=tuple(stages), noun="task")
         job.page = write_html(report, "reports")
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
 from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
-from heedful.store.loops import BIAS_PREFIX
+from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
 
 # The names of rules in these answers; other rules keep their names.

@@ -17,7 +17,7 @@ from heedful.loop import record
 from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store.loops import BIAS_PREFIX
+from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.validation import check_sequence, check_share, require
 
 DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one

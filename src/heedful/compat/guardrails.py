@@ -22,6 +22,7 @@ from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec, decide, record, stop
 from heedful.loop.limits import LoopLimits
+from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.pipeline.pipeline import read_settings
@@ -29,9 +30,8 @@ from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.store import loops as loop_store
 from heedful.store import open_store
-from heedful.store.loops import BIAS_PREFIX
+from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import Head, StoredLoop
-from heedful.store.runs import iso
 from heedful.store.store import Store
 from heedful.validation import check_sequence, check_share, check_texts, require
 

@@ -16,11 +16,11 @@ from heedful.lessons.lesson import Example, Lesson, Match, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.loop.record import MAX_SCORE
+from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import lessons, patterns
-from heedful.store.runs import iso
 from heedful.validation import (
     check_integer,
     check_number,

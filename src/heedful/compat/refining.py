@@ -18,9 +18,9 @@ from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
+from heedful.loop.runs import CheckResult, StageAttempt
 from heedful.pipeline import validate
 from heedful.pipeline.validation import ValidationReport
-from heedful.store.runs import CheckResult, StageAttempt
 from heedful.validation import require
 
 # Rules that end a loop although it has not converged.

@@ -28,13 +28,13 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.ranking import EPISODE_LESSON_KINDS, claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
+from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, Reflected, keep, reflect
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
-from heedful.store.runs import iso
 from heedful.store.store import Store
 from heedful.traces.episode import Limits, safe_id
 from heedful.traces.messages import EpisodeReader

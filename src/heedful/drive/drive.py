@@ -37,11 +37,12 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import PROMPT_FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
+from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store.records import Head, JournalEntry, Kind, StageHead
+from heedful.store.records import Head, JournalEntry, Kind
 from heedful.store.store import Store
 from heedful.validation import require
 

@@ -15,12 +15,12 @@ from heedful.drive import drive, journal
 from heedful.drive.generate import whole_hint
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import codec, decide, policies, record, stop
+from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store, runs
+from heedful.store import loops, open_store
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import check_integer, check_options, require
@@ -287,7 +287,7 @@ class ReportedLoop:
         """Explain why the loop continued, why it ended, and what would have changed
         that.
         """
-        return loops.explained(self.stored)
+        return self.stored.explain()
 
 
 async def open_loop(
@@ -460,7 +460,7 @@ async def override(
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
-        verdict = runs.reworded(after, verdict, head.stage)
+        verdict = runs.with_stage_feedback(verdict, after, head.stage)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
         await snapshot.commit(replace(entry, override=new))

@@ -8,12 +8,21 @@ reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.loop import record
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, triggers
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Done,
+    Policy,
+    Verdict,
+    decide,
+    echoes_before,
+    triggers,
+)
 from heedful.loop.record import Evaluation, Loop, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
@@ -253,6 +262,16 @@ def explain(
             names = " and ".join(stop.rule for stop in verdict.stopped_by)
             why = f"no single threshold or score: {names} stopped it"
     return Explanation(tuple(lines), verdict, would_change=found, otherwise=why)
+
+
+def explain_recorded(
+    loop: Loop, policy: Policy, decisions: Sequence[Decision]
+) -> Explanation:
+    """Explain a loop by its recorded decisions, with the counts of findings they saw."""
+    if decisions:
+        loop = replace(loop, echoes=echoes_before(loop, policy, decisions[-1]))
+    verdicts = {decision.attempt: decision.verdict for decision in decisions}
+    return explain(loop, policy, verdicts)
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:

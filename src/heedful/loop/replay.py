@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.record import MAX_SCORE, NO_USAGE, Loop, Usage
-from heedful.loop.stop import Budget
+from heedful.loop.stop import Budget, MaxAttempts
 from heedful.validation import check_number
+
+# A replay of this policy repeats each loop as it was recorded.
+RECORDED_POLICY = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,10 @@ class Figures:
         """The number of solvable loops that the policy does not solve."""
         return self.solvable - self.solved
 
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data."""
+        return {**asdict(self), "lost": self.lost}
+
 
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without
@@ -177,3 +185,33 @@ def compare(
         )
         found.append(figures)
     return tuple(found)
+
+
+def with_policy_goals(
+    recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
+) -> list[RecordedLoop]:
+    """Return the loops; a loop without goals gets the goals of the policies.
+
+    All policies are then judged by the same goals. If the policies have different
+    goals, or scores for these goals are missing in a loop, the loop stays as it is.
+    """
+    by_goals = {policy.goals: policy for policy in policies if policy.goals}
+    if len(by_goals) != 1:
+        return list(recorded)
+    [(goals, policy)] = by_goals.items()
+    judged_alike = []
+    for record in recorded:
+        if not record.loop.goals and not count_unscored([record], policy):
+            record = replace(record, loop=replace(record.loop, goals=goals))
+        judged_alike.append(record)
+    return judged_alike
+
+
+def count_unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
+    """Count the loops without goals that lack a score for a goal of the policy."""
+    count = 0
+    for loop in (record.loop for record in recorded if not record.loop.goals):
+        evaluations = (attempt.evaluation for attempt in loop.attempts)
+        if any(e is not None and e.unscored(policy.goals) for e in evaluations):
+            count += 1
+    return count

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from heedful.loop.runs import Report, StageAttempt, StageReport
 from heedful.pages.report import counted, happened
 from heedful.sanitize import clean
-from heedful.store.runs import Report, StageAttempt, StageReport
 
 MAX_QUESTION_CHARS = 2_000  # characters of a question, a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # characters of a name

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
 from heedful.loop.replay import Figures
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
-from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -22,7 +22,8 @@ from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, key_of
 from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
-from heedful.loop import decide, policies, record, stop
+from heedful.loop import decide, policies, record, runs, stop
+from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.report import STATUS_SIGNS, write, write_attempt
@@ -30,8 +31,9 @@ from heedful.pipeline import stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import clean, sanitize
-from heedful.store import exposures, loops, open_store, patterns, runs
-from heedful.store.records import Head, JournalEntry, StageHead, StoredLoop
+from heedful.store import exposures, loops, open_store, patterns
+from heedful.store.records import Head, JournalEntry, StoredLoop
+from heedful.store.runs import stages_of
 from heedful.store.store import Store
 from heedful.validation import (
     check_integer,
@@ -363,9 +365,7 @@ class PipelineRun:
             )
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
-                past = await runs.stages_of(
-                    pipeline.store, pipeline.scope, self.id, names
-                )
+                past = await stages_of(pipeline.store, pipeline.scope, self.id, names)
             count = f"{len(names)} stage{'s' * (len(names) != 1)}"
             self.say(f"{pipeline.name}: run {self.id}, {count}")
             for place, stage in enumerate(pipeline.stages, 1):
@@ -390,7 +390,7 @@ class PipelineRun:
         if past is not None and isinstance(
             decide.latest_verdict(past.decisions), decide.Done
         ):
-            report = runs.stage_report(past, self.id)
+            report = past.stage_report(self.id)
         durable = self.pipeline.store is not None
         values = past.values if past is not None else ()
         attempts = StageState(
@@ -419,7 +419,7 @@ class PipelineRun:
             self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
         said = ["", *(made.feedback_for_agent for made in report.attempts)]
         if kept := report.kept:
-            loop = runs.loop_of(self.id, report.name)
+            loop = runs.loop_id(self.id, report.name)
             await attempts.restore(
                 Context(None, kept, loop_id=loop, hint=said[kept - 1], data=self.state)
             )
@@ -520,7 +520,7 @@ class StageRunner:
         self._attempts = attempts
         self._stage = attempts.stage
         self._place = f"[{place}/{len(run.pipeline.stages)}] {attempts.stage.name}"
-        self.loop: str = runs.loop_of(run.id, attempts.stage.name)
+        self.loop: str = runs.loop_id(run.id, attempts.stage.name)
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
 
     @telemetry.stage
@@ -688,7 +688,7 @@ class StageRunner:
         """Return the report so far; print the last attempt, and add it to the state and
         files.
         """
-        report = runs.stage_report(stored, self._run.id)
+        report = stored.stage_report(self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
         last = report.attempts[-1]
@@ -731,7 +731,7 @@ def _instead(
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(
-        check, what, fix=fix, level="warning", key=runs.unvalidated(check)
+        check, what, fix=fix, level="warning", key=runs.unvalidated_key(check)
     )
 
 
@@ -757,5 +757,5 @@ async def validate(
         1, record.Candidate(""), evaluation=evaluation, usage=usage, judged_by=names
     )
     return replace(
-        runs.stage_attempt(StageHead(run="", name=stage), made), timestamp=time.time()
+        runs.report_attempt(StageHead(run="", name=stage), made), timestamp=time.time()
     )

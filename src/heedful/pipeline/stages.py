@@ -22,8 +22,8 @@ from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFa
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
+from heedful.loop.runs import Exhausted
 from heedful.loop.stop import check_names
-from heedful.store.runs import Exhausted
 
 REPORTS_STATE_FIELD = (
     "guardrail_reports"  # the field of the state that holds reports and feedback

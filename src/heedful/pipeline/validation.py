@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
-from heedful.store.runs import CheckResult, StageAttempt, Status
+from heedful.loop.runs import CheckResult, StageAttempt, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,6 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.loops import summary
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
@@ -303,7 +302,7 @@ def loop_record(stored: StoredLoop) -> Document:
     ]
     names = ("task", "context", "memory_key", "goals", "policy")
     return {
-        **summary(stored),
+        **stored.summary(),
         **{name: getattr(head, name) for name in names},
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,

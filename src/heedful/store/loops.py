@@ -21,12 +21,12 @@ from typing import Any
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import codec, decide
+from heedful.loop import codec
 from heedful.loop.decide import Done, Policy
-from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
-from heedful.loop.replay import Figures, RecordedLoop
-from heedful.loop.stop import MaxAttempts, counts_scope
+from heedful.loop.replay import RecordedLoop
+from heedful.loop.runs import StageHead
+from heedful.loop.stop import counts_scope
 from heedful.redact import redact, redact_data
 from heedful.store import exposures, lessons
 from heedful.store.connection import (
@@ -40,16 +40,15 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
+from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 
 LOOP_LEASE_SECONDS = 30.0
 # The most bytes of JSON that are read to list loops, and to replay or count what they
 # have.
 MAX_LISTING_BYTES = 4 * 2**20
 MAX_REPLAY_BYTES = 32 * 2**20
-BIAS_PREFIX = (
-    "bias: "  # the prefix of the keys of findings and notes that are bias tags
-)
+# A note about an attempt counts as a finding of it if its key begins with this.
+NOTED_FINDING_PREFIX = "bias: "
 _active: set[str] = set()
 
 
@@ -314,23 +313,6 @@ def newest(
     return found, False
 
 
-def summary(stored: StoredLoop) -> dict[str, Any]:
-    """Return a summary of a loop as JSON data; times are in seconds since 1970."""
-    verdict = decide.latest_verdict(stored.decisions)
-    loop = stored.loop
-    return {
-        "id": loop.id,
-        "state": decide.state_after(verdict),
-        "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
-        "attempts": len(loop.attempts),
-        "best": loop.best,
-        "calls": loop.usage.calls,
-        "tokens": loop.usage.tokens,
-        "created": stored.created,
-        "updated": stored.updated,
-    }
-
-
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     """Count the attempts with each finding key in the `window` newest loops other than
     `id`.
@@ -347,7 +329,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
         counts.update(replace(other.loop, improves=improvement).count_findings())
     own = [one.loop for one in read_many(db, scope, [id])]
     counts.update(
-        _noted_tags(
+        _noted_findings(
             db,
             scope,
             id=id,
@@ -358,7 +340,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     return dict(counts)
 
 
-def _noted_tags(
+def _noted_findings(
     db: Db, scope: Scope, id: str, loops: Sequence[Loop], window: int
 ) -> Iterator[str]:
     """Yield the bias tags that are noted but not reported, of the `window` newest
@@ -374,7 +356,7 @@ def _noted_tags(
         for loop in loops
         for attempt in loop.attempts
     }
-    for row in db.all("noted_tags", scope, prefix=BIAS_PREFIX, window=window):
+    for row in db.all("noted_tags", scope, prefix=NOTED_FINDING_PREFIX, window=window):
         pending = row["loop"] == id and row["name"] not in reported
         if not pending and row["key"] not in reported.get(row["name"], ()):
             yield row["key"]
@@ -637,70 +619,13 @@ def _override(row: Row) -> Override:
     )
 
 
-# A replay of this policy repeats each loop as it was recorded.
-RECORDED_POLICY = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
+def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
+    """Return the loops with attempts, for a replay, oldest first; `stored` is reversed.
 
-
-def explained(stored: StoredLoop) -> Explanation:
-    """Explain, from the recorded decisions, why the loop continued and why it
-    stopped.
+    The run of a pipeline is left out: its stages are loops with their own attempts.
     """
-    policy = codec.policy_from(stored.head.policy)
-    recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
-    loop = stored.loop
-    if stored.decisions:
-        loop = replace(
-            loop, echoes=decide.echoes_before(loop, policy, stored.decisions[-1])
-        )
-    return explain(loop, policy, recorded)
-
-
-def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return those of the loops that have attempts, for a replay, oldest first.
-
-    `found` has the newest loop first. The run of a pipeline is left out: its stages are
-    loops with their own attempts.
-    """
-    loops = [
-        one.loop
-        for one in reversed(found)
-        if one.loop.attempts and one.head.kind != "run"
-    ]
-    return list(map(RecordedLoop, loops))
-
-
-def aimed(
-    recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> list[RecordedLoop]:
-    """Return the loops. A loop without goals gets the goals of the policies.
-
-    All policies are then judged by the same goals. If the policies have different
-    goals, or scores for these goals are missing in a loop, the loop stays as it is.
-    """
-    wanted = {one.goals: one for one in policies if one.goals}
-    if len(wanted) != 1:
-        return list(recorded)
-    ((goals, policy),) = wanted.items()
     return [
-        one
-        if one.loop.goals or unscored([one], policy)
-        else replace(one, loop=replace(one.loop, goals=goals))
-        for one in recorded
+        RecordedLoop(each.loop)
+        for each in reversed(stored)
+        if each.loop.attempts and not each.is_run
     ]
-
-
-def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
-    """Count the loops without goals that lack a score for a goal of the policy."""
-    loops = [one.loop for one in recorded if not one.loop.goals]
-    return sum(
-        any(
-            a.evaluation is not None and a.evaluation.unscored(policy.goals)
-            for a in loop.attempts
-        )
-        for loop in loops
-    )
-
-
-def document(figures: Figures) -> dict[str, Any]:
-    """Return the figures of a replay as JSON data."""
-    return {**asdict(figures), "lost": figures.lost}

@@ -8,29 +8,19 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Lesson, Outcome
 from heedful.lessons.ranking import Briefing
-from heedful.loop.decide import Decision, Policy, Standing, Verdict
+from heedful.loop import codec, explain
+from heedful.loop.decide import (
+    Decision,
+    Policy,
+    Standing,
+    Verdict,
+    latest_verdict,
+    state_after,
+)
 from heedful.loop.record import Attempt, Loop, Override, Usage
+from heedful.loop.runs import StageHead, StageReport, report_stage
 
 Kind = Literal["loop", "run", "stage"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageHead:
-    """The description of a pipeline's stage, stored with the loop of the stage.
-
-    `run` is the id of the run, `name` the name of the stage. `checks` has the names
-    that findings use for its checks. `model` is the model that writes the output, "" if
-    a function writes it. The run does what `on_exhausted` says if no attempt passed,
-    and what `on_unvalidated` says if a check raised an error.
-    """
-
-    run: str
-    name: str
-    pipeline: str = ""
-    checks: tuple[str, ...] = ()
-    on_exhausted: str = "continue"
-    on_unvalidated: str = "continue"
-    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +69,43 @@ class StoredLoop:
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdicts of all decisions, oldest first."""
         return tuple(decision.verdict for decision in self.decisions)
+
+    @property
+    def is_run(self) -> bool:
+        """True if the loop is a run of a pipeline."""
+        return self.head.kind == "run"
+
+    def explain(self) -> explain.Explanation:
+        """Explain, from the recorded decisions, why the loop continued or stopped."""
+        policy = codec.policy_from(self.head.policy)
+        return explain.explain_recorded(self.loop, policy, self.decisions)
+
+    def summary(self) -> dict[str, Any]:
+        """Return a summary as JSON data; times are in seconds since 1970."""
+        verdict = latest_verdict(self.decisions)
+        loop = self.loop
+        return {
+            "id": loop.id,
+            "state": state_after(verdict),
+            "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+            "attempts": len(loop.attempts),
+            "best": loop.best,
+            "calls": loop.usage.calls,
+            "tokens": loop.usage.tokens,
+            "created": self.created,
+            "updated": self.updated,
+        }
+
+    def stage_report(self, run: str) -> StageReport:
+        """Return the report of the stage, or the task, of `run` that this loop is."""
+        stage = self.head.stage
+        return report_stage(
+            stage or StageHead(run=run, name=self.id.removeprefix(f"{run}/")),
+            self.loop,
+            self.decisions,
+            self.briefing,
+            is_task=stage is None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def _facts(stored: StoredLoop, plain: Document, query: Mapping[str, str]) -> Doc
     policy = policy_from(plain)
     knobs = _knobs(plain)
     loop = replace(stored.loop, improves=policy.improvement)
-    why = loop_store.explained(stored)
+    why = stored.explain()
     tried = {k: v for k, v in query.items() if k in knobs and v}
     return {
         "best": loop.best,

@@ -13,13 +13,19 @@ from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
-from heedful.loop.replay import Figures, RecordedLoop, compare, replay
+from heedful.loop.replay import (
+    RECORDED_POLICY,
+    Figures,
+    RecordedLoop,
+    compare,
+    replay,
+    with_policy_goals,
+)
 from heedful.memory.memory import space_of
 from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
-from heedful.store import loops as loop_store
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.traces.episode import Limits
@@ -101,13 +107,11 @@ async def _replayed(
     Returns [] if there is no loop. Raises UsageError for a policy that is none.
     """
     policies = [policy(one) for one in chosen]
-    aimed = loop_store.aimed(recorded, policies)
-    found = await asyncio.to_thread(
-        compare, aimed, [loop_store.RECORDED_POLICY, *policies]
-    )
-    names = [loop_store.RECORDED_POLICY.name, *chosen]
+    aimed = with_policy_goals(recorded, policies)
+    found = await asyncio.to_thread(compare, aimed, [RECORDED_POLICY, *policies])
+    names = [RECORDED_POLICY.name, *chosen]
     return [
-        {**loop_store.document(one), "policy": name}
+        {**one.plain(), "policy": name}
         for one, name in zip(found if recorded else (), names, strict=False)
     ]
 
@@ -131,7 +135,7 @@ def _reach(notation: str) -> list[str]:
 async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ; "" is what was recorded."""
     asked = [visit.query.get(name, "") for name in ("first", "second")]
-    names = [one or loop_store.RECORDED_POLICY.name for one in asked]
+    names = [one or RECORDED_POLICY.name for one in asked]
     made: Document = {
         "names": names,
         "filters": _filters(visit),
@@ -139,12 +143,12 @@ async def compared(visit: Visit) -> Document:
         "rows": [],
     }
     try:
-        chosen = [policy(one) if one else loop_store.RECORDED_POLICY for one in asked]
+        chosen = [policy(one) if one else RECORDED_POLICY for one in asked]
         found, tasks = await _recorded(visit)
     except HeedfulError as error:
         return {**made, "wrong": str(error)}
     rows = await asyncio.to_thread(
-        _differences, loop_store.aimed(found, chosen), chosen
+        _differences, with_policy_goals(found, chosen), chosen
     )
     for row in rows[:MAX_WORK_ROWS]:
         row["task"] = tasks[row["id"]]

@@ -34,7 +34,7 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
 from heedful.loop.policies import policy
 from heedful.loop.record import Finding, Goal, Loop
-from heedful.loop.replay import compare
+from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
 from heedful.loop.stop import check_names
 from heedful.pipeline import validate as validate_stage
 from heedful.pipeline.validation import ValidationReport
@@ -172,7 +172,7 @@ async def loops(
     asked = page.limit, prefix, page.cursor or "", loop_store.MAX_LISTING_BYTES
     rows, more = await caller.read(loop_store.newest, *asked)
     return Page(
-        items=list(map(loop_store.summary, rows)), next=rows[-1].id if more else None
+        items=[row.summary() for row in rows], next=rows[-1].id if more else None
     )
 
 
@@ -184,7 +184,7 @@ async def explain(id: Id, caller: Reading) -> Document:
     If nothing would have changed it, `otherwise` says why.
     """
     stored = await caller.read(loop_store.read, id)
-    return explanation_record(await asyncio.to_thread(loop_store.explained, stored))
+    return explanation_record(await asyncio.to_thread(stored.explain))
 
 
 @router.get("/loops/{id:path}")
@@ -259,9 +259,9 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     stored, more = await caller.read(
         loop_store.newest, body.limit, most=loop_store.MAX_REPLAY_BYTES
     )
-    recorded = loop_store.aimed(loop_store.recorded(stored), policies)
+    recorded = with_policy_goals(loop_store.replayable(stored), policies)
     whole, *rows = await asyncio.to_thread(
-        compare, recorded, [loop_store.RECORDED_POLICY, *policies]
+        compare, recorded, [RECORDED_POLICY, *policies]
     )
     if not whole.loops:
         raise NotFound(
@@ -272,7 +272,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
         for n, row in enumerate(rows, 1)
     ]
     whole = replace(whole, beyond=0)  # no recorded attempt is beyond the record
-    first, *others = map(loop_store.document, (whole, *rows))
+    first, *others = (figures.plain() for figures in (whole, *rows))
     return {"recorded": first, "policies": others, "more": more}
 
 

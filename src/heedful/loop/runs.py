@@ -1,0 +1,512 @@
+"""The reports of a pipeline's run: its stages, their attempts, and their checks.
+
+Everything here is computed from records of loops; nothing of a report is stored. A run
+is a loop, and so is each of its stages. Each finding of an attempt and each of its goals
+becomes a `CheckResult`; a check without a finding has passed. The worst status of these
+results is the status of the attempt. The status of a stage is that of its last attempt,
+and its `action` says how the run went on: see `report_stage`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+from heedful.errors import UnknownName
+from heedful.loop import record
+from heedful.loop.codec import policy_to, to_document
+from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
+from heedful.loop.record import (
+    MAX_FEEDBACK_CHARS,
+    NO_USAGE,
+    Attempt,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+)
+from heedful.loop.stop import MaxAttempts
+
+Status = Literal["passed", "warning", "failed", "not_validated"]
+Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
+Exhausted = Literal["continue", "halt", "best"]
+# The level of a finding -> the status and the severity of its check.
+LEVEL_STATUSES: Mapping[str, tuple[Status, str]] = {
+    "error": ("failed", "critical"),
+    "warning": ("warning", "warning"),
+    "note": ("passed", "info"),
+}
+STATUS_ORDER: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
+# What a run does after a stage that never passed -> the action of the stage.
+EXHAUSTED_ACTIONS: Mapping[str, Action] = {
+    "continue": "continued",
+    "halt": "halted",
+    "best": "best",
+}
+STAGE_FEEDBACK_HEADING = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
+STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the output."
+# The check for missing results. Without results, other checks have nothing to judge.
+MISSING_RESULTS_CHECK = "missing_results"
+# The most characters of the lessons in a feedback; the rest is enough for one finding.
+MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
+# A run is a loop that gets one attempt whenever the run ends.
+PIPELINE_POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
+
+
+def loop_id(run: str, stage: str) -> str:
+    """Return the id of the loop of a stage."""
+    return f"{run}/{stage}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageHead:
+    """The description of a pipeline's stage, stored with the loop of the stage.
+
+    `run` is the id of the run, `name` the name of the stage. `checks` has the names
+    that findings use for its checks. `model` is the model that writes the output, "" if
+    a function writes it. The run does what `on_exhausted` says if no attempt passed,
+    and what `on_unvalidated` says if a check raised an error.
+    """
+
+    run: str
+    name: str
+    pipeline: str = ""
+    checks: tuple[str, ...] = ()
+    on_exhausted: str = "continue"
+    on_unvalidated: str = "continue"
+    model: str = ""
+
+
+class MemoryNotes(Protocol):
+    """What memory told a stage: the `Briefing` of its loop, as far as reports show it."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """Lines for people: what was told, what was withheld, and why."""
+        ...
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one check, or of one goal, on one attempt.
+
+    `status` is passed, warning, failed, or not_validated if the check itself raised an
+    error. `severity` is critical, warning or info. `details` has the key, severity
+    (0..1), evidence and span of a finding, or the score, threshold and direction of a
+    goal.
+    """
+
+    check_name: str
+    status: Status = "passed"
+    _: KW_ONLY
+    severity: str = "info"
+    message: str = ""
+    suggestion: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageAttempt:
+    """One attempt of one stage; `attempt` is its number, from 1.
+
+    `timestamp` is the time of the decision on the attempt, in seconds since 1970.
+    `requires_retry` is True if the attempt did not pass, even if no other attempt
+    followed. `feedback_for_agent` is the feedback for the next attempt, "" if this
+    attempt passed. `output` is the output as text.
+    """
+
+    stage_name: str
+    run: str
+    _: KW_ONLY
+    attempt: int
+    overall_status: Status
+    checks: tuple[CheckResult, ...]
+    execution_time_ms: float
+    timestamp: float
+    requires_retry: bool
+    feedback_for_agent: str
+    output: str = ""
+    usage: Usage = NO_USAGE
+
+    @property
+    def failed(self) -> tuple[CheckResult, ...]:
+        """The failed checks, in the order of the findings."""
+        return tuple(check for check in self.checks if check.status == "failed")
+
+    @property
+    def failed_checks_summary(self) -> list[str]:
+        """A line for each failed check: its name and its message."""
+        return [f"{check.check_name}: {check.message}" for check in self.failed]
+
+    @property
+    def file(self) -> str:
+        """The name of the JSON file of this attempt."""
+        stage = file_safe(self.stage_name)
+        run = file_safe(self.run)
+        return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data without the output; times are ISO 8601 in UTC."""
+        plain = asdict(self)
+        del plain["output"]
+        plain["failed_checks_summary"] = self.failed_checks_summary
+        plain["timestamp"] = iso(self.timestamp)
+        plain["usage"] = to_document(self.usage)
+        plain["checks"] = list(plain["checks"])
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """The report of one stage of a run.
+
+    `kept` is the number of the attempt whose output the run used. `action` says how the
+    stage ended: passed, continued (failed, the run used the last attempt), best
+    (failed, the run used the best attempt), halted, stopped (a task that failed), open
+    (interrupted) or not_run. `briefing` says what memory told the stage.
+    """
+
+    name: str
+    status: Status | Literal["open", "not_run"]
+    _: KW_ONLY
+    action: Action
+    attempts: tuple[StageAttempt, ...] = ()
+    kept: int | None = None
+    briefing: MemoryNotes | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """True if the run continued with an output that failed or was not judged."""
+        return self.action in ("continued", "best", "stopped")
+
+    @property
+    def recovered(self) -> bool:
+        """True if the stage passed, but not at its first attempt."""
+        return self.action == "passed" and len(self.attempts) > 1
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "action": self.action,
+            "kept": self.kept,
+            "briefing": self.briefing and self.briefing.plain(),
+            "attempts": [
+                {**attempt.plain(), "output": attempt.output}
+                for attempt in self.attempts
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of one run of a pipeline, or of a run of tasks; `noun` says which.
+
+    `status` is passed, degraded (the run continued in spite of failures), halted or
+    open (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0
+    while the run is open. `state` is the final state if the run happened in this
+    process.
+    """
+
+    pipeline: str
+    run: str
+    _: KW_ONLY
+    stages: tuple[StageReport, ...]
+    began: float = 0.0
+    ended: float = 0.0
+    state: Any = field(default=None, compare=False, repr=False)
+    noun: Literal["stage", "task"] = "stage"
+
+    @property
+    def status(self) -> Literal["passed", "degraded", "halted", "open"]:
+        """The status of the whole run."""
+        actions = {stage.action for stage in self.stages}
+        if "halted" in actions:
+            return "halted"
+        if actions & {"open", "not_run"}:
+            return "open"
+        return "degraded" if self.degraded else "passed"
+
+    @property
+    def passed(self) -> bool:
+        """True if every stage passed."""
+        return self.status == "passed"
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """The names of the stages that did not pass but did not stop the run."""
+        return tuple(stage.name for stage in self.stages if stage.degraded)
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of the usage of all attempts."""
+        total = NO_USAGE
+        for stage in self.stages:
+            for attempt in stage.attempts:
+                total += attempt.usage
+        return total
+
+    @property
+    def stem(self) -> str:
+        """The name of the files of this run, without a suffix."""
+        return file_safe(self.run)
+
+    def stage(self, name: str) -> StageReport:
+        """Return the stage with this name. Raises UnknownName."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise UnknownName("stage", name, [stage.name for stage in self.stages])
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as JSON data; times are ISO 8601 in UTC."""
+        return {
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "status": self.status,
+            "degraded": list(self.degraded),
+            "began": iso(self.began),
+            "ended": iso(self.ended) if self.ended else None,
+            "stages": [stage.plain() for stage in self.stages],
+            "usage": to_document(self.usage),
+        }
+
+
+def iso(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, in milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def file_safe(name: str) -> str:
+    """Return the name with `_` in place of characters that are unsafe in file names."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+def stage_feedback(
+    stage: str,
+    evaluation: Evaluation,
+    goals: tuple[Goal, ...] = (),
+    lessons: Sequence[str] = (),
+) -> str:
+    """Return the feedback for the next attempt of a stage.
+
+    It names findings and unmet goals, then the `lessons`, then what to do, in at most
+    `heedful.loop.record.MAX_FEEDBACK_CHARS` characters. The first item of `lessons` is
+    a heading; lessons that do not fit are left out.
+    """
+    heading = STAGE_FEEDBACK_HEADING.format(stage)
+    room = MAX_FEEDBACK_LESSONS_CHARS - len(heading) - len(STAGE_FEEDBACK_ENDING)
+    fitting = ""
+    for line in lessons:
+        if len(fitting) + len(line) < room:
+            fitting += f"\n{line}"
+
+    ending = STAGE_FEEDBACK_ENDING
+    if "\n" in fitting.strip():  # more than the heading
+        ending = f"\n{fitting}{ending}"
+    return record.feedback(evaluation, goals, heading, ending)
+
+
+def with_stage_feedback(
+    verdict: Verdict, loop: Loop, stage: StageHead | None
+) -> Verdict:
+    """Return `verdict`; for a `stage` that goes on, its feedback is `stage_feedback`."""
+    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    if stage is None or evaluation is None or not isinstance(verdict, Again):
+        return verdict
+    feedback = stage_feedback(stage.name, evaluation, loop.goals)
+    return replace(verdict, feedback=feedback)
+
+
+def unvalidated_key(check: str) -> str:
+    """Return the key of the finding that reports an error raised by a check."""
+    return f"{check}: not validated"
+
+
+def report_stage(
+    stage: StageHead,
+    loop: Loop,
+    decisions: Sequence[Decision],
+    briefing: MemoryNotes | None = None,
+    *,
+    is_task: bool = False,
+) -> StageReport:
+    """Return the report of a stage from the records of its loop.
+
+    The loop of a task (`is_task`) does not store the names of its checks, so an attempt
+    without a finding has passed. Of a task that failed, the best attempt is kept.
+    """
+    recorded = {decision.attempt: decision for decision in decisions}
+    attempts = tuple(
+        report_attempt(stage, attempt, recorded.get(attempt.number), loop.goals)
+        for attempt in loop.attempts
+    )
+    if is_task:
+        attempts = tuple(
+            attempt if attempt.checks else replace(attempt, overall_status="passed")
+            for attempt in attempts
+        )
+    report = StageReport(
+        stage.name, "open", action="open", attempts=attempts, briefing=briefing
+    )
+    last = decisions[-1].verdict if decisions else None
+    if not isinstance(last, Done):
+        return report
+
+    status = attempts[-1].overall_status if attempts else "not_validated"
+    if last.passed and status != "not_validated":
+        return replace(report, status=status, action="passed", kept=len(attempts))
+    if attempts and status == "not_validated":
+        action = _unvalidated_action(stage, attempts[-1])
+        return replace(report, status=status, action=action, kept=len(attempts))
+    if is_task:
+        return replace(report, status="failed", action="stopped", kept=last.best)
+
+    action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
+    kept = len(attempts) or None
+    if action == "best":
+        kept = last.best
+    return replace(report, status="failed", action=action, kept=kept)
+
+
+def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
+    """Return the action of a stage in which nothing failed, but something is unknown."""
+    if all(result.status != "not_validated" for result in last.checks):
+        return "passed"  # no check raised an error: the stage has no checks
+    return "halted" if stage.on_unvalidated == "halt" else "continued"
+
+
+def report_attempt(
+    stage: StageHead,
+    attempt: Attempt,
+    decision: Decision | None = None,
+    goals: tuple[Goal, ...] = (),
+) -> StageAttempt:
+    """Return the report of an attempt; without a `decision`, its time is 0."""
+    evaluation = attempt.evaluation or Evaluation()
+    checks = tuple(_results(evaluation, goals, attempt.judged_by))
+    statuses = {check.status for check in checks}
+    statuses.add("passed" if attempt.judged_by or goals else "not_validated")
+    status = next(status for status in STATUS_ORDER if status in statuses)
+
+    verdict = decision.verdict if decision else None
+    feedback = verdict.feedback if isinstance(verdict, Again) else ""
+    if status == "failed" and not feedback:
+        feedback = stage_feedback(stage.name, evaluation, goals)
+    output = attempt.candidate.text or ""
+    if not stage.model:
+        output = _function_output(stage.name, output)
+    return StageAttempt(
+        stage.name,
+        stage.run,
+        attempt=attempt.number,
+        overall_status=status,
+        checks=checks,
+        execution_time_ms=round(1000 * attempt.usage.seconds, 3),
+        timestamp=decision.at if decision else 0.0,
+        requires_retry=status == "failed" or isinstance(verdict, Again),
+        feedback_for_agent=feedback,
+        output=output,
+        usage=attempt.usage,
+    )
+
+
+def _function_output(stage: str, text: str) -> str:
+    """Return the output of a stage whose candidate is the JSON of a `StateChange`.
+
+    A stage that changed only its own output shows this output. Values that JSON cannot
+    represent are shown by their description. Any other candidate is shown as it is.
+    """
+    # A value that only Python can write, or a candidate that is no StateChange.
+    with suppress(ValueError, AttributeError):
+        document = json.loads(text)
+        changed, *others = document.values()
+        if not any(others) and changed.keys() == {stage}:
+            return json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+        descriptions = document.get("rerun") if others else None
+        if descriptions:
+            lines = [f"{name}: {value}" for name, value in descriptions.items()]
+            if changed:
+                lines.append(json.dumps(changed, ensure_ascii=False))
+            return "\n".join(lines)
+    return text
+
+
+def _results(
+    evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
+) -> Iterator[CheckResult]:
+    """Yield a result for each check in `names` without a finding, each finding and goal.
+
+    A check without a finding counts as passed. But checks without a finding are left
+    out if the results of the stage are missing, or if a failed check is not in `names`,
+    because it is then unknown whether they passed.
+    """
+    results = [_finding_result(finding) for finding in evaluation.findings]
+    reported = {result.check_name for result in results}
+    wrong = {
+        result.check_name
+        for result in results
+        if result.status in ("failed", "not_validated")
+    }
+    if wrong <= set(names) - {MISSING_RESULTS_CHECK}:
+        yield from (CheckResult(name) for name in names if name not in reported)
+    yield from results
+    for goal in goals:
+        yield _goal_result(goal, evaluation.scores.get(goal.score))
+
+
+def _finding_result(finding: Finding) -> CheckResult:
+    status, severity = LEVEL_STATUSES[finding.level]
+    if finding.key == unvalidated_key(finding.check) and finding.level != "error":
+        status = "not_validated"
+    details: dict[str, object] = {"key": finding.key, "severity": finding.severity}
+    if finding.evidence:
+        details["evidence"] = finding.evidence
+    if finding.span:
+        details["span"] = list(finding.span)
+    return CheckResult(
+        finding.check,
+        status,
+        severity=severity,
+        message=finding.message,
+        suggestion=finding.fix,
+        details=details,
+    )
+
+
+def _goal_result(goal: Goal, score: float | None) -> CheckResult:
+    details = {
+        "score": score,
+        "threshold": goal.threshold,
+        "direction": goal.direction,
+    }
+    if score is None:
+        message = f"{goal.score} has no score, so {goal} could not be judged"
+        return CheckResult(
+            goal.score,
+            "not_validated",
+            severity="warning",
+            message=message,
+            details=details,
+        )
+    if goal.met(score):
+        return CheckResult(goal.score, details=details)
+    return CheckResult(
+        goal.score,
+        "failed",
+        severity="critical",
+        message=f"{goal.score} is {score:g}: {goal}",
+        suggestion=f"reach {goal}",
+        details=details,
+    )
