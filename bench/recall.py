@@ -33,7 +33,8 @@ from bench.rows import Figure
 from heedful.lessons.lesson import ANY_LESSON, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
+from heedful.memory.memory import MIN_LEG_CANDIDATES
+from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
 from heedful.store.connection import Db, key_of, token

@@ -37,7 +37,8 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import ANY_LESSON, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import MIN_LEG_CANDIDATES, space_of
+from heedful.memory.memory import MIN_LEG_CANDIDATES
+from heedful.memory.vectors import space_of
 from heedful.store import search
 from heedful.store.connection import Db, key_of, token
 from heedful.store.postgres import in_database, parse_url

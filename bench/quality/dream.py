@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from heedful.lessons.consolidate import DreamLesson
+from heedful.lessons.consolidate import DreamLesson, near_vectors
 from heedful.lessons.lesson import Trust
-from heedful.lessons.ranking import near_vectors
 from heedful.memory.dream import WORSE_RECALL_OUTCOME
-from heedful.memory.memory import space_of
+from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
 from heedful.store import patterns
 

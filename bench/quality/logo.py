@@ -27,7 +27,7 @@ from bench.quality.rows import Row, read
 from heedful.lessons import ranking
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
-from heedful.memory.memory import space_of
+from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
 from heedful.store import search
 

@@ -7,11 +7,11 @@ from heedful.drive.portal import run_sync, self_correcting
 from heedful.drive.report import AttemptReport, ReportedLoop, learn, open_loop, override
 from heedful.errors import HeedfulError, NotPassed
 from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Match, Outcome, Remembered, Scope, Signature
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.proof import Comparison, Effect, Proof
-from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult
 from heedful.loop import policies as policies
@@ -25,10 +25,12 @@ from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, Stop, StopRule
 from heedful.memory.draft import Claim, Draft
 from heedful.memory.dream import Dream, Dreams, consolidate
-from heedful.memory.memory import Memory, Quarantine, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.quarantine import Quarantine
 from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.memory.transfer import Exported, Imported
+from heedful.memory.vectors import Spaces
 from heedful.models import open_model
 from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.pipeline import Guardrails, Pipeline

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.cli import settings
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
-from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures

@@ -13,7 +13,7 @@ import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
-from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done
 from heedful.memory.memory import Memory

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.lessons.briefing import POOLED_COIN_SHARE, is_pooled, is_withheld
+from heedful.lessons.learn import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,
     Case,
@@ -20,14 +22,12 @@ from heedful.lessons.proof import (
     _level,
     find_proven,
     interval,
-    is_due,
     mirror,
     payoffs,
     prove_cases,
     stakes,
     usefulness,
 )
-from heedful.lessons.ranking import POOLED_COIN_SHARE, is_pooled, is_withheld
 
 Cases = dict[Any, Counter[Case]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all
@@ -277,7 +277,7 @@ def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
 
 
 def test_looks_come_more_seldom_but_never_too_seldom():
-    looks = [n for n in range(100_001) if is_due(n)]
+    looks = [n for n in range(100_001) if is_proof_due(n)]
     assert looks[:4] == [20, 40, 60, 80]
     for one, after in pairwise(looks):
         assert after - one <= max(20, one // 8)

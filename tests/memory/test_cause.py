@@ -20,6 +20,12 @@ from heedful.drive.generate import Writer
 from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
+from heedful.lessons.briefing import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    Briefing,
+    Choice,
+    choose_for_loop,
+)
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     REMINDER_INTERVAL_LOOPS,
@@ -29,14 +35,7 @@ from heedful.lessons.lesson import (
     Outcome,
     Scope,
 )
-from heedful.lessons.ranking import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
-    MAX_PROMPT_RULES,
-    MIN_PROMPT_WORD_SHARE,
-    Briefing,
-    Choice,
-    choose_for_loop,
-)
+from heedful.lessons.ranking import MAX_PROMPT_RULES, MIN_PROMPT_WORD_SHARE
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -229,7 +228,9 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
                 **rule,
             )
         )
-    chosen, missed = choose_for_loop("weigh it", known, now=0.0)
+    selection = choose_for_loop("weigh it", known, now=0.0)
+    chosen = selection.chosen
+    missed = selection.others
     assert sorted(one.id for one in chosen) == sorted(told)
     assert any(one.worked for one in chosen) is worked
     assert {one.id for one, _ in missed} == {one.id for one in known} - {*told}

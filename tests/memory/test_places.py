@@ -10,7 +10,8 @@ import pytest
 
 from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.lesson import Example
-from heedful.memory.memory import EMBEDDING_BATCH_TEXTS, Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, Spaces
 from heedful.testing import FixedEmbedder
 from tests.store.support import rows
 

@@ -177,11 +177,15 @@ events = st.builds(
     st.sampled_from(
         ["tool_call", "tool_response", "llm_response", "error_event", "odd", ""]
     ),
-    *(words, words, words),
-    st.none() | words | st.dictionaries(words, words | st.integers(), max_size=3),
     words,
-    st.sampled_from(["", "Error: x"]),
-    st.sampled_from(["", "e1", "e2", "7"]),
+    agent=words,
+    tool=words,
+    arguments=(
+        st.none() | words | st.dictionaries(words, words | st.integers(), max_size=3)
+    ),
+    call=words,
+    error=st.sampled_from(["", "Error: x"]),
+    id=st.sampled_from(["", "e1", "e2", "7"]),
     at=st.none() | st.floats(allow_nan=False, allow_infinity=False),
 )
 

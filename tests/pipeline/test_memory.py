@@ -12,7 +12,7 @@ import pytest
 
 from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory

@@ -16,7 +16,7 @@ import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
 from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
-from heedful.lessons.ranking import Briefing
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.trust import (
     QUARANTINE_TRUST,
     TRUST_RAISING_VERIFICATION,

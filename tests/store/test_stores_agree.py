@@ -22,7 +22,7 @@ from heedful.errors import (
 )
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, Scope
-from heedful.lessons.ranking import Briefing
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming

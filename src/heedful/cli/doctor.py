@@ -22,7 +22,7 @@ from heedful.cli.app import group
 from heedful.cli.output import TextTable, answer, drive
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
-from heedful.memory.memory import Spaces, space_of
+from heedful.memory.vectors import Spaces, space_of
 from heedful.models import weights
 from heedful.sanitize import clean
 from heedful.store import POSTGRES_PREFIXES, episodes, search, shown

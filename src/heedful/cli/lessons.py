@@ -30,11 +30,12 @@ from heedful.cli.settings import (
     ask_all,
 )
 from heedful.errors import UsageError
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match
 from heedful.lessons.patterns import Seen
-from heedful.lessons.ranking import Briefing
 from heedful.lessons.signature import signature
-from heedful.memory.memory import Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
 from heedful.store import own_db
 

@@ -36,15 +36,16 @@ from heedful.errors import (
     TraceFileError,
     UsageError,
 )
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.consolidate import VETO_REASONS
 from heedful.lessons.lesson import TRUST_ORDER, Scope
 from heedful.lessons.proof import Proof
-from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.trust import KEY_SOURCE_PREFIX, SOURCE_FORMS, RevocationResult
 from heedful.lessons.words import difference
 from heedful.memory import reflect as learn
 from heedful.memory.dream import Dream, Dreams, consolidate
-from heedful.memory.memory import Memory, Quarantine
+from heedful.memory.memory import Memory
+from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons
 from heedful.store.store import Effects, Store, also

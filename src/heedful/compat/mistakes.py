@@ -10,8 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.compat.answers import Record
+from heedful.compat.evaluations import (
+    as_entry,
+    learn_correction,
+    learn_from_evaluation,
+)
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, Lesson, Match, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -71,7 +75,7 @@ def create_reflection_from_evaluation(
 ) -> Reflection | None:
     """Return the lesson of an evaluation, or None without a lesson; store nothing.
 
-    The arguments are those of `heedful.lessons.learn.learn_from_evaluation`. Raises
+    The arguments are those of `heedful.compat.evaluations.learn_from_evaluation`. Raises
     InvalidInput.
     """
     run = query, context, iteration, quality_before, quality_after

@@ -33,8 +33,8 @@ from heedful.drive.generate import (
     produce,
     revised,
 )
+from heedful.lessons.briefing import PROMPT_FORMS, Briefing, Tell
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import PROMPT_FORMS, Briefing, Tell
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.runs import StageHead

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
-from heedful.lessons.learn import learn
+from heedful.lessons.briefing import Briefing, Tell
+from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
-from heedful.lessons.ranking import Briefing, Tell, outcome_of
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.memory.memory import Memory

@@ -13,11 +13,12 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
 from heedful.drive.generate import whole_hint
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
-from heedful.memory.memory import Memory, embed, space_of
+from heedful.memory.memory import Memory
+from heedful.memory.vectors import embed, space_of
 from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heedful.errors import Conflict, NotFound
 from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
+from heedful.lessons.briefing import HOLDOUT_REASON
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
 from heedful.loop.record import Candidate, Goal
@@ -570,7 +571,7 @@ def _facts(
     shown = [id for id in lessons if id in take]
     waiting = known.release
     if not shown:
-        chance = ranking.HOLDOUT_REASON if lessons else "nothing is known"
+        chance = HOLDOUT_REASON if lessons else "nothing is known"
         return Advice(silence=f"waits in quarantine: {waiting}" if waiting else chance)
     return Advice(text=facts([lessons[id] for id in shown]), lessons=frozenset(shown))
 

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from zlib import crc32
 
 from heedful.lessons.lesson import Trust
-from heedful.lessons.ranking import near_vectors
 from heedful.lessons.signature import failure_of
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.lessons.words import words
@@ -57,23 +56,22 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
     digits: list[str] = []
     negations: list[str] = []
     for token in decisive_tokens(_HYPHEN_PATTERN.sub(" ", text)):
-        negates = token[0].isalpha() and not any(c.isdigit() for c in token)
-        (negations if negates else digits).append(token.lower())
-    said = _lower_words(text)
+        if token[0].isalpha() and not any(c.isdigit() for c in token):
+            negations.append(token.lower())
+        else:
+            digits.append(token.lower())
+    text_words = _lower_words(text)
+    digits += [word for word in text_words if word in _NUMBER_WORDS]
+    negations += [word for word in text_words if word in _NEGATION_WORDS]
     names = (
         name.strip("\"“”`' .,;:!?").lower()
         for name in _PARTICULAR_NAME_PATTERN.findall(text)
     )
-    digits += [word for word in said if word in _NUMBER_WORDS]
-    negations += [word for word in said if word in _NEGATION_WORDS]
-    return {
-        "digits": digits,
-        "negation": negations,
-        "names": [*dict.fromkeys(filter(None, names))],
-    }
+    distinct_names = list(dict.fromkeys(filter(None, names)))
+    return {"digits": digits, "negation": negations, "names": distinct_names}
 
 
-def first_difference(one: str, other: str) -> Difference:
+def first_difference(text: str, other: str) -> Difference:
     """Return the first kind of difference between two texts, or "" if they may say the
     same.
 
@@ -85,27 +83,23 @@ def first_difference(one: str, other: str) -> Difference:
     'digits'
     >>> first_difference("Use metres", "Use feet")
     'wording'
-    >>> first_difference("Always quote the id of the order.", "Always quote the order id of it.")
+    >>> first_difference("Quote the id of the order.", "Quote the order id of it.")
     ''
     """
-    others = particulars(other)
-    for kind, said in particulars(one).items():
-        if said != others[kind]:
+    other_particulars = particulars(other)
+    for kind, values in particulars(text).items():
+        if values != other_particulars[kind]:
             return kind
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
-    most = (
-        _MAX_REPLACEMENT_WORDS
-        if one.isascii() and other.isascii()
-        else _MAX_DENSE_REPLACEMENT_TOKENS
-    )
-    matched = SequenceMatcher(
-        None, words(one), words(other), autojunk=False
-    ).get_opcodes()
-    replaced = (
-        (i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matched if tag == "replace"
-    )
-    return "wording" if any(max(sizes) <= most for sizes in replaced) else ""
+    max_replaced = _MAX_DENSE_REPLACEMENT_TOKENS
+    if text.isascii() and other.isascii():
+        max_replaced = _MAX_REPLACEMENT_WORDS
+    matcher = SequenceMatcher(None, words(text), words(other), autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "replace" and max(i2 - i1, j2 - j1) <= max_replaced:
+            return "wording"
+    return ""
 
 
 def _lower_words(text: str) -> list[str]:
@@ -121,14 +115,12 @@ DREAM_MODES: tuple[Mode, ...] = ("lite", "full")
 MIN_MERGE_COSINE = 0.95
 MIN_MERGE_WORD_COSINE = 0.9  # without an embedder: the cosine of their sets of words
 WORD_VECTOR_DIMENSIONS = 1_024  # of such a set as a vector
-LOOKBACK_SECONDS = (
-    86_400.0  # seconds: a periodic run merges only lessons seen since then
-)
+LOOKBACK_SECONDS = 86_400.0  # a periodic run merges only lessons seen since then
 MIN_PERIODIC_IMPORTANCE = 0.6  # the importance that they need
 MIN_PERIODIC_LESSONS = 3  # how many of them it needs
-PERSON_OUTCOME = (
-    "for a person"  # the outcome of a proposal that only a person may carry out
-)
+# The outcome of a proposal that only a person may carry out.
+PERSON_OUTCOME = "for a person"
+COMPARISON_BATCH_NUMBERS = 2**20  # how many numbers are compared at a time
 VETO_REASONS: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -177,11 +169,12 @@ class DreamLesson:
     @property
     def evidence(self) -> tuple[Any, ...]:
         """A sort key that puts the best lesson first."""
-        figures = -self.useful, -self.seen, -self.importance
         return (
             not self.pinned,
             self.state != "verified",
-            *figures,
+            -self.useful,
+            -self.seen,
+            -self.importance,
             self.first_seen,
             self.name,
         )
@@ -232,62 +225,79 @@ def propose(
     compared. In the mode "full", one lesson of each pair must be important and seen in
     the 24 hours before `now`. The order of the lessons does not matter.
     """
-    order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
-    lessons = [lessons[at] for at in order]
-    full = mode == "full"
-    due = (
-        n
-        for n in lessons
-        if n.importance >= MIN_PERIODIC_IMPORTANCE
-        and now - n.last_seen <= LOOKBACK_SECONDS
-    )
-    chosen = {one.id for one in (due if full else lessons)}
-    if len(lessons) < 2:
-        return DreamPlan(
-            nothing=f"too few lessons: {len(lessons)}, and it takes two to merge"
-        )
-    if full and len(chosen) < MIN_PERIODIC_LESSONS:
-        few = (
-            f"too few lessons of importance {MIN_PERIODIC_IMPORTANCE} or more were seen in the last "
-            "24 hours"
-        )
-        return DreamPlan(
-            nothing=f"{few}: {len(chosen)}, and a periodic run needs {MIN_PERIODIC_LESSONS}"
-        )
-    if vectors is None:
-        pairs = near_vectors(
-            [word_vector(one.text) for one in lessons], MIN_MERGE_WORD_COSINE
-        )
-    else:
-        pairs = near_vectors([vectors[at] for at in order], MIN_MERGE_COSINE)
+    order = sorted(range(len(lessons)), key=lambda index: lessons[index].name)
+    lessons = [lessons[index] for index in order]
+    if vectors is not None:
+        vectors = [vectors[index] for index in order]
+    periodic = mode == "full"
+    chosen = {
+        lesson.id for lesson in lessons if not periodic or _is_recent(lesson, now)
+    }
+    nothing = _too_few(len(lessons), len(chosen), periodic)
+    if nothing:
+        return DreamPlan(nothing=nothing)
+
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
-    for a, b in pairs:
-        one = lessons[a]
-        other = lessons[b]
-        if not chosen & {one.id, other.id}:
+    for a, b in _similar_pairs(lessons, vectors):
+        if not chosen & {lessons[a].id, lessons[b].id}:
             continue
-        if why := veto(one, other):
-            vetoes[why] += 1
+        reason = veto(lessons[a], lessons[b])
+        if reason:
+            vetoes[reason] += 1
         else:
             near[a].add(b)
             near[b].add(a)
+
     merges = tuple(_merges(lessons, near))
-    gone = {id for one in merges for id in one.members}
-    found = [(each, {*each.members}) for each in contradictions(lessons)]
-    listed = tuple(each for each, ids in found if chosen & ids and not gone & ids)
-    nothing = "" if merges else "no two lessons say the same"
+    merged = {id for proposal in merges for id in proposal.members}
+    listed = []
+    for proposal in contradictions(lessons):
+        members = set(proposal.members)
+        if chosen & members and not merged & members:
+            listed.append(proposal)
     if vetoes and not merges:
         reasons = ", ".join(
-            f"{VETO_REASONS[why]} ({n})" for why, n in sorted(vetoes.items())
+            f"{VETO_REASONS[reason]} ({n})" for reason, n in sorted(vetoes.items())
         )
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
+    elif not merges:
+        nothing = "no two lessons say the same"
     return DreamPlan(
         merges=merges,
-        contradictions=listed,
+        contradictions=tuple(listed),
         vetoes=dict(sorted(vetoes.items())),
         nothing=nothing,
     )
+
+
+def _is_recent(lesson: DreamLesson, now: float) -> bool:
+    """Return True if a periodic run may merge the lesson."""
+    recent = now - lesson.last_seen <= LOOKBACK_SECONDS
+    return recent and lesson.importance >= MIN_PERIODIC_IMPORTANCE
+
+
+def _too_few(lessons: int, chosen: int, periodic: bool) -> str:
+    """Return why there are too few lessons to merge, or ""."""
+    if lessons < 2:
+        return f"too few lessons: {lessons}, and it takes two to merge"
+    if periodic and chosen < MIN_PERIODIC_LESSONS:
+        return (
+            f"too few lessons of importance {MIN_PERIODIC_IMPORTANCE} or more were "
+            f"seen in the last 24 hours: {chosen}, and a periodic run needs "
+            f"{MIN_PERIODIC_LESSONS}"
+        )
+    return ""
+
+
+def _similar_pairs(
+    lessons: Sequence[DreamLesson], vectors: Sequence[Sequence[float]] | None
+) -> Iterator[tuple[int, int]]:
+    """Yield the indexes of similar lessons, by their vectors or else by their words."""
+    if vectors is not None:
+        return near_vectors(vectors, MIN_MERGE_COSINE)
+    word_vectors = [word_vector(lesson.text) for lesson in lessons]
+    return near_vectors(word_vectors, MIN_MERGE_WORD_COSINE)
 
 
 def contradictions(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
@@ -295,45 +305,67 @@ def contradictions(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
 
     The first member of a pair is the best rule for the failure.
     """
-    about: dict[tuple[str | int, ...], list[DreamLesson]] = defaultdict(list)
+    by_subject: dict[tuple[str | int, ...], list[DreamLesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
-            digits, negations, _ = particulars(lesson.text).values()
-            said = [
-                w for w in _lower_words(lesson.text) if w not in {*digits, *negations}
-            ]
-            failure = failure_of(lesson.signature, lesson.pattern)
-            about[failure, len(digits), *words(" ".join(said))].append(lesson)
-    for those in about.values():
-        best, *others = sorted(those, key=lambda one: one.evidence)
-        ours = particulars(best.text)
+            by_subject[_subject(lesson)].append(lesson)
+    for rules in by_subject.values():
+        best, *others = sorted(rules, key=lambda lesson: lesson.evidence)
         for other in others:
-            theirs = particulars(other.text)
-            how: Difference = (
-                "digits" if ours["digits"] != theirs["digits"] else "negation"
-            )
-            if how == "digits" or (len(ours[how]) - len(theirs[how])) % 2:
+            kind = _contradiction(best.text, other.text)
+            if kind:
                 yield Proposal(
                     "contradict",
                     (best.id, other.id),
-                    survivor=0,
-                    why=VETO_REASONS[how],
+                    why=VETO_REASONS[kind],
                     outcome=PERSON_OUTCOME,
                 )
 
 
-def veto(one: DreamLesson, other: DreamLesson) -> str:
-    """Return the key in `VETO_REASONS` that forbids merging two lessons; "" if they may be
-    merged.
-    """
+def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
+    """Return the failure and the words of a rule, without numbers and negations."""
+    digits, negations, _ = particulars(lesson.text).values()
+    masked = {*digits, *negations}
+    bare = " ".join(word for word in _lower_words(lesson.text) if word not in masked)
+    return failure_of(lesson.signature, lesson.pattern), len(digits), *words(bare)
+
+
+def _contradiction(text: str, other: str) -> Difference:
+    """Return how two rules about the same subject contradict each other, or ""."""
+    ours = particulars(text)
+    theirs = particulars(other)
+    if ours["digits"] != theirs["digits"]:
+        return "digits"
+    # Two negations more or less say the same.
+    if (len(ours["negation"]) - len(theirs["negation"])) % 2:
+        return "negation"
+    return ""
+
+
+def veto(lesson: DreamLesson, other: DreamLesson) -> str:
+    """Return the key in `VETO_REASONS` that forbids a merge; "" if it is allowed."""
     for name in ("kind", "error_type", "trust"):
-        if getattr(one, name) != getattr(other, name):
+        if getattr(lesson, name) != getattr(other, name):
             return name
-    if one.held or other.held or one.trust in QUARANTINE_TRUST:
+    if lesson.held or other.held or lesson.trust in QUARANTINE_TRUST:
         return "held"
-    return (
-        "apart" if one.apart or other.apart else first_difference(one.text, other.text)
-    )
+    if lesson.apart or other.apart:
+        return "apart"
+    return first_difference(lesson.text, other.text)
+
+
+def near_vectors(
+    vectors: Sequence[Sequence[float]], least: float
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of each pair of vectors with a cosine of at least `least`."""
+    import numpy as np
+
+    matrix = np.asarray(vectors, dtype="<f4")
+    step = max(1, COMPARISON_BATCH_NUMBERS // max(1, len(matrix)))
+    for start in range(0, len(matrix), step):
+        cosines = np.triu(matrix[start : start + step] @ matrix[start:].T, k=1)
+        for a, b in np.argwhere(cosines >= least).tolist():
+            yield start + a, start + b
 
 
 def word_vector(text: str) -> list[float]:
@@ -344,10 +376,10 @@ def word_vector(text: str) -> list[float]:
         crc32(word.encode("utf-8", "surrogatepass")) % WORD_VECTOR_DIMENSIONS
         for word in words(text)
     }
-    return [
-        len(places) ** -0.5 if n in places else 0.0
-        for n in range(WORD_VECTOR_DIMENSIONS)
-    ]
+    vector = [0.0] * WORD_VECTOR_DIMENSIONS
+    for place in places:
+        vector[place] = len(places) ** -0.5
+    return vector
 
 
 def _merges(
@@ -356,12 +388,21 @@ def _merges(
     """Yield merges, best survivor first; `near` maps each lesson's index to its similar
     lessons.
     """
-    gone: set[int] = set()
-    for best in sorted(near, key=lambda at: lessons[at].evidence):
-        members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)
-        if best not in gone and members:
-            gone |= {best, *members}
-            if ids := tuple(lessons[at].id for at in members if not lessons[at].pinned):
-                yield Proposal(
-                    "merge", ids, survivor=lessons[best].id, why="they say the same"
-                )
+
+    def evidence(index: int) -> tuple[Any, ...]:
+        return lessons[index].evidence
+
+    merged: set[int] = set()
+    for best in sorted(near, key=evidence):
+        members = sorted(set(near[best]) - merged, key=evidence)
+        if best in merged or not members:
+            continue
+        merged |= {best, *members}
+        ids = [lessons[index].id for index in members if not lessons[index].pinned]
+        if ids:
+            yield Proposal(
+                "merge",
+                tuple(ids),
+                survivor=lessons[best].id,
+                why="they say the same",
+            )

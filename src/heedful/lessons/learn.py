@@ -1,45 +1,40 @@
-"""Lessons from a finished loop: one for each error that a later attempt corrected.
+"""What a finished loop teaches: its lessons, and its outcome for the proof.
 
-Evaluations from other systems also give lessons: a conflict, an unverified claim, a
-better answer.
+Only the loop's own evaluations count. A lesson is verified by a pair of them: an
+attempt had an error, or missed a goal, and the accepted attempt has not, or meets it
+with enough gain. A loop that was accepted at the first try gives one unverified
+example. A loop that did not pass gives nothing, unless it has a memory key: then each
+of its errors is an unverified lesson about a rule that loops of this key broke.
+
+The outcome says whether the first attempt passed, and which errors occurred. A proof
+compares the outcomes of loops that were shown a lesson with those of other loops.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from heedful.errors import InvalidInput
-from heedful.lessons import lesson as records
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     Cause,
     Example,
     Lesson,
+    Outcome,
     State,
-    Trust,
     clip,
 )
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    TRUST_RAISING_VERIFICATION,
-    find_quotations,
-    initial_state,
-)
 from heedful.lessons.words import difference
-from heedful.loop import record
-from heedful.loop.record import Attempt, Evaluation, Finding, Loop
+from heedful.loop.record import Attempt, Finding, Loop, format_score, thousandths
 from heedful.redact import redact
-from heedful.validation import check_integer, check_number, check_sequence
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
 MAX_QUOTED_CHANGE_CHARS = 100
-MIN_QUOTED_OUTPUT_CHARS = (
-    3  # characters of an output that a finding may quote without quotation marks
-)
+# Characters of an output that a finding may quote without quotation marks.
+MIN_QUOTED_OUTPUT_CHARS = 3
 _QUOTED_NAME_PATTERN = re.compile(r"""(['"`])([^'"`]+)\1""")
 # How many lessons one loop gives: a thousand findings of one check are not a thousand
 # lessons.
@@ -57,362 +52,243 @@ def learn(
 
     A verified lesson is made for each error that an earlier attempt had and the
     accepted attempt does not have, and for each goal that an earlier attempt missed and
-    the accepted attempt meets with enough gain. Only the `MAX_LOOP_LESSONS` most severe lessons are
-    returned. If the first attempt was accepted, the only lesson is an unverified
-    example. If `outputs` is false, lessons contain no candidates, and an accepted first
-    attempt gives no lesson; an error then counts as corrected even if the candidate did
-    not change, because the work can be outside of the candidate.
+    the accepted attempt meets with enough gain. Only the `MAX_LOOP_LESSONS` most severe
+    lessons are returned. If the first attempt was accepted, the only lesson is an
+    unverified example. If `outputs` is false, lessons contain no candidates, and an
+    accepted first attempt gives no lesson; an error then counts as corrected even if
+    the candidate did not change, because the work can be outside of the candidate.
 
     With a `memory_key`, the lessons about findings say which rule of this key the loop
     broke; then a loop that did not pass has an unverified lesson for each error, and a
     task or answer that is too long for an example is left out. `checks` are the names
     of the loop's checks.
     """
-    last = loop.attempts[-1] if loop.attempts else None
-    if last is None:
+    if not loop.attempts:
         return ()
+    last = loop.attempts[-1]
     passed = last.evaluation is not None and last.evaluation.passes(loop.goals)
-    texts = task, last.candidate.text or ""
-    whole = (
-        outputs
-        and passed
-        and all(0 < len(text) <= MAX_EXAMPLE_TEXT_CHARS for text in texts)
+    fits = _fits_an_example(task) and _fits_an_example(last.candidate.text or "")
+    if not memory_key and not (passed and (fits or not outputs)):
+        return ()
+
+    quotes_outputs = outputs and passed and fits
+    if passed and len(loop.attempts) == 1:
+        if not quotes_outputs:
+            return ()
+        return (_first_try_lesson(loop, task),)
+
+    accepted = last if passed else None
+    corrections = _corrections(loop, accepted, must_differ=outputs)
+    corrections.sort(key=lambda correction: -correction.finding.severity)
+    lessons = []
+    for correction in corrections[:MAX_LOOP_LESSONS]:
+        example = correction.example(task)
+        text = correction.text(example, quotes_change=not quotes_outputs)
+        if not quotes_outputs:
+            example = replace(example, task=clip(task), accepted="", rejected="")
+        cause = correction.cause(memory_key, tuple(checks))
+        lessons.append(correction.lesson(loop.id, text, example, cause))
+    return tuple(lessons)
+
+
+def outcome_of(
+    loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()
+) -> Outcome:
+    """Return the outcome of a loop; its signatures are those of lessons about its
+    errors.
+    """
+    errors = set[tuple[str, str]]()
+    for attempt in loop.attempts:
+        if attempt.evaluation is None:
+            continue
+        for finding in attempt.evaluation.errors:
+            errors.add((finding.check, finding.key))
+        for goal in attempt.evaluation.unmet(loop.goals):
+            errors.add((goal.score, str(goal)))
+    digests = frozenset(signature(check, key).digest for check, key in errors)
+
+    first = loop.attempts[0].evaluation if loop.attempts else None
+    passed_first = first is not None and first.passes(loop.goals)
+    return Outcome(
+        loop.id,
+        passed_first,
+        calls=loop.usage.calls,
+        signatures=digests,
+        memory_key=memory_key,
+        rules=rules,
     )
-    if not memory_key and not (passed and whole == outputs):
-        return ()
-    if len(loop.attempts) > 1 or not passed:
-        accepted = last if passed else None
-        key = (memory_key, tuple(checks))
-        found = _findings(loop, last.evaluation if passed else None, outputs)
-        found.sort(key=lambda pair: -pair[1].severity)
-        return tuple(
-            _lesson(loop, *pair, accepted, task, whole, key)
-            for pair in found[:MAX_LOOP_LESSONS]
-        )
-    if not whole:
-        return ()
-    assert last.evaluation is not None
-    name = signature("accepted", "first try")
-    scores = dict(last.evaluation.scores)
-    example = Example(*texts, after=scores)
-    lesson = Lesson(
+
+
+def is_proof_due(outcomes: int) -> bool:
+    """Return True if a proof is due after so many outcomes: every 20th, and less often
+    from 512 on.
+
+    From there it is due after 6 to 13 % more outcomes, so that all proofs together read
+    each outcome at most 16 times. The intervals allow any number of looks.
+    """
+    return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
+
+
+def _fits_an_example(text: str) -> bool:
+    return 0 < len(text) <= MAX_EXAMPLE_TEXT_CHARS
+
+
+def _first_try_lesson(loop: Loop, task: str) -> Lesson:
+    """Return the lesson of a loop whose first attempt was accepted."""
+    (attempt,) = loop.attempts
+    assert attempt.evaluation is not None
+    scores = dict(attempt.evaluation.scores)
+    return Lesson(
         "example",
-        name,
+        signature("accepted", "first try"),
         error_type="accepted",
         text="Answers that were accepted at the first try.",
         sighting="accepted at the first try",
         loop=loop.id,
-        example=example,
+        example=Example(task, attempt.candidate.text or "", after=scores),
         tags=("accepted",),
     )
-    return (lesson,)
 
 
-def _findings(
-    loop: Loop, accepted: Evaluation | None, differ: bool
-) -> list[tuple[Attempt, Finding]]:
-    """Return each error or missed goal that was corrected, with the last attempt that
-    had it.
+@dataclass(frozen=True, slots=True)
+class _Correction:
+    """An error or a missed goal, the last attempt that had it, and the accepted one.
 
-    Without an `accepted` evaluation: each error. With `differ`, equal candidates are
-    ignored.
+    `accepted` is None if the loop did not pass, so that nothing was corrected.
     """
-    last = loop.attempts[-1]
-    least = record.thousandths(loop.improves.min_gain)
-    found: dict[str, tuple[Attempt, Finding]] = {}
-    for attempt in loop.attempts:
-        evaluation = attempt.evaluation
-        same = differ and attempt.candidate.digest == last.candidate.digest
-        if evaluation is None or evaluation is accepted or (accepted and same):
-            continue
-        findings = list(evaluation.errors)
-        for goal in evaluation.unmet(loop.goals) if accepted else ():
-            score = evaluation.scores[goal.score]
-            if (
-                accepted
-                and goal.margin(accepted.scores[goal.score]) - goal.margin(score)
-                >= least
-            ):
-                message = f"{goal.score} {record.format_score(score)} misses {goal}"
-                findings.append(Finding(goal.score, message, key=str(goal)))
-        for finding in findings:
-            if accepted is None or finding.key not in accepted.keys:
-                found[finding.key] = (attempt, finding)
-    return list(found.values())
 
+    finding: Finding
+    rejected: Attempt
+    accepted: Attempt | None
 
-def _lesson(
-    loop: Loop,
-    rejected: Attempt,
-    finding: Finding,
-    accepted: Attempt | None,
-    task: str,
-    outputs: bool,
-    key: tuple[str, tuple[str, ...]],
-) -> Lesson:
-    """Return the lesson of one finding; if it was never corrected, `accepted` is None.
-
-    The text quotes a short change if the finding has no fix, or if `outputs` is false.
-    `key` is the memory key with the names of the loop's checks.
-    """
-    was = rejected.evaluation
-    now = accepted.evaluation if accepted else None
-    answer = accepted.candidate.text or "" if accepted else ""
-    output = rejected.candidate.text or ""
-    wrong = clip(finding.message)
-    evidence = clip(finding.evidence)
-    example = Example(
-        task,
-        answer,
-        rejected=clip(output),
-        wrong=wrong,
-        before=dict(was.scores) if was else {},
-        after=dict(now.scores) if now else {},
-        evidence=evidence,
-    )
-    change = difference(example.rejected, redact(example.accepted)) if accepted else ""
-    short = 0 < len(change) <= MAX_QUOTED_CHANGE_CHARS and "\n" not in change
-    change = f"Accepted: {change}" if short else ""
-    text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())
-    if not outputs:
-        text = text if change in text else f"{text} {change}"
-        example = replace(example, task=clip(task), accepted="", rejected="")
-    cause = None
-    (memory_key, checks) = key
-    if memory_key and was is not None and finding in was.errors:  # not a missed goal
-        checks = (finding.check,) if finding.check in checks else checks
-        # Another output breaks the same rule, so what the finding quotes from this one
-        # is masked.
-        name = finding.key
-        if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHANGE_CHARS:
-            name = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", name)
-        name = _QUOTED_NAME_PATTERN.sub(
-            lambda found: "…" if found[2] in output else found[0], name
+    def example(self, task: str) -> Example:
+        """Return the rejected and the accepted output, with their scores."""
+        before = self.rejected.evaluation
+        after = None
+        answer = ""
+        if self.accepted is not None:
+            after = self.accepted.evaluation
+            answer = self.accepted.candidate.text or ""
+        return Example(
+            task,
+            answer,
+            rejected=clip(self.rejected.candidate.text or ""),
+            wrong=clip(self.finding.message),
+            before=dict(before.scores) if before else {},
+            after=dict(after.scores) if after else {},
+            evidence=clip(self.finding.evidence),
         )
-        rule = signature(finding.check, name).digest
-        counts = {"fix": int(bool(finding.fix)), "mended": int(accepted is not None)}
-        cause = Cause(
+
+    def text(self, example: Example, quotes_change: bool) -> str:
+        """Return what was wrong, and the fix; without a fix, the change if it is short.
+
+        With `quotes_change` a short change is quoted beside the fix, too.
+        """
+        change = ""
+        if self.accepted is not None:
+            change = difference(example.rejected, redact(example.accepted))
+        if not 0 < len(change) <= MAX_QUOTED_CHANGE_CHARS or "\n" in change:
+            change = ""
+        if change:
+            change = f"Accepted: {change}"
+        message = self.finding.message.rstrip(". ")
+        text = clip(f"{message}. {self.finding.fix or change}".strip())
+        if quotes_change and change not in text:
+            return f"{text} {change}"
+        return text
+
+    def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:
+        """Return the rule that the finding broke; None for a missed goal, or without a
+        key.
+        """
+        finding = self.finding
+        evaluation = self.rejected.evaluation
+        if not memory_key or evaluation is None or finding not in evaluation.errors:
+            return None
+        output = self.rejected.candidate.text or ""
+        key = _without_quotations(finding.key, output)
+        if finding.check in checks:
+            checks = (finding.check,)
+        return Cause(
             memory_key=memory_key,
-            rule=rule,
+            rule=signature(finding.check, key).digest,
             checks=checks,
             severity=finding.severity,
-            **counts,
+            fix=int(bool(finding.fix)),
+            mended=int(self.accepted is not None),
         )
-    state: State = "verified" if accepted else "candidate"
-    return Lesson(
-        "check",
-        signature(finding.check, finding.key),
-        error_type=finding.check,
-        text=text,
-        sighting=wrong,
-        loop=loop.id,
-        example=example,
-        state=state,
-        tags=(finding.check,),
-        cause=cause,
-    )
+
+    def lesson(
+        self, loop_id: str, text: str, example: Example, cause: Cause | None
+    ) -> Lesson:
+        """Return the lesson, which is verified if the error was corrected."""
+        finding = self.finding
+        state: State = "candidate" if self.accepted is None else "verified"
+        return Lesson(
+            "check",
+            signature(finding.check, finding.key),
+            error_type=finding.check,
+            text=text,
+            sighting=example.wrong,
+            loop=loop_id,
+            example=example,
+            state=state,
+            tags=(finding.check,),
+            cause=cause,
+        )
 
 
-MIN_QUALITY_RISE = 0.1
-UNKNOWN_DETAIL = "Unknown"
-_JUDGE_ERROR_TYPES = (
-    "factual_error",
-    "conflict",
-    "unverified_claim",
-)  # types in the words of a judge
-MAX_LISTED_QUERY_CHARS = 200  # characters of a query and of a context in a listing
-# For each status of a verification: the type of the error, the key of the reason, the
-# start of the lesson, and how many characters of the reason the lesson quotes.
-_VERIFICATION_STATUSES = (
-    (
-        "conflict",
-        "conflict",
-        "conflict_reason",
-        "Detected conflict: ",
-        MAX_EXAMPLE_TEXT_CHARS,
-    ),
-    (
-        "unverified",
-        "unverified_claim",
-        "claim_text",
-        "Made unverified claim about: ",
-        100,
-    ),
-)
+def _corrections(
+    loop: Loop, accepted: Attempt | None, must_differ: bool
+) -> list[_Correction]:
+    """Return each error and missed goal that was corrected, by its last occurrence.
 
-
-def learn_from_evaluation(
-    critique: str | None,
-    verification: Sequence[Mapping[str, Any]] | None,
-    query: str | None,
-    context: str | None,
-    iteration: int,
-    quality_before: float | None,
-    quality_after: float | None,
-    *,
-    trust: Trust | None = None,
-    source: str = "",
-) -> Lesson | None:
-    """Return the lesson of a self-correction by another system, or None if it teaches
-    nothing.
-
-    The first of these is the error's type: a result of `verification` with the `status`
-    "conflict" (its `conflict_reason` becomes the text) or "unverified" (its
-    `claim_text`), the word CONFLICTS in the critique, a quality that rose by more than
-    `MIN_QUALITY_RISE`. Empty texts become "Unknown".
-
-    `trust` is the trust of the judge. The default is "measured" if the quality rose by
-    more than `MIN_QUALITY_RISE`, else "model". For a factual error, a conflict or a claim the
-    default is always "model", because the words may quote a page. If they quote the
-    query, the context or another text of `verification`, the trust is "external". A
-    lesson is verified only if the quality rose by more than `MIN_QUALITY_RISE` and the trust is
-    "operator" or "measured". `source` names the judge, so that its lessons can be
-    revoked. Raises InvalidInput.
+    Without an accepted attempt: each error. If the candidates `must_differ`, an attempt
+    with the accepted candidate is ignored.
     """
-    texts = {"critique": critique, "query": query, "context": context}
-    said, asked, during = (_text(name, text) for name, text in texts.items())
-    check_integer("iteration", iteration, least=0)
-    if trust is not None:
-        records.check_trust(trust)
-    before = _quality("before", quality_before)
-    after = _quality("after", quality_after)
-    rise = after["quality"] - before["quality"] if before and after else 0.0
-    risen = record.thousandths(rise) > record.thousandths(MIN_QUALITY_RISE)
-    error = _find_error(said, verification, rise if risen else None)
-    if error is None:
-        return None
-    error_type, head, detail, most = error
-    text = head + (detail[:most] or UNKNOWN_DETAIL)
-    own = {"status", *(reason for _, _, reason, _, _ in _VERIFICATION_STATUSES)}
-    others = [str(one[key]) for one in verification or () for key in one.keys() - own]
-    if find_quotations((text, detail), others):
-        trust = "external"
-    about: Any = {"query": asked, "context": during, "evidence": detail, "trust": trust}
-    return learn_correction(
-        error_type,
-        text,
-        iteration=iteration,
-        before=before,
-        after=after,
-        source=source,
-        **about,
-    )
+    corrections: dict[str, _Correction] = {}
+    for attempt in loop.attempts:
+        if attempt.evaluation is None:
+            continue
+        if accepted is None:
+            findings = list(attempt.evaluation.errors)
+        else:
+            same = attempt.candidate.digest == accepted.candidate.digest
+            if attempt.evaluation is accepted.evaluation or (must_differ and same):
+                continue
+            findings = _corrected_findings(loop, attempt, accepted)
+        for finding in findings:
+            corrections[finding.key] = _Correction(finding, attempt, accepted)
+    return list(corrections.values())
 
 
-def learn_correction(
-    error_type: str,
-    text: str,
-    iteration: int,
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    *,
-    query: str = "",
-    context: str = "",
-    evidence: str = "",
-    exact: str = "",
-    trust: Trust | None = None,
-    source: str = "",
-) -> Lesson:
-    """Return a lesson with this `text` about a correction.
+def _corrected_findings(
+    loop: Loop, rejected: Attempt, accepted: Attempt
+) -> list[Finding]:
+    """Return the errors and missed goals that the accepted attempt does not have."""
+    before = rejected.evaluation
+    after = accepted.evaluation
+    assert before is not None
+    assert after is not None
+    min_gain = thousandths(loop.improves.min_gain)
+    findings = list(before.errors)
+    for goal in before.unmet(loop.goals):
+        score = before.scores[goal.score]
+        if goal.margin(after.scores[goal.score]) - goal.margin(score) >= min_gain:
+            message = f"{goal.score} {format_score(score)} misses {goal}"
+            findings.append(Finding(goal.score, message, key=str(goal)))
+    return [finding for finding in findings if finding.key not in after.keys]
 
-    `before` and `after` are scores such as "quality". `exact` is the signature by which
-    callers find the lesson, by default that of the text. `meta` has the first `MAX_LISTED_QUERY_CHARS`
-    characters of query and context; the example has all characters. A quotation of
-    either has the trust "external".
+
+def _without_quotations(key: str, output: str) -> str:
+    """Return a finding's key without what it quotes from an output.
+
+    Another output breaks the same rule, so the quotations are masked.
     """
-    known = signature(error_type, text)
-    after = {**after, "iteration": float(iteration)}
-    example = Example(
-        query or text,
-        "",
-        rejected="",
-        wrong=text,
-        before=before,
-        after=after,
-        evidence=evidence[:MAX_EXAMPLE_TEXT_CHARS],
-        context=context,
-    )
-    rise = example.deltas.get("quality", 0.0)
-    risen = record.thousandths(rise) > record.thousandths(MIN_QUALITY_RISE)
-    trust = trust or (
-        "measured" if risen and error_type not in _JUDGE_ERROR_TYPES else "model"
-    )
-    if find_quotations((text, evidence), (query, context)):
-        trust = "external"
-    exact = exact or known.exact
-    return Lesson(
-        "error",
-        known,
-        error_type=error_type,
-        text=text,
-        sighting=text,
-        example=example,
-        state=initial_state(
-            trust,
-            "verified"
-            if trust in TRUST_RAISING_VERIFICATION and risen
-            else "candidate",
-        ),
-        trust=trust,
-        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
-        context=context,
-        source=records.check_source(source),
-        meta={
-            "error_signature": exact,
-            "original_query": query[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
-            "iteration_count": iteration,
-            "quality_improvement": rise,
-            "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
-        },
-    )
+    if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHANGE_CHARS:
+        key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
 
+    def mask(quotation: re.Match[str]) -> str:
+        return "…" if quotation[2] in output else quotation[0]
 
-def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lesson as a dict with the field names of earlier stores of
-    reflections.
-    """
-    why = f"Self-correction during: {meta['reflection_context'][:100]}"
-    entry = {"content": text, "rationale": why, "category": "reflection"}
-    return {**entry, "tags": list(tags), "context": dict(meta)}
-
-
-def _find_error(
-    critique: str, verification: object, rise: float | None
-) -> tuple[str, str, str, int] | None:
-    """Return the error's type, how its text begins, a detail and its maximal length, or
-    None.
-
-    `rise` is the gain in quality, None if it is too small.
-    """
-    results: Any = () if verification is None else verification
-    allowed = "results, each a mapping with a status"
-    check_sequence("verification", results, object, f"a sequence of {allowed}")
-    found: dict[str, Mapping[str, Any]] = {}  # the first result with each status
-    for n, one in enumerate(results):
-        if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
-            raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
-        found.setdefault(one["status"], one)
-    for status, error_type, reason, head, most in _VERIFICATION_STATUSES:
-        if status in found:
-            return error_type, head, _text(reason, found[status].get(reason)), most
-    if "CONFLICTS" in critique:
-        return "factual_error", "", critique, 200
-    if rise is not None:
-        return "quality_improvement", f"Quality improved by {rise:.2f}: ", critique, 150
-    return None
-
-
-def _text(field: str, value: object) -> str:
-    """Return a text without its secrets; "" for None or a blank text. Raises
-    InvalidInput.
-    """
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(field, value, "a text")
-    return redact(value) if value and value.strip() else ""
-
-
-def _quality(when: str, value: float | None) -> dict[str, float]:
-    if value is None:
-        return {}
-    check_number(f"quality_{when}", value, -record.MAX_SCORE, record.MAX_SCORE)
-    return {"quality": float(value)}
+    return _QUOTED_NAME_PATTERN.sub(mask, key)

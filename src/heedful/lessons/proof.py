@@ -32,9 +32,7 @@ BET_LOG_WEIGHTS = tuple(
 
 @lru_cache(64)
 def stakes(share: float) -> tuple[float, ...]:
-    """Return the stake of each of the `BET_GRID`, for a lesson withheld with probability
-    `share`.
-    """
+    """Return the stake of each bet, for a lesson withheld with probability `share`."""
     return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BET_GRID)
 
 
@@ -66,13 +64,10 @@ class Wealth:
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
-            logs = [
-                a + n * b
-                for a, b in zip(logs, payoffs(share, shown, value), strict=True)
-            ]
-        return cls(
-            tuple(logs), tuple((stakes(share), n) for share, n in tosses.items())
-        )
+            gains = payoffs(share, shown, value)
+            logs = [log + n * gain for log, gain in zip(logs, gains, strict=True)]
+        stakes_tossed = tuple((stakes(share), n) for share, n in tosses.items())
+        return cls(tuple(logs), stakes_tossed)
 
     def at(self, gain: float) -> tuple[float, float]:
         """Return the log of the evidence for a gain above `gain`, and the slope of this
@@ -85,7 +80,7 @@ class Wealth:
                 logs[i] -= n * log1p(stake * gain)
                 slopes[i] -= n * stake / (1 + stake * gain)
         top = max(logs)
-        parts = [exp(one - top) for one in logs]
+        parts = [exp(log_wealth - top) for log_wealth in logs]
         slope = sum(part * slope for part, slope in zip(parts, slopes, strict=True))
         return top + log(sum(parts)), slope / sum(parts)
 
@@ -174,10 +169,12 @@ class Comparison:
         """Return one sentence, with shares in percent and the uplift in percentage
         points.
         """
-        up = self.uplift
-        ends = (up.shown, up.withheld, up.gain, up.low, up.high)
-        shown, withheld, gain, low, high = (round(100 * (end or 0.0)) for end in ends)
+        gain, low, high = map(
+            _percent, (self.uplift.gain, self.uplift.low, self.uplift.high)
+        )
         points = f"{gain:+d} points, between {low:+d} and {high:+d}".replace("-", "−")
+        shown = _percent(self.uplift.shown)
+        withheld = _percent(self.uplift.withheld)
         shares = f"right at once {shown} % against {withheld} %"
         counts = f"shown {self.shown}, withheld {self.withheld}"
         return f"{counts}: {shares}; {points}; {self.conclusion}"
@@ -192,16 +189,6 @@ class Proof:
     pooled: Comparison
     lessons: tuple[Comparison, ...]
     pending: int
-
-
-def is_due(outcomes: int) -> bool:
-    """Return True if a proof is due after so many outcomes: every 20th, and less often
-    from 512 on.
-
-    From there it is due after 6 to 13 % more outcomes, so that all proofs together read
-    each outcome at most 16 times. The intervals allow any number of looks.
-    """
-    return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
 def usefulness(comparison: Comparison) -> float:
@@ -224,13 +211,12 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     many lessons these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas,
     "False discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852):
     at most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
-    difference shown" means that the interval is within `MIN_RELEVANT_UPLIFT` of 0. Loops without a
-    holdout count only if there are no others.
+    difference shown" means that the interval is within `MIN_RELEVANT_UPLIFT` of 0.
+    Loops without a holdout count only if there are no others.
     """
     tables, low, high = _tables(cases)
-    pooled = _Table.of(None, cases.get(None, {})).compared(
-        PROOF_ERROR_LEVEL / 2, PROOF_ERROR_LEVEL / 2
-    )
+    level = PROOF_ERROR_LEVEL / 2
+    pooled = _Table.of(None, cases.get(None, {})).compared(level, level)
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
 
 
@@ -239,12 +225,16 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     `prove_cases`.
     """
     tables, low, high = _tables(cases)
-    least = (True, -log(low) - 1e-6), (False, -log(high) - 1e-6)
-    likely = (
-        one for one in tables if any(one.evidence(better) >= e for better, e in least)
-    )
-    found = (table.compared(low, high) for table in likely)
-    return tuple(each for each in found if each.conclusion in ("helps", "hurts"))
+    comparisons = []
+    for table in tables:
+        may_help = table.evidence(better=True) >= -log(low) - 1e-6
+        may_hurt = may_help or table.evidence(better=False) >= -log(high) - 1e-6
+        if not (may_help or may_hurt):
+            continue
+        comparison = table.compared(low, high)
+        if comparison.conclusion in ("helps", "hurts"):
+            comparisons.append(comparison)
+    return tuple(comparisons)
 
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
@@ -254,9 +244,8 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
     names = sorted(name for name in cases if name is not None)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if _difference(table.right) is not None]
-    low, high = (
-        _level([table.evidence(better) for table in tested]) for better in (True, False)
-    )
+    low = _level([table.evidence(better=True) for table in tested])
+    high = _level([table.evidence(better=False) for table in tested])
     return tables, low, high
 
 
@@ -264,13 +253,13 @@ def _level(evidence: Sequence[float]) -> float:
     """Return the significance level by e-BH; `evidence` has a logarithm for each
     lesson.
     """
-    of = max(len(evidence), 1)
-    ranked = enumerate(sorted(evidence, reverse=True), 1)
-    found = max(
-        (n for n, one in ranked if one >= log(of / (PROOF_ERROR_LEVEL / 2 * n))),
-        default=1,
-    )
-    return PROOF_ERROR_LEVEL / 2 * found / of
+    level = PROOF_ERROR_LEVEL / 2
+    count = max(len(evidence), 1)
+    rejected = 1  # the largest rank whose evidence is enough
+    for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
+        if log_evidence >= log(count / (level * rank)):
+            rejected = rank
+    return level * rejected / count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +296,9 @@ class _Table:
         gain = _difference(self.right)
         if not gain or (gain > 0) != better:
             return -inf
-        return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
+        cells = self.right if better else mirror(self.right)
+        log_evidence, _ = Wealth.of(cells).at(0.0)
+        return log_evidence
 
     def compared(self, low: float, high: float) -> Comparison:
         """Return the comparison; `low` and `high` are the levels of the uplift's
@@ -342,16 +333,28 @@ def _effect(
     better.
     """
     better = mirror(cells) if fewer else cells
-    least = -1.0
-    most = 1.0
+    gain_low = -1.0
+    gain_high = 1.0
     gain = _difference(better)
     if gain is not None:
-        least, most = interval(better, low, high)
-        least = min(least, gain)
-        most = max(most, gain)
-    means = [_mean(cells, shown) for shown in (True, False)]
-    shown, withheld, gain = (None if it is None else unit * it for it in (*means, gain))
-    return Effect(shown, withheld, gain=gain, low=unit * least, high=unit * most)
+        gain_low, gain_high = interval(better, low, high)
+        gain_low = min(gain_low, gain)
+        gain_high = max(gain_high, gain)
+    return Effect(
+        _scaled(_mean(cells, shown=True), unit),
+        _scaled(_mean(cells, shown=False), unit),
+        gain=_scaled(gain, unit),
+        low=unit * gain_low,
+        high=unit * gain_high,
+    )
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else unit * value
+
+
+def _percent(share: float | None) -> int:
+    return round(100 * (share or 0.0))
 
 
 def _difference(cells: Cells) -> float | None:
@@ -365,10 +368,12 @@ def _mean(cells: Cells, shown: bool) -> float | None:
     `Effect`.
     """
     cells = {case: n for case, n in cells.items() if case[1] == shown}
-    weights = [
-        n / ((1 - share) if shown else share) for (share, _, _), n in cells.items()
-    ]
-    worths = (
-        weight * value for weight, (_, _, value) in zip(weights, cells, strict=True)
-    )
-    return fsum(worths) / fsum(weights) if cells else None
+    if not cells:
+        return None
+    weights = []
+    weighted_values = []
+    for (share, _, value), n in cells.items():
+        probability = 1 - share if shown else share
+        weights.append(n / probability)
+        weighted_values.append(n / probability * value)
+    return fsum(weighted_values) / fsum(weights)

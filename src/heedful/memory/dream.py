@@ -20,13 +20,8 @@ from heedful.lessons.consolidate import DREAM_MODES, DreamLesson, Mode, Proposal
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import rank
 from heedful.loop.codec import from_document
-from heedful.memory.memory import (
-    EMBEDDING_BATCH_TEXTS,
-    MIN_LEG_CANDIDATES,
-    Memory,
-    embed,
-    space_of,
-)
+from heedful.memory.memory import MIN_LEG_CANDIDATES, Memory
+from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search
 from heedful.validation import check_actor, check_integer, require

@@ -1,8 +1,12 @@
-"""Memory of one scope: remember, seen, recall, render, and what a loop learns and is
-shown.
+"""Memory of one scope: what agents got wrong, and what put it right.
 
-Lessons from tools and documents are in quarantine until a person rules on them. Until
-then, no prompt contains them.
+A sighting of an error is remembered under its signature; `seen` reads it back at once.
+`recall` finds lessons for a task, by words and, with an embedder, by vectors; `render`
+puts the nearest into a prompt. `brief` selects what one loop is shown, and withholds a
+part at random, so that `prove` can tell whether a lesson helps. Lessons from tools and
+documents wait in `quarantine` until a person decides about them; no prompt contains
+them before. A `Memory` holds no state of its own: every call reads or writes its store,
+in one transaction.
 """
 
 from __future__ import annotations
@@ -13,15 +17,23 @@ import secrets
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import InvalidInput
 from heedful.lessons import lesson as records
 from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
+from heedful.lessons.briefing import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    Briefing,
+    Tell,
+    choose_for_loop,
+    draw_exposures,
+)
+from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import (
     Example,
     Lesson,
@@ -32,11 +44,20 @@ from heedful.lessons.lesson import (
     Trust,
 )
 from heedful.lessons.patterns import Seen
-from heedful.lessons.ranking import PROMPT_BUDGET_TOKENS, Briefing, Choice
+from heedful.lessons.ranking import PROMPT_BUDGET_TOKENS
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult, check_statement
+from heedful.lessons.trust import check_statement
 from heedful.loop.record import MAX_SCORE
-from heedful.memory.transfer import Transfers
+from heedful.memory import transfer
+from heedful.memory.quarantine import Quarantine
+from heedful.memory.transfer import Exported, File, Imported
+from heedful.memory.vectors import (
+    EMBEDDING_BATCH_TEXTS,
+    Progress,
+    Spaces,
+    embed,
+    space_of,
+)
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
@@ -56,100 +77,28 @@ from heedful.validation import (
     require,
 )
 
-if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
     from heedful.lessons.proof import Proof
 
 _log = logging.getLogger("heedful")
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
-# The most numbers in a halfvec of pgvector, and the bound of a number.
-MAX_VECTOR_DIMENSIONS = 16_000
-MAX_HALF_NUMBER = 65_504
-# candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third
-# more
+# Candidates of each leg of a search: 10 lose 0.01 of recall@5, 50 gain nothing and cost
+# a third more.
 MIN_LEG_CANDIDATES = 30
+# Of a query: a person reads the results, and the importance is filtered later.
+MIN_QUERY_CANDIDATES = 200
 MAX_COMPARED_CHARS = 10_000  # characters of a text that are compared as a whole
-MIN_QUERY_CANDIDATES = (
-    200  # of a query: a person reads the results, and the importance is filtered later
-)
-Progress = Callable[
-    [int, int], None
-]  # called with how many texts are done, and how many there are
-# Texts that are embedded and written together: 0.1 s of a small embedder on one core.
-EMBEDDING_BATCH_TEXTS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Spaces:
-    """How many texts (examples and lessons) have a vector in the space of the embedder
-    in use.
-
-    `space` is this space, "" without an embedder. `here` counts the texts with a vector
-    in it, and `behind` the texts that `reembed` would embed. Recall finds the latter by
-    words.
-    """
-
-    space: str
-    here: int = 0
-    behind: int = 0
-
-    @classmethod
-    def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Return the counts as seen from `space`; `counts` has the number of texts by
-        space.
-        """
-        here = counts.get(space, 0)
-        return cls(space, here, sum(counts.values()) - here) if space else cls("")
-
-    def __str__(self) -> str:
-        rest = f", {self.behind} without a vector" if self.behind else ""
-        return f"{self.here} in {self.space}{rest}"
-
-
-def space_of(embedder: Embedder | None) -> str:
-    """Return the name of the embedder's space, "" for None. Vectors of one space are
-    comparable.
-    """
-    return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
-
-
-async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-    """Return a vector for each text. Raises InvalidInput for vectors that cannot be
-    stored.
-    """
-    answer = embedder.embed(texts)
-    if not hasattr(answer, "__await__"):
-        raise InvalidInput(
-            "embedder", embedder.name, "one whose method `embed` is async"
-        )
-    vectors = await answer
-    lengths = {len(vector) for vector in vectors}
-    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
-        found = (
-            f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
-        )
-        wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
-        raise InvalidInput("embedder", found, wanted)
-    if not 0 < embedder.dimensions <= MAX_VECTOR_DIMENSIONS:
-        raise InvalidInput(
-            "embedder.dimensions", embedder.dimensions, f"1 to {MAX_VECTOR_DIMENSIONS}"
-        )
-    import numpy as np  # slow to import
-
-    if not (np.abs(np.asarray(vectors)) < MAX_HALF_NUMBER).all():
-        allowed = f"one that gives finite numbers below {MAX_HALF_NUMBER}"
-        raise InvalidInput("embedder", embedder.name, allowed)
-    return vectors
 
 
 def log_failure(event: str, error: Exception) -> None:
     """Log the type of an error and where it was raised, but not its text, which may
     quote data.
     """
-    where = "".join(traceback.format_tb(error.__traceback__))
-    _log.warning(event, extra={"error": type(error).__name__, "traceback": where})
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
 
 
-class Memory(Transfers):
+class Memory:
     """A memory of lessons for one scope.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and
@@ -173,8 +122,8 @@ class Memory(Transfers):
         quota: int = 1_000,
         trust: Mapping[str, Trust] | None = None,
     ) -> None:
-        for statement in (trust or {}).items():
-            check_statement(*statement)
+        for source, level in (trust or {}).items():
+            check_statement(source, level)
         if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
             raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
         if max_entries is not None:
@@ -202,9 +151,8 @@ class Memory(Transfers):
         """
         if isinstance(memory, Memory):
             return memory
-        return cls(
-            memory, scope, installed_embedder() if isinstance(memory, str) else None
-        )
+        embedder = installed_embedder() if isinstance(memory, str) else None
+        return cls(memory, scope, embedder)
 
     async def remember(
         self,
@@ -244,15 +192,15 @@ class Memory(Transfers):
             pinned=pinned,
         )
         text = redact(text)  # before masking or cutting could split a secret
-        reflection = Lesson(
+        if example is not None:
+            example = replace(example, context=example.context or context)
+        new_lesson = Lesson(
             "error",
             signature(error_type, text),
             error_type=error_type,
             text=(redact(lesson) or text)[: records.MAX_EXAMPLE_TEXT_CHARS],
             sighting=text[: records.MAX_EXAMPLE_TEXT_CHARS],
-            example=replace(example, context=example.context or context)
-            if example
-            else None,
+            example=example,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
@@ -261,16 +209,20 @@ class Memory(Transfers):
             parents=tuple(derived_from),
             pinned=pinned,
         )
-        return await self.keep(reflection)
+        return await self.keep(new_lesson)
 
     @telemetry.upsert
-    async def keep(self, reflection: Lesson) -> Remembered:
+    async def keep(self, lesson: Lesson) -> Remembered:
         """Store a lesson unchanged. Raises InvalidInput, QuotaExceeded, StoreError."""
-        (answer,) = await write_lessons(self, [reflection], exposure_store.remember)
-        known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
-        stored = f"stored: lesson {answer.id}" if answer.created else known
-        waits = f", waits in quarantine: {answer.release}" if answer.entry else ""
-        _log.info(stored + waits if answer.id else "skipped")
+        (answer,) = await write_lessons(self, [lesson], exposure_store.remember)
+        message = "skipped"
+        if answer.id:
+            message = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
+            if answer.created:
+                message = f"stored: lesson {answer.id}"
+            if answer.entry:
+                message += f", waits in quarantine: {answer.release}"
+        _log.info(message)
         return answer
 
     @property
@@ -284,10 +236,8 @@ class Memory(Transfers):
         """Return the trust of sources: as `set_trust` states it, or else as this memory
         has it.
         """
-        return {
-            **self.trust,
-            **await self.store.read(self.scope, lesson_store.statements),
-        }
+        stated = await self.store.read(self.scope, lesson_store.statements)
+        return {**self.trust, **stated}
 
     async def set_trust(
         self,
@@ -308,11 +258,18 @@ class Memory(Transfers):
         """
         check_statement(source, "tool" if trust is None else trust)
         check_actor(by, why)
-        said = source, trust, by, why, self.trust if waiting else None
-        return await self.store.write(self.scope, lesson_store.state_trust, *said)
+        return await self.store.write(
+            self.scope,
+            lesson_store.state_trust,
+            source,
+            trust=trust,
+            by=by,
+            why=why,
+            waiting=self.trust if waiting else None,
+        )
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
-        """Return how often an error was seen, and its lessons, with what mended it.
+        """Return how often an error was seen, and its lessons, with what fixed it.
 
         `error_type` is the type of the error, the tool that failed, or "". With one
         argument, that is the text. `text` may be a message, or all that a command
@@ -320,14 +277,16 @@ class Memory(Transfers):
         type, its tool or none. All reads use an index. Raises InvalidInput, StoreError.
         """
         check_texts(error_type=error_type, text=text)
-        error_type, text = (error_type, text) if text else ("", error_type)
-        asked = await asyncio.to_thread(_asked, error_type, text)
-        return await self.store.read(self.scope, pattern_store.find, *asked)
+        if not text:
+            text = error_type
+            error_type = ""
+        whole, lines = await asyncio.to_thread(_signatures, error_type, text)
+        return await self.store.read(self.scope, pattern_store.find, whole, lines)
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> ActionHistory:
-        """Return how this action failed before and what mended it; nothing if it worked
+        """Return how this action failed before and what fixed it; nothing if it worked
         since.
 
         Ask before a tool runs. `arguments` are the arguments of the call as data, or
@@ -397,10 +356,9 @@ class Memory(Transfers):
             importance=importance,
             since=since,
         )
-        found = await self._search(task, max(MIN_LEG_CANDIDATES, limit), only)
-        return ranking.rank(
-            task, ranking.keep_important(found, only), limit, time.time()
-        )
+        matches = await self._search(task, max(MIN_LEG_CANDIDATES, limit), only)
+        matches = ranking.keep_important(matches, only)
+        return ranking.rank(task, matches, limit, time.time())
 
     @telemetry.search
     async def query(
@@ -432,11 +390,10 @@ class Memory(Transfers):
             tags, match, kind=kind, error_type=error_type, importance=0.0, since=since
         )
         check_share("importance", importance)
-        found = await self._search(
-            text, max(MIN_QUERY_CANDIDATES, limit), only, waiting
-        )
+        candidates = max(MIN_QUERY_CANDIDATES, limit)
+        matches = await self._search(text, candidates, only, waiting)
         return ranking.rank_answers(
-            text, found, limit=limit, least=importance, now=time.time()
+            text, matches, limit=limit, least=importance, now=time.time()
         )
 
     def render(
@@ -448,9 +405,8 @@ class Memory(Transfers):
         The turns have at most `budget` tokens, as heedful estimates them; an example
         that does not fit is left out. The `source` of each turn names its origin.
         """
-        return ranking.as_messages(
-            ranking.choose(found, budget=budget, now=time.time())
-        )
+        chosen = ranking.choose(found, budget=budget, now=time.time())
+        return ranking.as_messages(chosen)
 
     def render_text(
         self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
@@ -474,7 +430,7 @@ class Memory(Transfers):
         begins: bool = True,
         memory_key: str = "",
         checks: Sequence[str] = (),
-        tell: ranking.Tell = "both",
+        tell: Tell = "both",
         every: bool = False,
     ) -> Briefing:
         """Return what to show a loop before its task, and what is withheld from it at
@@ -486,8 +442,9 @@ class Memory(Transfers):
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
-        The choices are what is told or withheld, rules that rest, and the nearest miss
-        if no lesson is told for a similar task; with `every`, they are all candidates.
+        The choices are what is shown or withheld, rules that rest, and the nearest miss
+        if no lesson is shown for a similar task; with `every`, they are all lessons
+        that the search found.
         """
         space, vector = await self._embed(task)
         find = partial(
@@ -497,45 +454,36 @@ class Memory(Transfers):
             vector=vector,
             limit=MIN_LEG_CANDIDATES,
         )
-        read = exposure_store.brief
-        found, past = await self.store.read(self.scope, read, loop, memory_key, find)
-        before = frozenset(id for one in past.exposures for id in one.examples)
-        chosen, others = ranking.choose_for_loop(
+        matches, past = await self.store.read(
+            self.scope, exposure_store.brief, loop, memory_key, find
+        )
+        shown_before = None
+        if past.exposures:
+            shown_before = frozenset(
+                id for exposure in past.exposures for id in exposure.examples
+            )
+        selection = choose_for_loop(
             task,
-            found,
+            matches,
             now=time.time(),
             tell=tell,
             checks=checks,
-            before=before if past.exposures else None,
+            before=shown_before,
         )
-        share = (
-            self.holdout if past.ended >= ranking.FIRST_LOOPS_WITHOUT_HOLDOUT else 0.0
-        )
-        seed = f"{self.scope.tenant}\0{self.scope.project}"
-        drawn = ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
-        exposures = past.exposures or tuple(drawn)
-        shown = {id for exposure in exposures for id in exposure.examples}
-        fates: dict[bool, Any] = {
-            True: ("told",),
-            False: ("withheld", ranking.HOLDOUT_REASON),
-        }
-        choices = [
-            Choice.of(one, *fates[one.id in shown]) for one in chosen if exposures
-        ]
-        near = any(choice.leg == "likeness" for choice in choices)
-        for one, why in others:
-            if every or one.cause:
-                choices.append(Choice.of(one, "missed", why, every))
-            elif not near:
-                choices.append(Choice.of(one, "closest", why, words=False))
-                break  # they are sorted
+        exposures = past.exposures
+        if begins and not exposures:
+            share = self.holdout
+            if past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
+                share = 0.0
+            seed = f"{self.scope.tenant}\0{self.scope.project}"
+            exposures = tuple(draw_exposures(selection.chosen, loop, seed, share))
         return Briefing(
             past.memory_key,
             space,
             waiting=past.waiting,
-            choices=tuple(choices),
+            choices=selection.choices(exposures, every),
             exposures=exposures,
-            chosen=tuple(chosen),
+            chosen=tuple(selection.chosen),
             vector=vector,
         )
 
@@ -550,20 +498,19 @@ class Memory(Transfers):
         """Retire lessons proven to hurt, and update the usefulness of others.
 
         Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a
-        ruling "review" puts them before a person. With a number of `outcomes`, do this
+        ruling "review" asks a person to decide about them. With a number of `outcomes`, do this
         only if enough loops have ended since the last time. Returns the names
         (`kind/signature`) of the retired lessons.
         """
+        if outcomes is not None and not is_proof_due(outcomes):
+            return ()
         from heedful.lessons import proof
 
-        if outcomes is not None and not proof.is_due(outcomes):
-            return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence)
-        found = await asyncio.to_thread(
-            proof.find_proven, cases
-        )  # takes seconds for many lessons
-        useful = {str(one.lesson): proof.usefulness(one) for one in found}
-        hurting = [one for one in found if one.conclusion == "hurts"]
+        # With many lessons this takes seconds.
+        proven = await asyncio.to_thread(proof.find_proven, cases)
+        useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
+        hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
         return await self.store.write(
             self.scope, exposure_store.conclude, useful, hurting
         )
@@ -574,7 +521,7 @@ class Memory(Transfers):
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
         check_integer("id", id, least=0)
-        await self.store.write(self.scope, exposure_store.restore, id, by, why)
+        await self.store.write(self.scope, exposure_store.restore, id, by=by, why=why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return the lessons seen most often, as plain data; quarantined text is left
@@ -592,7 +539,9 @@ class Memory(Transfers):
         The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
         check_integer("id", id, least=0)
-        await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
+        await self.store.write(
+            self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
+        )
 
     async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
         """Give a lesson new words with the trust of an operator; the old ones stay as a
@@ -605,9 +554,16 @@ class Memory(Transfers):
         """
         check_integer("id", id, least=0)
         check_texts(text=text)
-        vector = await self._embed(text[: records.MAX_EXAMPLE_TEXT_CHARS])
+        space, vector = await self._embed(text[: records.MAX_EXAMPLE_TEXT_CHARS])
         return await self.store.write(
-            self.scope, lesson_store.edit, id, text, by, why, *vector
+            self.scope,
+            lesson_store.edit,
+            id,
+            text,
+            by=by,
+            why=why,
+            space=space,
+            vector=vector,
         )
 
     async def prune(
@@ -632,18 +588,22 @@ class Memory(Transfers):
             check_number("unused_for", unused_for, low=1e-9, high=MAX_SCORE)
         if keep is not None:
             check_integer("keep", keep, least=0)
-        bounds = unused_for or 0.0, -1 if keep is None else keep
+        unused_seconds = unused_for or 0.0
+        most = -1 if keep is None else keep
         if dry_run:
-            return await self.store.read(self.scope, lesson_store.prunable, *bounds)
-        return await self.store.write(self.scope, lesson_store.prune, *bounds, by)
+            return await self.store.read(
+                self.scope, lesson_store.prunable, unused_seconds, most
+            )
+        return await self.store.write(
+            self.scope, lesson_store.prune, unused_seconds, most, by=by
+        )
 
     async def spaces(self) -> Spaces:
         """Count the texts in each embedding space, and those that the current embedder
         lacks.
         """
-        return Spaces.of(
-            await self.store.read(self.scope, search.spaces), space_of(self.embedder)
-        )
+        counts = await self.store.read(self.scope, search.spaces)
+        return Spaces.of(counts, space_of(self.embedder))
 
     async def reembed(
         self,
@@ -664,23 +624,31 @@ class Memory(Transfers):
                 "embedder", None, "an embedder, which computes the vectors"
             )
         space = space_of(self.embedder)
+        total = (await self.spaces()).behind if progress is not None else 0
         last = 0
         done = 0
-        total = (await self.spaces()).behind if progress is not None else 0
-        read = self.store.read
-        missing = search.unplaced
-        while batch := await read(
-            self.scope, missing, space, last, EMBEDDING_BATCH_TEXTS, since
-        ):
+        while True:
+            batch = await self.store.read(
+                self.scope,
+                search.unplaced,
+                space,
+                after=last,
+                limit=EMBEDDING_BATCH_TEXTS,
+                since=since,
+            )
+            if not batch:
+                return done
             if pause is not None:
                 await pause()
             vectors = await embed(self.embedder, [text for _, text in batch])
-            rows = [(*row, vector) for row, vector in zip(batch, vectors, strict=True)]
+            rows = [
+                (row, text, vector)
+                for (row, text), vector in zip(batch, vectors, strict=True)
+            ]
             done += await self.store.write(self.scope, search.place, space, rows)
             last = batch[-1][0]
             if progress is not None:
                 progress(done, max(done, total))
-        return done
 
     async def clear(self) -> int:
         """Delete everything learnt in this scope; return the number of lessons
@@ -692,11 +660,59 @@ class Memory(Transfers):
         """Return the number of lessons in this scope."""
         return await self.store.read(self.scope, lesson_store.count)
 
+    async def export(self, file: File) -> Exported:
+        """Write all lessons, as of one moment, to a new file at a path, or to an open
+        binary file.
+
+        The file has no vectors; `reembed` computes them. It has no sightings,
+        exposures, outcomes, rulings and actions either: `heedful db copy` moves them,
+        and with them the proof. Raises InvalidInput if the path exists; StoreError.
+        """
+        return await transfer.write_export(self.store, self.scope, file)
+
+    async def import_(
+        self,
+        file: File,
+        *,
+        trust: Literal["external", "operator"] = "external",
+        by: str = "",
+        why: str = "",
+        dry_run: bool = False,
+    ) -> Imported:
+        """Add the new records of an export; refuse a damaged file before anything is
+        written.
+
+        Imported lessons are quarantined, unless an operator vouches for them (`by` whom
+        and `why`). Then they keep their trust and state, and the import is recorded.
+        With `dry_run`, nothing is written, and only the lessons are counted. Raises
+        LineError, InvalidInput, StoreError.
+        """
+        if trust not in ("external", "operator"):
+            raise InvalidInput(
+                "trust", trust, "external, or operator if you vouch for the file"
+            )
+        for field, value in (("by", by), ("why", why)):
+            if bool(value.strip()) != (trust == "operator"):
+                allowed = "a text if trust is operator, and else empty"
+                raise InvalidInput(field, value, allowed)
+        return await transfer.read_export(
+            self.store, self.scope, file, by=by, why=why, dry_run=dry_run
+        )
+
     async def _search(
         self, text: str, most: int, only: records.Filter, waiting: bool = False
     ) -> list[Match]:
-        asked = text, *await self._embed(text), most, only, waiting
-        return await self.store.read(self.scope, search.search, *asked)
+        space, vector = await self._embed(text)
+        return await self.store.read(
+            self.scope,
+            search.search,
+            text,
+            space=space,
+            vector=vector,
+            limit=most,
+            only=only,
+            waiting=waiting,
+        )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         if self.embedder is None or not text.strip():
@@ -705,7 +721,9 @@ class Memory(Transfers):
         return space_of(self.embedder), vector
 
 
-def _asked(error_type: str, text: str) -> tuple[Signature, list[tuple[str, Signature]]]:
+def _signatures(
+    error_type: str, text: str
+) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with the signature of
     the line.
     """
@@ -725,94 +743,23 @@ async def write_lessons(
     """Embed lessons and store them by the store's function `work`, in one
     transaction.
     """
-    bounds = {"most": memory.max_entries or 0, "quota": memory.quota}
+    if memory.later is None:
+        texts = [
+            lesson.example.task if lesson.example else lesson.text for lesson in lessons
+        ]
+        vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
+        lessons = [
+            replace(lesson, space=vectors[text][0], vector=vectors[text][1])
+            for lesson, text in zip(lessons, texts, strict=True)
+        ]
+    answers = await memory.store.write(
+        memory.scope,
+        work,
+        *key,
+        lessons,
+        most=memory.max_entries or 0,
+        quota=memory.quota,
+    )
     if memory.later is not None:
-        answers = await memory.store.write(memory.scope, work, *key, lessons, **bounds)
         await memory.later()
-        return answers
-    texts = [each.example.task if each.example else each.text for each in lessons]
-    vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
-    embedded = [
-        replace(each, space=vectors[text][0], vector=vectors[text][1])
-        for each, text in zip(lessons, texts, strict=True)
-    ]
-    return await memory.store.write(memory.scope, work, *key, embedded, **bounds)
-
-
-class Quarantine:
-    """The quarantine of one scope: lessons that wait for a ruling. Every ruling is
-    recorded.
-
-    `Memory.quarantine` returns one. All methods raise StoreError.
-    """
-
-    def __init__(self, store: Store, scope: Scope) -> None:
-        self._store = store
-        self._scope = scope
-
-    async def waiting(
-        self, limit: int = 50, after: int | None = None
-    ) -> list[QuarantinedLesson]:
-        """Return the newest lessons in quarantine, or the newest with ids below
-        `after`.
-
-        Raises InvalidInput.
-        """
-        check_integer("limit", limit)
-        older = () if after is None else (after,)
-        return await self._store.read(
-            self._scope, lesson_store.quarantined, None, limit, *older
-        )
-
-    async def show(self, id: int) -> QuarantinedLesson:
-        """Return a lesson that is or was in quarantine. Raises NotFound,
-        InvalidInput.
-        """
-        check_integer("id", id, least=0)
-        for entry in await self._store.read(
-            self._scope, lesson_store.quarantined, [id]
-        ):
-            provenance = await self._store.read(
-                self._scope, lesson_store.provenance, entry
-            )
-            return replace(entry, provenance=provenance)
-        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
-        raise NotFound("example", str(id), where)
-
-    async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Release lessons from quarantine; they get the trust of an operator.
-
-        If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
-        an id or an actor, and NotQuarantined after an earlier ruling.
-        """
-        check_sequence("ids", ids, int, "ids of what waits in quarantine")
-        await self._store.write(
-            self._scope, lesson_store.settle, ids, "release", by, why
-        )
-
-    async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire lessons in quarantine; refuse their texts in future. Raises as
-        `release` does.
-        """
-        check_sequence("ids", ids, int, "ids of what waits in quarantine")
-        await self._store.write(
-            self._scope, lesson_store.settle, ids, "reject", by, why
-        )
-
-    async def revoke(
-        self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
-    ) -> RevocationResult:
-        """Remove everything that depends on `source`, and its sightings, in one
-        transaction.
-
-        This includes what was derived from the source, and what loops learnt with its
-        text in their prompts. A lesson that also came from other sources stays, in the
-        words of these sources. With `dry_run` nothing is removed, and no actor is
-        needed. Raises NotFound for an unknown source, InvalidInput without a name or an
-        actor.
-        """
-        check_texts(source=source)
-        require(source.strip(), "source", source, "the name of a source")
-        return await self._store.write(
-            self._scope, lesson_store.revoke, source, by, why, dry_run
-        )
+    return answers

@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -49,7 +49,7 @@ class Imported:
 
     `source` names the import, so that it can be revoked as a whole unless an operator
     vouched for it. `tenant` and `project` are those of the export. `new` and `known`
-    count lessons. `quarantined` counts the new texts that wait for a ruling.
+    count lessons. `quarantined` counts the new texts that wait for a review.
     """
 
     source: str
@@ -61,84 +61,66 @@ class Imported:
     quarantined: int
 
 
-class Transfers:
-    """The methods of Memory that write and read files."""
+async def write_export(store: Store, scope: Scope, file: File) -> Exported:
+    """Write all lessons of a scope to a new file at a path, or to an open binary file.
 
-    store: Store
-    scope: Scope
+    Raises InvalidInput if the path exists; StoreError.
+    """
+    from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
-    async def export(self, file: File) -> Exported:
-        """Write all lessons, as of one moment, to a new file at a path, or to an open
-        binary file.
+    with _create(file) as output, TemporaryFile() as draft:
+        exported = await store.read(scope, _write, draft)
+        draft.seek(0)
+        copyfileobj(draft, output)
+        output.flush()
+    return exported
 
-        The file has no vectors; `reembed` computes them. It has no sightings,
-        exposures, outcomes, rulings and actions either: `heedful db copy` moves them,
-        and with them the proof. Raises InvalidInput if the path exists; StoreError.
-        """
-        from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
-        with _create(file) as out, TemporaryFile() as made:
-            done = await self.store.read(self.scope, _write, made)
-            made.seek(0)
-            copyfileobj(made, out)
-            out.flush()
-        return done
+async def read_export(
+    store: Store, scope: Scope, file: File, *, by: str, why: str, dry_run: bool
+) -> Imported:
+    """Add the new lessons of an export, or only count them with `dry_run`.
 
-    async def import_(
-        self,
-        file: File,
-        *,
-        trust: Literal["external", "operator"] = "external",
-        by: str = "",
-        why: str = "",
-        dry_run: bool = False,
-    ) -> Imported:
-        """Add the new records of an export; refuse a damaged file before anything is
-        written.
+    They are quarantined, unless an operator vouches for them (`by` whom and `why`).
+    Raises LineError for a damaged file, before anything is written; StoreError.
+    """
+    from tempfile import TemporaryFile
 
-        Imported lessons are quarantined, unless an operator vouches for them (`by` whom
-        and `why`). Then they keep their trust and state, and the import is recorded.
-        With `dry_run`, nothing is written, and only the lessons are counted. Raises
-        LineError, InvalidInput, StoreError.
-        """
-        from tempfile import TemporaryFile
+    from heedful.store import transfer as records
 
-        from heedful.store import transfer as records
-
-        if trust not in ("external", "operator"):
-            raise InvalidInput(
-                "trust", trust, "external, or operator if you vouch for the file"
-            )
-        for field, value in (("by", by), ("why", why)):
-            if bool(value.strip()) != (trust == "operator"):
-                allowed = "a text if trust is operator, and else empty"
-                raise InvalidInput(field, value, allowed)
-        with TemporaryFile() as held:
-            with open_input(file) as (opened, name):
-                copyfileobj(opened, held)
-            header, end = await asyncio.to_thread(_ends, held, name)
-            source = f"import:{end.sha256[:16]}"
-            counts = Counter[str]()
-            rest = (
-                one
-                for one in _records(held, name)
-                if isinstance(one, records.LessonRecord)
-            )
-            while batch := await asyncio.to_thread(
-                list, islice(rest, IMPORT_BATCH_LESSONS)
-            ):
-                said = batch, source, by, why, dry_run
-                counts.update(
-                    await self.store.write(self.scope, records.import_lessons, *said)
-                )
-        return Imported(
-            source,
-            header.tenant,
-            project=header.project,
-            new=counts["new"],
-            known=counts["known"],
-            quarantined=counts["waiting"],
+    with TemporaryFile() as copy:
+        with open_input(file) as (opened, name):
+            copyfileobj(opened, copy)
+        header, end = await asyncio.to_thread(_ends, copy, name)
+        source = f"import:{end.sha256[:16]}"
+        counts = Counter[str]()
+        lessons = (
+            record
+            for record in _records(copy, name)
+            if isinstance(record, records.LessonRecord)
         )
+        while True:
+            batch = await asyncio.to_thread(list, islice(lessons, IMPORT_BATCH_LESSONS))
+            if not batch:
+                break
+            added = await store.write(
+                scope,
+                records.import_lessons,
+                batch,
+                source=source,
+                by=by,
+                why=why,
+                dry_run=dry_run,
+            )
+            counts.update(added)
+    return Imported(
+        source,
+        header.tenant,
+        project=header.project,
+        new=counts["new"],
+        known=counts["known"],
+        quarantined=counts["waiting"],
+    )
 
 
 def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
@@ -187,8 +169,11 @@ def _create(file: File) -> Iterator[BinaryIO]:
     except FileExistsError as error:
         raise InvalidInput("file", name, "a name that is free") from error
     except OSError as error:
-        what = f"{name or 'the export'} cannot be written ({error.strerror or error})"
-        raise StoreUnavailable(f"{what}; check the path and the disk") from error
+        reason = error.strerror or error
+        raise StoreUnavailable(
+            f"{name or 'the export'} cannot be written ({reason}); check the path and "
+            "the disk"
+        ) from error
 
 
 @contextmanager
@@ -202,8 +187,9 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         with open(name, "rb") as opened:
             yield opened, name
     except OSError as error:
-        what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise LineError(name, 0, what) from error
+        reason = error.strerror or error
+        message = f"it cannot be read ({reason}); check the path"
+        raise LineError(name, 0, message) from error
 
 
 def _records(file: BinaryIO, name: str) -> Iterator[Record]:
@@ -215,28 +201,26 @@ def _records(file: BinaryIO, name: str) -> Iterator[Record]:
     digest = sha256()
     number = 0
     file.seek(0)
-    for number, line in enumerate(
-        iter(partial(file.readline, MAX_EXPORT_LINE_BYTES), b""), 1
-    ):
+    read_line = partial(file.readline, MAX_EXPORT_LINE_BYTES)
+    for number, line in enumerate(iter(read_line, b""), 1):
         try:
             record = records.decode(line)
         except InvalidInput as error:
             raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
+        is_end = isinstance(record, records.End)
         wrong = ""
-        if isinstance(record, records.Header) != (number == 1):
-            wrong = (
-                "it is not an export of heedful"
-                if number == 1
-                else "it is a second header"
-            )
+        if number == 1 and not isinstance(record, records.Header):
+            wrong = "it is not an export of heedful"
+        elif number > 1 and isinstance(record, records.Header):
+            wrong = "it is a second header"
         elif isinstance(record, records.End) and record.sha256 != digest.hexdigest():
             wrong = "a line above was changed, added or lost since it was exported"
-        elif isinstance(record, records.End) and file.readline(1):
+        elif is_end and file.readline(1):
             wrong = "more lines follow the last line"
         if wrong:
             raise LineError(name, number, f"{wrong}; {DAMAGED_EXPORT_FIX}")
         yield record
-        if isinstance(record, records.End):
+        if is_end:
             return
         digest.update(line)
     raise LineError(

@@ -22,7 +22,8 @@ from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import goal
 from heedful.loop.record import Goal
-from heedful.memory.memory import Memory, space_of
+from heedful.memory.memory import Memory
+from heedful.memory.vectors import space_of
 from heedful.models.contract import Model
 from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Depth, Resources, Work
 from heedful.store import search

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
 from heedful.lessons import lesson as records
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
 from heedful.lessons.lesson import Exposure, Lesson, Outcome, Remembered, Scope
-from heedful.lessons.ranking import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
 from heedful.store import search
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,

@@ -19,8 +19,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import Briefing
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage

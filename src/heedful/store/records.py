@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Lesson, Outcome
-from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, explain
 from heedful.loop.decide import (
     Decision,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import NotFound
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
-from heedful.lessons.ranking import Briefing
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Goal, Loop, Usage

@@ -21,7 +21,7 @@ from heedful.loop.replay import (
     replay,
     with_policy_goals,
 )
-from heedful.memory.memory import space_of
+from heedful.memory.vectors import space_of
 from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store

@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
-from heedful.lessons.proof import is_due
+from heedful.lessons.learn import is_proof_due
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, source_trust
 from heedful.memory.reflect import receive, to_stored_episode
@@ -114,7 +114,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     )
     await caller.write(exposures.remember, (), outcome=outcome)
     past = await caller.read(exposures.past, body.loop)
-    if is_due(past.number):
+    if is_proof_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
     return {"loop": body.loop, "number": past.number}
 

@@ -1,0 +1,265 @@
+"""What an evaluation by another system teaches: the lesson of a self-correction.
+
+The words of a judge decide what went wrong: a conflict, an unverified claim, a factual
+error, or an answer that got better. They may quote a web page, so they have a model's
+trust at most, and "external" trust if they quote a text beside them. Only a quality
+that rose verifies a lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import (
+    MAX_EXAMPLE_TEXT_CHARS,
+    Example,
+    Lesson,
+    State,
+    Trust,
+    check_source,
+    check_trust,
+)
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import (
+    TRUST_RAISING_VERIFICATION,
+    find_quotations,
+    initial_state,
+)
+from heedful.loop.record import MAX_SCORE, thousandths
+from heedful.redact import redact
+from heedful.validation import check_integer, check_number, check_sequence
+
+MIN_QUALITY_RISE = 0.1
+UNKNOWN_DETAIL = "Unknown"
+# Characters of a query and of a context in a listing, and of a context in a rationale.
+MAX_LISTED_QUERY_CHARS = 200
+MAX_RATIONALE_CONTEXT_CHARS = 100
+# Types of errors that only a judge's words show.
+_JUDGE_ERROR_TYPES = ("factual_error", "conflict", "unverified_claim")
+_VERIFICATION_FORM = "results, each a mapping with a status"
+
+
+@dataclass(frozen=True, slots=True)
+class _JudgedError:
+    """An error that an evaluation names: its type, and how a lesson says it.
+
+    A lesson's text is `beginning` with at most `max_detail_chars` of the `detail`.
+    """
+
+    error_type: str
+    beginning: str
+    max_detail_chars: int
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of the lesson."""
+        detail = self.detail[: self.max_detail_chars] or UNKNOWN_DETAIL
+        return f"{self.beginning}{detail}"
+
+
+# By the status of a verification's result: the error, without its detail, and the key
+# of the detail. The first status that occurs counts.
+_STATUS_ERRORS = {
+    "conflict": (
+        _JudgedError("conflict", "Detected conflict: ", MAX_EXAMPLE_TEXT_CHARS),
+        "conflict_reason",
+    ),
+    "unverified": (
+        _JudgedError("unverified_claim", "Made unverified claim about: ", 100),
+        "claim_text",
+    ),
+}
+_JUDGED_KEYS = {"status", "conflict_reason", "claim_text"}
+
+
+def learn_from_evaluation(
+    critique: str | None,
+    verification: Sequence[Mapping[str, Any]] | None,
+    query: str | None,
+    context: str | None,
+    iteration: int,
+    quality_before: float | None,
+    quality_after: float | None,
+    *,
+    trust: Trust | None = None,
+    source: str = "",
+) -> Lesson | None:
+    """Return the lesson of a self-correction by another system, or None if it teaches
+    nothing.
+
+    The first of these is the error's type: a result of `verification` with the `status`
+    "conflict" (its `conflict_reason` becomes the text) or "unverified" (its
+    `claim_text`), the word CONFLICTS in the critique, a quality that rose by more than
+    `MIN_QUALITY_RISE`. Empty texts become "Unknown".
+
+    `trust` is the trust of the judge. The default is "measured" if the quality rose by
+    more than `MIN_QUALITY_RISE`, else "model". For a factual error, a conflict or a
+    claim the default is always "model", because the words may quote a page. If they
+    quote the query, the context or another text of `verification`, the trust is
+    "external". A lesson is verified only if the quality rose by more than
+    `MIN_QUALITY_RISE` and the trust is "operator" or "measured". `source` names the
+    judge, so that its lessons can be revoked. Raises InvalidInput.
+    """
+    critique = _redacted("critique", critique)
+    query = _redacted("query", query)
+    context = _redacted("context", context)
+    check_integer("iteration", iteration, least=0)
+    if trust is not None:
+        check_trust(trust)
+    before = _quality("before", quality_before)
+    after = _quality("after", quality_after)
+    rise = None
+    if before and after and _has_risen(after["quality"] - before["quality"]):
+        rise = after["quality"] - before["quality"]
+    results = _verification_results(verification)
+    error = _judged_error(critique, results, rise)
+    if error is None:
+        return None
+    others = [
+        str(result[key]) for result in results for key in result.keys() - _JUDGED_KEYS
+    ]
+    if find_quotations((error.text, error.detail), others):
+        trust = "external"
+    return learn_correction(
+        error.error_type,
+        error.text,
+        iteration=iteration,
+        before=before,
+        after=after,
+        query=query,
+        context=context,
+        evidence=error.detail,
+        trust=trust,
+        source=source,
+    )
+
+
+def learn_correction(
+    error_type: str,
+    text: str,
+    iteration: int,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    *,
+    query: str = "",
+    context: str = "",
+    evidence: str = "",
+    exact: str = "",
+    trust: Trust | None = None,
+    source: str = "",
+) -> Lesson:
+    """Return a lesson with this `text` about a correction.
+
+    `before` and `after` are scores such as "quality". `exact` is the signature by which
+    callers find the lesson, by default that of the text. `meta` has the first
+    `MAX_LISTED_QUERY_CHARS` characters of query and context; the example has all
+    characters. A quotation of either has the trust "external".
+    """
+    error = signature(error_type, text)
+    exact = exact or error.exact
+    example = Example(
+        query or text,
+        "",
+        rejected="",
+        wrong=text,
+        before=before,
+        after={**after, "iteration": float(iteration)},
+        evidence=evidence[:MAX_EXAMPLE_TEXT_CHARS],
+        context=context,
+    )
+    rise = example.deltas.get("quality", 0.0)
+    if trust is None:
+        measured = _has_risen(rise) and error_type not in _JUDGE_ERROR_TYPES
+        trust = "measured" if measured else "model"
+    if find_quotations((text, evidence), (query, context)):
+        trust = "external"
+    state: State = "candidate"
+    if _has_risen(rise) and trust in TRUST_RAISING_VERIFICATION:
+        state = "verified"
+    return Lesson(
+        "error",
+        error,
+        error_type=error_type,
+        text=text,
+        sighting=text,
+        example=example,
+        state=initial_state(trust, state),
+        trust=trust,
+        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
+        context=context,
+        source=check_source(source),
+        meta={
+            "error_signature": exact,
+            "original_query": query[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+            "iteration_count": iteration,
+            "quality_improvement": rise,
+            "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+        },
+    )
+
+
+def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a lesson with the field names of earlier stores of reflections."""
+    context = meta["reflection_context"][:MAX_RATIONALE_CONTEXT_CHARS]
+    return {
+        "content": text,
+        "rationale": f"Self-correction during: {context}",
+        "category": "reflection",
+        "tags": list(tags),
+        "context": dict(meta),
+    }
+
+
+def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
+    """Return the results of a verification. Raises InvalidInput for other data."""
+    results: Any = () if verification is None else verification
+    form = f"a sequence of {_VERIFICATION_FORM}"
+    check_sequence("verification", results, object, form)
+    for number, result in enumerate(results):
+        if not isinstance(result, Mapping) or not isinstance(result.get("status"), str):
+            raise InvalidInput(
+                f"verification[{number}]", result, f"one of {_VERIFICATION_FORM}"
+            )
+    checked: Sequence[Mapping[str, Any]] = results
+    return checked
+
+
+def _judged_error(
+    critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
+) -> _JudgedError | None:
+    """Return the error that an evaluation names; `rise` is None if it is too small."""
+    for status, (error, key) in _STATUS_ERRORS.items():
+        for result in results:
+            if result["status"] == status:
+                detail = _redacted(key, result.get(key))
+                return replace(error, detail=detail)
+    if "CONFLICTS" in critique:
+        return _JudgedError("factual_error", "", 200, detail=critique)
+    if rise is not None:
+        beginning = f"Quality improved by {rise:.2f}: "
+        return _JudgedError("quality_improvement", beginning, 150, detail=critique)
+    return None
+
+
+def _has_risen(rise: float) -> bool:
+    return thousandths(rise) > thousandths(MIN_QUALITY_RISE)
+
+
+def _redacted(field: str, value: object) -> str:
+    """Return a text without its secrets; "" for None or a blank text. Raises
+    InvalidInput.
+    """
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(field, value, "a text")
+    return redact(value) if value and value.strip() else ""
+
+
+def _quality(when: str, value: float | None) -> dict[str, float]:
+    if value is None:
+        return {}
+    check_number(f"quality_{when}", value, -MAX_SCORE, MAX_SCORE)
+    return {"quality": float(value)}

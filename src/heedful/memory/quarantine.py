@@ -1,0 +1,98 @@
+"""Quarantine: the lessons that wait until a person decides about them.
+
+Lessons from tools and documents wait here, and no prompt contains them. A person
+releases or rejects a lesson, or revokes a source with all that derives from it. Each
+decision is recorded with its author and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heedful.errors import NotFound
+from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
+from heedful.store import lessons
+from heedful.store.connection import MAX_ROWS
+from heedful.store.store import Store
+from heedful.validation import check_integer, check_sequence, check_texts, require
+
+_IDS_FORM = "ids of what waits in quarantine"
+
+
+class Quarantine:
+    """The quarantine of one scope: lessons that wait for a review. Every decision is
+    recorded.
+
+    `Memory.quarantine` returns one. All methods raise StoreError.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+
+    async def waiting(
+        self, limit: int = 50, after: int | None = None
+    ) -> list[QuarantinedLesson]:
+        """Return the newest lessons in quarantine, or the newest with ids below
+        `after`.
+
+        Raises InvalidInput.
+        """
+        check_integer("limit", limit)
+        before = MAX_ROWS if after is None else after
+        return await self._store.read(
+            self._scope, lessons.quarantined, limit=limit, before=before
+        )
+
+    async def show(self, id: int) -> QuarantinedLesson:
+        """Return a lesson that is or was in quarantine. Raises NotFound,
+        InvalidInput.
+        """
+        check_integer("id", id, least=0)
+        entries = await self._store.read(self._scope, lessons.quarantined, [id])
+        if not entries:
+            where = f"the memory of {self._scope.tenant}/{self._scope.project}"
+            raise NotFound("example", str(id), where)
+        entry = entries[0]
+        provenance = await self._store.read(self._scope, lessons.provenance, entry)
+        return replace(entry, provenance=provenance)
+
+    async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Release lessons from quarantine; they get the trust of an operator.
+
+        If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
+        an id or an actor, and NotQuarantined after an earlier decision.
+        """
+        check_sequence("ids", ids, int, _IDS_FORM)
+        await self._store.write(
+            self._scope, lessons.settle, ids, action="release", by=by, why=why
+        )
+
+    async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Retire lessons in quarantine; refuse their texts in future. Raises as
+        `release` does.
+        """
+        check_sequence("ids", ids, int, _IDS_FORM)
+        await self._store.write(
+            self._scope, lessons.settle, ids, action="reject", by=by, why=why
+        )
+
+    async def revoke(
+        self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
+    ) -> RevocationResult:
+        """Remove everything that depends on `source`, and its sightings, in one
+        transaction.
+
+        This includes what was derived from the source, and what loops learnt with its
+        text in their prompts. A lesson that also came from other sources stays, in the
+        words of these sources. With `dry_run` nothing is removed, and no actor is
+        needed. Raises NotFound for an unknown source, InvalidInput without a name or an
+        actor.
+        """
+        check_texts(source=source)
+        require(source.strip(), "source", source, "the name of a source")
+        return await self._store.write(
+            self._scope, lessons.revoke, source, by=by, why=why, dry_run=dry_run
+        )

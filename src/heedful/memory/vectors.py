@@ -1,0 +1,86 @@
+"""Vectors of texts: ask an embedder, check its answer, and count what has a vector.
+
+A space is an embedder's name with the length of its vectors. Only vectors of one space
+are compared, so after a change of the embedder the texts without a vector in the new
+space are embedded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from heedful.errors import InvalidInput
+from heedful.models.contract import Embedder
+
+# The most numbers in a halfvec of pgvector, and the bound of a number.
+MAX_VECTOR_DIMENSIONS = 16_000
+MAX_HALF_NUMBER = 65_504
+# Texts that are embedded and written together: 0.1 s of a small embedder on one core.
+EMBEDDING_BATCH_TEXTS = 32
+# Called with how many texts are done, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """How many texts (examples and lessons) have a vector in the space of the embedder
+    in use.
+
+    `space` is this space, "" without an embedder. `here` counts the texts with a vector
+    in it, and `behind` the texts that `reembed` would embed. Recall finds the latter by
+    words.
+    """
+
+    space: str
+    here: int = 0
+    behind: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
+        """Return the counts as seen from `space`; `counts` has the number of texts by
+        space.
+        """
+        if not space:
+            return cls("")
+        here = counts.get(space, 0)
+        return cls(space, here, sum(counts.values()) - here)
+
+    def __str__(self) -> str:
+        behind = f", {self.behind} without a vector" if self.behind else ""
+        return f"{self.here} in {self.space}{behind}"
+
+
+def space_of(embedder: Embedder | None) -> str:
+    """Return the name of the embedder's space, "" for None."""
+    return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
+
+
+async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Return a vector for each text. Raises InvalidInput for vectors that cannot be
+    stored.
+    """
+    answer = embedder.embed(texts)
+    if not hasattr(answer, "__await__"):
+        raise InvalidInput(
+            "embedder", embedder.name, "one whose method `embed` is async"
+        )
+    vectors = await answer
+    lengths = {len(vector) for vector in vectors}
+    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
+        numbers = f"vectors of {sorted(lengths)} numbers"
+        raise InvalidInput(
+            "embedder",
+            f"{len(vectors)} {numbers} from {embedder.name}",
+            f"{len(texts)} of {embedder.dimensions} numbers each",
+        )
+    if not 0 < embedder.dimensions <= MAX_VECTOR_DIMENSIONS:
+        raise InvalidInput(
+            "embedder.dimensions", embedder.dimensions, f"1 to {MAX_VECTOR_DIMENSIONS}"
+        )
+    import numpy as np  # slow to import
+
+    if not (np.abs(np.asarray(vectors)) < MAX_HALF_NUMBER).all():
+        allowed = f"one that gives finite numbers below {MAX_HALF_NUMBER}"
+        raise InvalidInput("embedder", embedder.name, allowed)
+    return vectors
