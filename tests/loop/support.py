@@ -44,9 +44,9 @@ def evaluated(
     warnings: Iterable[str] = (),
     scores: Mapping[str, float] | None = None,
 ) -> Evaluation:
-    found = [finding(key) for key in errors]
-    found += [finding(key, level="warning") for key in warnings]
-    return Evaluation(tuple(found), scores or {})
+    findings = [finding(key) for key in errors]
+    findings += [finding(key, level="warning") for key in warnings]
+    return Evaluation(tuple(findings), scores or {})
 
 
 def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
@@ -56,7 +56,8 @@ def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
     ]
     pairs = enumerate(zip(texts, evaluations, strict=True), 1)
     attempts = tuple(
-        Attempt(n, Candidate.of(text), evaluation=held) for n, (text, held) in pairs
+        Attempt(n, Candidate.of(text), evaluation=evaluation)
+        for n, (text, evaluation) in pairs
     )
     return Loop("loop", fields.pop("goals", ()), attempts=attempts, **fields)
 
@@ -165,12 +166,12 @@ def loops(
     for number in range(1, draw(st.integers(least, most)) + 1):
         text = draw(st.sampled_from(["alpha", "beta", "gamma", "delta"]))
         earlier = st.integers(1, number - 1) if number > 1 else st.none()
-        found = draw(st.none() | evaluations | evaluations | evaluations)
+        evaluation = draw(st.none() | evaluations | evaluations | evaluations)
         attempts.append(
             Attempt(
                 number,
                 Candidate.of(text),
-                evaluation=found,
+                evaluation=evaluation,
                 usage=draw(usages),
                 repeats=draw(st.none() | st.none() | earlier),
                 labels=draw(labels),
@@ -190,9 +191,7 @@ def loops(
 
 simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(MaxAttempts, st.integers(1, 8)),
-    st.builds(
-        Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), decay=st.floats(0, 1)
-    ),
+    st.builds(Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), decay=st.floats(0, 1)),
     st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),

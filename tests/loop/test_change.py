@@ -64,9 +64,9 @@ close_policies = st.builds(
 @st.composite
 def close(draw: st.DrawFn) -> Loop:
     """A loop whose scores lie near its goals and each other."""
-    made = draw(st.lists(judged, min_size=1, max_size=4))
-    texts = [draw(st.sampled_from("abc")) for _ in made]
-    return loop_of(*made, texts=texts, goals=draw(goal_sets))
+    judgements = draw(st.lists(judged, min_size=1, max_size=4))
+    texts = [draw(st.sampled_from("abc")) for _ in judgements]
+    return loop_of(*judgements, texts=texts, goals=draw(goal_sets))
 
 
 any_case = st.tuples(close(), close_policies) | st.tuples(
@@ -79,16 +79,16 @@ any_case = st.tuples(close(), close_policies) | st.tuples(
 def test_a_change_turns_the_verdict_and_the_smallest_comes_first(case):
     loop, policy = case
     was = kind(decide(loop, policy))
-    found = named(loop, policy)
+    changes = named(loop, policy)
     sizes = [
-        abs(change.to - change.was) / max(abs(change.was), 0.001) for change in found
+        abs(change.to - change.was) / max(abs(change.was), 0.001) for change in changes
     ]
     assert (
-        [abs(one.to - one.was) / max(abs(one.was), 0.001) for one in found]
+        [abs(one.to - one.was) / max(abs(one.was), 0.001) for one in changes]
         == sizes
         == sorted(sizes)
     )
-    for change in found:
+    for change in changes:
         assert change.outcome == kind(decide(change.loop, change.policy)) != was
         same = change.loop == replace(loop, improves=policy.improvement)
         assert (change.policy == policy) is not same  # one of the two was changed
@@ -199,11 +199,11 @@ CASES: list[tuple[Loop, StopRule, str]] = [
 
 @pytest.mark.parametrize(("loop", "rule", "words"), CASES)
 def test_each_single_change_is_named_the_smallest_first(loop, rule, words):
-    said = [
+    changes = [
         str(change).replace(" instead of ", "/")
         for change in named(loop, Policy((rule,)))
     ]
-    assert ", ".join(said) == words
+    assert ", ".join(changes) == words
 
 
 @given(st.floats(-1, 1), st.floats(-1, 1), st.sampled_from(["at_least", "at_most"]))

@@ -38,8 +38,8 @@ attempts = st.builds(
 )
 
 
-def through_json(plain: Any) -> Any:
-    return json.loads(json.dumps(plain))
+def through_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 some_goal = support.goals.filter(bool).map(lambda goals: goals[0])
@@ -55,19 +55,19 @@ def test_any_record_survives_json(record):
 
 @pytest.mark.parametrize("rule", stop.STOP_RULES.values(), ids=stop.STOP_RULES)
 def test_a_shipped_rule_is_stored_with_all_its_settings(rule):
-    made = Budget(tokens=1, cost=0.5) if rule is Budget else rule()
-    plain = through_json(codec.rule_to(made))
-    assert codec.rule_from(plain) == made
-    assert plain.keys() == {"rule", *(field.name for field in fields(rule))}
-    assert plain["rule"] == rule.name
+    instance = Budget(tokens=1, cost=0.5) if rule is Budget else rule()
+    document = through_json(codec.rule_to(instance))
+    assert codec.rule_from(document) == instance
+    assert document.keys() == {"rule", *(field.name for field in fields(rule))}
+    assert document["rule"] == rule.name
 
 
 @given(support.loops(), support.policies, st.integers(0, 9), st.floats(0, 1e12))
 def test_every_decision_survives_json(loop, policy, attempt, at):
     verdict = decide(loop, policy)
     worn = standing_of(loop, policy)
-    plain = through_json(codec.decision_to(verdict, worn, decided=0.5))
-    assert codec.decision_from(plain, attempt, at) == Decision(
+    document = through_json(codec.decision_to(verdict, worn, decided=0.5))
+    assert codec.decision_from(document, attempt, at) == Decision(
         attempt, verdict, standing=worn, at=at, decided=0.5
     )
     assert codec.verdict_from(through_json(codec.verdict_to(verdict))) == verdict
@@ -103,11 +103,11 @@ def mine(loop: Any) -> str | None:
 
 
 def test_a_rule_of_the_user_is_named_and_not_kept():
-    whole = Policy(
+    policy = Policy(
         (MaxAttempts(2), mine, All(mine, Echo()), All(Echo(), All(Repeat(), mine)))
     )
-    plain = through_json(codec.policy_to(whole))
-    assert [r["rule"] for r in plain["rules"]] == ["attempts", "mine", "all", "all"]
-    assert codec.policy_from(plain) == Policy((MaxAttempts(2),))
+    document = through_json(codec.policy_to(policy))
+    assert [r["rule"] for r in document["rules"]] == ["attempts", "mine", "all", "all"]
+    assert codec.policy_from(document) == Policy((MaxAttempts(2),))
     (silent,) = codec.policy_from(codec.policy_to(Policy((mine,)))).rules
     assert silent(support.loop_of(support.evaluated("x"))) is None

@@ -71,8 +71,8 @@ def test_a_goal_is_met_at_its_threshold_in_thousandths(goal, score, passed):
 
 @given(support.loops(least=1), support.policies)
 def test_a_loop_whose_last_candidate_passes_is_done_under_every_policy(loop, policy):
-    found = (finding("w", level="warning", severity=1.0), finding("n", level="note"))
-    better = Evaluation(found, {g.score: g.threshold for g in loop.goals})
+    findings = (finding("w", level="warning", severity=1.0), finding("n", level="note"))
+    better = Evaluation(findings, {g.score: g.threshold for g in loop.goals})
     last = replace(loop.attempts[-1], evaluation=better)
     loop = replace(loop, attempts=(*loop.attempts[:-1], last), cancelled="by ada")
     verdict = decide(loop, replace(policy, rules=(*policy.rules, speaks("anything"))))
@@ -123,9 +123,9 @@ def test_every_rule_that_speaks_is_recorded_in_the_order_of_precedence():
 
 
 def test_a_combination_stands_where_its_last_member_does_and_equals_keep_their_order():
-    own = (speaks("z"), speaks("a"))
+    custom_rules = (speaks("z"), speaks("a"))
     both = All(MaxAttempts(2), Repeat())
-    policy = Policy((*own, both, Echo(2), MaxAttempts(2), MaxAttempts(1)))
+    policy = Policy((*custom_rules, both, Echo(2), MaxAttempts(2), MaxAttempts(1)))
     verdict = decide(TWICE, policy)
     assert isinstance(verdict, Done)
     assert rules(verdict) == [
@@ -147,9 +147,9 @@ class Quota:
 
 
 def test_any_function_of_a_loop_is_a_rule():
-    own = (speaks("tired"), lambda loop: "no", Quota(), lambda loop: "")
-    assert rules(decide(TWICE, Policy(own))) == ["tired", "<lambda>", "Quota"]
-    assert isinstance(decide(TWICE, Policy(own[3:])), Again)
+    custom_rules = (speaks("tired"), lambda loop: "no", Quota(), lambda loop: "")
+    assert rules(decide(TWICE, Policy(custom_rules))) == ["tired", "<lambda>", "Quota"]
+    assert isinstance(decide(TWICE, Policy(custom_rules[3:])), Again)
 
 
 # -- overrides
@@ -230,12 +230,12 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(
     loop = replace(TWICE, overrides=overrides, at=10.0)
     verdict = decide(loop, policy)
     assert (rules(verdict) if isinstance(verdict, Done) else []) == stopped
-    assert [(one.rule, one.by, one.override) for one in verdict.lifted] == lifted
+    assert [(lift.rule, lift.by, lift.override) for lift in verdict.lifted] == lifted
     assert isinstance(verdict, Done) or verdict.feedback.startswith(
         "The last answer was not"
     )
     consumed = (
-        {one.override for one in verdict.lifted}
+        {lift.override for lift in verdict.lifted}
         if isinstance(verdict, Again)
         else set()
     )
@@ -292,14 +292,16 @@ def test_a_loop_that_passed_stays_done():
 def test_no_expired_override_lifts_a_rule(loop, policy, overrides, at):
     loop = replace(loop, overrides=tuple(overrides), at=at)
     verdict = decide(loop, policy)
-    for one in verdict.lifted:
-        used = loop.overrides[one.override]
+    for lift in verdict.lifted:
+        used = loop.overrides[lift.override]
         assert used.until is None or at < used.until
-        assert used.by == one.by
-        assert (used.rule in one.rule.split("+")) is True
+        assert used.by == lift.by
+        assert (used.rule in lift.rule.split("+")) is True
     living = tuple(o for o in overrides if o.until is None or at < o.until)
     fewer = decide(replace(loop, overrides=living), policy)
-    assert [one.rule for one in fewer.lifted] == [one.rule for one in verdict.lifted]
+    assert [lift.rule for lift in fewer.lifted] == [
+        lift.rule for lift in verdict.lifted
+    ]
     assert replace(fewer, lifted=()) == replace(verdict, lifted=())
 
 
@@ -329,9 +331,9 @@ def test_a_new_override_decides_a_stopped_loop_again_and_no_other(
 
 
 def test_reasons_list_errors_first_and_then_goals_as_declared():
-    found = (finding("w", level="warning"), finding("second"), finding("first"))
+    findings = (finding("w", level="warning"), finding("second"), finding("first"))
     evaluation = Evaluation(
-        (*found, finding("n", level="note")), {"quality": 0.5, "style": 0.9}
+        (*findings, finding("n", level="note")), {"quality": 0.5, "style": 0.9}
     )
     loop = loop_of(evaluation, goals=(DRIFT, QUALITY, Goal("style", 0.9)))
     verdict = decide(loop, replace(NEVER, unscored="again"))
@@ -394,8 +396,8 @@ def test_a_stopped_loop_keeps_every_word_in_order_and_its_best_attempt(loop, pol
         assert places == sorted(places)
         improving = replace(loop, improves=policy.improvement)
         words = {detail for rule in policy.rules if (detail := rule(improving))}
-        known = [s.detail for s in verdict.stopped_by]
-        assert words <= {*known, *(one.detail for one in verdict.lifted)}
+        details = [s.detail for s in verdict.stopped_by]
+        assert words <= {*details, *(lift.detail for lift in verdict.lifted)}
 
 
 def test_a_candidate_is_known_by_its_digest():

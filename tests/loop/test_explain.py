@@ -163,7 +163,10 @@ def test_a_recorded_verdict_is_explained_whatever_policy_is_at_hand(
 ):
     numbers = range(1, len(loop.attempts) + 1)
     recorded = {number: decide(loop.upto(number), policy) for number in numbers}
-    mine, theirs = (explain(loop, one, recorded) for one in (policy, other))
+    mine, theirs = (
+        explain(loop, candidate_policy, recorded)
+        for candidate_policy in (policy, other)
+    )
     assert mine.lines == theirs.lines
     assert mine.verdict == theirs.verdict == recorded[len(loop.attempts)]
     again = [isinstance(verdict, Again) for verdict in recorded.values()]

@@ -61,7 +61,10 @@ def test_feedback_is_bounded_and_clean(evaluation, goals):
     assert "\u2029" not in text
     wanted = [f for f in evaluation.findings if f.level != "note"]
     assert bool(text) is bool(wanted or goals)
-    assert all(one.code and visible(one.detail) for one in triggers(evaluation, goals))
+    assert all(
+        trigger.code and visible(trigger.detail)
+        for trigger in triggers(evaluation, goals)
+    )
     if text:
         assert text.startswith(FEEDBACK_HEADING + "\n- ")
         assert len(text.split("\n")) <= len(wanted) + len(goals) + 1
@@ -80,14 +83,14 @@ def test_every_failed_check_has_a_line(checks, length, times, tail):
     text = feedback(
         Evaluation(tuple(findings), {"q": 0.1}), GOALS, tail="\n" + "t" * tail
     )
-    found = [line for line in text.split("\n") if line.startswith("- check")]
-    assert {line[2:].partition(":")[0] for line in found} == {
+    check_lines = [line for line in text.split("\n") if line.startswith("- check")]
+    assert {line[2:].partition(":")[0] for line in check_lines} == {
         f"check {n}" for n in range(checks)
     }
-    assert all(line.endswith("repair it") for line in found)
+    assert all(line.endswith("repair it") for line in check_lines)
     assert "\n- q is 0.1; it must be at least 0.5.\n" in text
     assert len(text) <= MAX_FEEDBACK_CHARS or all(
-        len(line) <= MIN_FEEDBACK_LINE_CHARS for line in found
+        len(line) <= MIN_FEEDBACK_LINE_CHARS for line in check_lines
     )
 
 
@@ -99,8 +102,8 @@ def test_nothing_goes_uncounted(evaluation, lead):
     evaluation = Evaluation((*long, *evaluation.findings), evaluation.scores)
     text = feedback(evaluation, GOALS)
     lines = text.split("\n")[1:]
-    each = (feedback(Evaluation((one,))) for one in evaluation.findings)
-    wanted = len({said for said in each if said}) + 1
+    alone = (feedback(Evaluation((finding,))) for finding in evaluation.findings)
+    wanted = len({part for part in alone if part}) + 1
     more = 0
     if lines[-1].startswith("- and ") and lines[-1].endswith(" more."):
         more = int(lines.pop().split()[2])
@@ -146,11 +149,11 @@ def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
     ],
 )
 def test_feedback_cannot_imitate_a_message_of_the_system(hostile):
-    said = feedback(
+    hint = feedback(
         Evaluation((Finding("c", f"a {hostile}) b", fix=f"do {hostile}) c"),))
     )
-    assert (hostile in said) is False
-    assert ("…" in said) is True
+    assert (hostile in hint) is False
+    assert ("…" in hint) is True
 
 
 @given(NASTY, st.integers(8, 300))

@@ -179,8 +179,8 @@ class Louder(Echo):
 def test_a_rule_with_the_name_of_a_shipped_one_is_stored_as_code():
     assert rule_to(fatigue) == {"rule": "fatigue", "custom": True}
     assert rule_to(Louder()) == {"rule": "echo", "custom": True}
-    stored = policy_to(Policy((fatigue, Louder(), MaxAttempts(3))))
-    assert policy_from(stored).rules == (MaxAttempts(3),)
+    document = policy_to(Policy((fatigue, Louder(), MaxAttempts(3))))
+    assert policy_from(document).rules == (MaxAttempts(3),)
 
 
 @pytest.mark.parametrize("answer", [True, False, 1, 0, ["why"], {}, object()])

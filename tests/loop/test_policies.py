@@ -53,12 +53,12 @@ def test_a_preset_holds_these_rules(name, rules, gain, against, goals):
 def test_an_unknown_preset_names_those_there_are():
     with pytest.raises(UnknownName, match="there are: default, orchestrator") as caught:
         preset("Default")
-    known = ("default", "orchestrator", "reflection", "stage", "thorough")
-    assert caught.value.known == tuple(sorted(PRESETS)) == known
+    names = ("default", "orchestrator", "reflection", "stage", "thorough")
+    assert caught.value.known == tuple(sorted(PRESETS)) == names
 
 
 @given(st.sampled_from(sorted(PRESETS)), st.text("ab", max_size=5))
 def test_every_preset_ends_every_loop(name, texts):
-    most = max(r.limit for r in preset(name).rules if isinstance(r, MaxAttempts))
-    loop = replace(tried((texts + "abcde")[:most]), goals=PRESETS[name].goals)
+    limit = max(r.limit for r in preset(name).rules if isinstance(r, MaxAttempts))
+    loop = replace(tried((texts + "abcde")[:limit]), goals=PRESETS[name].goals)
     assert isinstance(decide(loop, preset(name)), Done)

@@ -61,19 +61,21 @@ def letters(policy: Policy) -> list[Letter]:
     met = (0.0, 0.5) if heedful.NothingMet() in rules else (0.5,)
     budgets = [rule for rule in rules if isinstance(rule, Budget)]
     judged = (True, False) if policy.unscored == "again" and stale else (True,)
-    every = product(better, seen, finds, severity, met, spent(budgets), judged)
+    combinations = product(better, seen, finds, severity, met, spent(budgets), judged)
     return [
-        one for one in every if one[6] or (one[2:5] == ("", 1.0, 0.5) and not one[0])
+        letter
+        for letter in combinations
+        if letter[6] or (letter[2:5] == ("", 1.0, 0.5) and not letter[0])
     ]
 
 
 def spent(budgets: Sequence[Budget]) -> list[Usage]:
     """Nothing, and each limit of each budget, alone and with each of another."""
-    one = [Usage(prompt_tokens=budget.tokens) for budget in budgets if budget.tokens]
-    one += [Usage(cost=budget.cost) for budget in budgets if budget.cost]
+    usages = [Usage(prompt_tokens=budget.tokens) for budget in budgets if budget.tokens]
+    usages += [Usage(cost=budget.cost) for budget in budgets if budget.cost]
     return list(
         dict.fromkeys(
-            [NO_USAGE, *one, *(a + b for a, b in product(one, one) if a != b)]
+            [NO_USAGE, *usages, *(a + b for a, b in product(usages, usages) if a != b)]
         )
     )
 
@@ -87,7 +89,7 @@ def written(loop: Loop, letter: Letter, step: float) -> Loop:
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
     score = (last.scores["quality"] if last else 0.0) + step * better
     keys = [f"new {number}" if key == "n" else key for key in finds]
-    found = [
+    findings = [
         Finding(
             "c",
             k,
@@ -100,7 +102,7 @@ def written(loop: Loop, letter: Letter, step: float) -> Loop:
         for k in keys
     ]
     evaluation = (
-        Evaluation(tuple(found), {"quality": score}, met=met) if judged else None
+        Evaluation(tuple(findings), {"quality": score}, met=met) if judged else None
     )
     text = heedful.Candidate.of(f"text {1 if seen in ('same', 'greedy') else number}")
     near = 1 if seen == "near" and number > 1 else None
@@ -123,14 +125,14 @@ def alone(loop: Loop, policy: Policy) -> list[int]:
     return [n for n in places if isinstance(decide(loop, without(policy, n)), Again)]
 
 
-def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
+def first_fires(policy: Policy, max_histories: int) -> tuple[dict[int, int], int]:
     """Rule by place -> the shortest history that shows it, up to which length all were
     tried.
 
     `most` bounds the number of histories.
     """
     alphabet = letters(policy)
-    found = dict[int, int]()
+    lengths = dict[int, int]()
     tried = 0
     times = [
         r.times
@@ -145,8 +147,8 @@ def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
     ]
     for length in range(1, 8):
         tried += len(waiting) * len(alphabet)
-        if tried > most or not waiting:
-            return found, length - 1 if waiting else 99
+        if tried > max_histories or not waiting:
+            return lengths, length - 1 if waiting else 99
         longer = [
             written(loop, letter, step) for loop in waiting for letter in alphabet
         ]
@@ -155,19 +157,19 @@ def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
         for place in {
             n for loop in longer if id(loop) not in going for n in alone(loop, policy)
         }:
-            found.setdefault(place, length)
-    return found, 7
+            lengths.setdefault(place, length)
+    return lengths, 7
 
 
-def shows(one: Reach, policy: Policy, place: int) -> None:
+def shows(answer: Reach, policy: Policy, place: int) -> None:
     """The history is what it is given for: Done by that rule alone, Again before and
     without it.
     """
-    loop = one.history
+    loop = answer.history
     assert loop is not None
-    assert one.proof == ""
-    assert one.rule == policy.rules[place]
-    assert support.rules(decide(loop, policy)) == [one.name]
+    assert answer.proof == ""
+    assert answer.rule == policy.rules[place]
+    assert support.rules(decide(loop, policy)) == [answer.name]
     assert isinstance(decide(loop, without(policy, place)), Again)
     for end in range(1, len(loop.attempts)):
         assert isinstance(decide(loop.upto(end), policy), Again)
@@ -175,19 +177,19 @@ def shows(one: Reach, policy: Policy, place: int) -> None:
     assert loop.cancelled == ""
 
 
-def confirmed(policy: Policy, most: int) -> None:
-    found, tried = first_fires(policy, most)
-    for place, one in enumerate(reach(policy)):
-        if one.history is not None:
-            shows(one, policy, place)
-            length = len(one.history.attempts)
-            assert found.get(place, length) >= length, one
-            assert place in found or length > tried, one
+def confirmed(policy: Policy, max_histories: int) -> None:
+    lengths, tried = first_fires(policy, max_histories)
+    for place, answer in enumerate(reach(policy)):
+        if answer.history is not None:
+            shows(answer, policy, place)
+            length = len(answer.history.attempts)
+            assert lengths.get(place, length) >= length, answer
+            assert place in lengths or length > tried, answer
         elif policy.unscored == "stop":
-            assert one.proof
-            assert place not in found, one
+            assert answer.proof
+            assert place not in lengths, answer
         else:
-            assert not one.proof
+            assert not answer.proof
 
 
 # -- the alphabet against many policies
@@ -263,10 +265,10 @@ def before(name: str) -> str:
     ],
 )
 def test_reach_names_the_first_attempt_or_the_reason(policy, answers):
-    for one, answer in zip(reach(policy), answers, strict=True):
+    for reached, answer in zip(reach(policy), answers, strict=True):
         after = f" can fire, first after attempt {answer}"
         words = after if isinstance(answer, int) else f" cannot fire: {answer}"
-        assert str(one) == one.name + (words if answer else f": {NO_PROOF}")
+        assert str(reached) == reached.name + (words if answer else f": {NO_PROOF}")
 
 
 FIRST = {
@@ -281,12 +283,14 @@ FIRST = {
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_rule_of_a_preset_can_fire_except_fatigue_of_the_orchestrator(name):
     policy = PRESETS[name]
-    made = reach(policy)
-    lengths = [len(one.history.attempts) if one.history else None for one in made]
+    answers = reach(policy)
+    lengths = [
+        len(answer.history.attempts) if answer.history else None for answer in answers
+    ]
     assert lengths == FIRST[name]
-    for place, one in enumerate(made):
-        if one.history is not None:
-            shows(one, policy, place)
+    for place, answer in enumerate(answers):
+        if answer.history is not None:
+            shows(answer, policy, place)
     if name != "orchestrator":  # which has goals on two scores: see below
         confirmed(policy, 600)
 
@@ -296,8 +300,8 @@ def mine(loop: Loop) -> str | None:
 
 
 def test_nothing_is_proven_about_code_of_the_user():
-    unknown, known = reach(Policy((mine, MaxAttempts(2))))
-    assert unknown.history is None
-    assert known.history is None
-    assert str(unknown) == f"mine: {NO_PROOF}"  # it might be silent another time
-    assert str(known) == f"attempts: {NO_PROOF}"
+    custom, shipped = reach(Policy((mine, MaxAttempts(2))))
+    assert custom.history is None
+    assert shipped.history is None
+    assert str(custom) == f"mine: {NO_PROOF}"  # it might be silent another time
+    assert str(shipped) == f"attempts: {NO_PROOF}"

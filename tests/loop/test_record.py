@@ -18,18 +18,22 @@ Pair = tuple[float | None, float | None]
 
 def pairs(*scores: Pair, errors: str = "") -> Loop:
     """Attempts with a quality and a drift; None is a missing score."""
-    made = []
-    for each in scores:
-        named = zip(("quality", "drift"), each, strict=True)
-        made.append(
-            evaluated(*errors, scores={name: s for name, s in named if s is not None})
+    evaluations = []
+    for pair in scores:
+        scores_by_name = zip(("quality", "drift"), pair, strict=True)
+        evaluations.append(
+            evaluated(
+                *errors, scores={name: s for name, s in scores_by_name if s is not None}
+            )
         )
-    return loop_of(*made, goals=(QUALITY, DRIFT))
+    return loop_of(*evaluations, goals=(QUALITY, DRIFT))
 
 
 def errors_and_quality(*attempts: tuple[str, float]) -> Loop:
-    made = [evaluated(*errors, scores={"quality": score}) for errors, score in attempts]
-    return loop_of(*made, goals=(QUALITY,))
+    evaluations = [
+        evaluated(*errors, scores={"quality": score}) for errors, score in attempts
+    ]
+    return loop_of(*evaluations, goals=(QUALITY,))
 
 
 @pytest.mark.parametrize(
@@ -115,24 +119,24 @@ def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, prev
     ],
 )
 def test_an_attempt_improves_on_the_best_or_on_the_attempt_before(loop, best, previous):
-    assert "".join(str(int(one)) for one in loop.improved) == best
+    assert "".join(str(int(improved)) for improved in loop.improved) == best
     against = replace(loop, improves=PREVIOUS).improved
-    assert "".join(str(int(one)) for one in against) == previous
+    assert "".join(str(int(improved)) for improved in against) == previous
 
 
 def test_an_attempt_without_evaluation_is_no_yardstick():
-    made = [
+    evaluations = [
         Evaluation(scores={"quality": q}) if q else None for q in (0.5, 0, 0.54, 0.59)
     ]
-    loop = loop_of(*made, goals=(QUALITY,), improves=PREVIOUS)
+    loop = loop_of(*evaluations, goals=(QUALITY,), improves=PREVIOUS)
     assert loop.improved == (True, False, False, True)
     both = Evaluation(scores={"quality": 0.2, "drift": 0.9})
-    made = [
+    evaluations = [
         Evaluation(scores={"quality": 0.1}),
         Evaluation(scores={"drift": 0.5}),
         both,
     ]
-    assert loop_of(*made, goals=(QUALITY, DRIFT)).improved == (True, True, True)
+    assert loop_of(*evaluations, goals=(QUALITY, DRIFT)).improved == (True, True, True)
 
 
 @given(support.loops(), support.improvements, st.integers(0, 6))
@@ -162,13 +166,17 @@ SEVERE = [
 
 def severe(attempts: str) -> Loop:
     """The loop that a row of `SEVERE` writes."""
-    made: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     for attempt in attempts.split():
         errors, _, warnings = attempt.partition("/")
-        found = [finding(f"{len(made)} {n}", severity=int(n) / 10) for n in errors]
-        found += [finding(n, level="warning", severity=int(n) / 10) for n in warnings]
-        made.append(Evaluation(tuple(found)))
-    return loop_of(*made)
+        findings = [
+            finding(f"{len(evaluations)} {n}", severity=int(n) / 10) for n in errors
+        ]
+        findings += [
+            finding(n, level="warning", severity=int(n) / 10) for n in warnings
+        ]
+        evaluations.append(Evaluation(tuple(findings)))
+    return loop_of(*evaluations)
 
 
 @pytest.mark.parametrize(("attempts", "best", "improved"), SEVERE)
@@ -178,7 +186,7 @@ def test_of_equally_many_errors_the_milder_are_better(
 ):
     loop = replace(severe(attempts), improves=improves)
     assert loop.best == best
-    assert "".join(str(int(one)) for one in loop.improved) == improved
+    assert "".join(str(int(is_better)) for is_better in loop.improved) == improved
 
 
 @pytest.mark.parametrize(
@@ -187,9 +195,11 @@ def test_of_equally_many_errors_the_milder_are_better(
 def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
     after, improved
 ):
-    found = [Evaluation((Finding("c", "m", severity=each),)) for each in (0.9, after)]
-    assert loop_of(*found).best == 2
-    assert loop_of(*found).improved == (True, improved)
+    evaluations = [
+        Evaluation((Finding("c", "m", severity=severity),)) for severity in (0.9, after)
+    ]
+    assert loop_of(*evaluations).best == 2
+    assert loop_of(*evaluations).improved == (True, improved)
 
 
 gains = st.sampled_from([0.001, 0.05, 0.1, 5.0])
@@ -209,16 +219,16 @@ def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
     loop = replace(loop, improves=improvement)
     anew = []
     for attempt in loop.attempts:
-        held = attempt.evaluation
-        if held is not None:
+        evaluation = attempt.evaluation
+        if evaluation is not None:
             word = f"attempt {attempt.number}, finding"
-            numbered = enumerate(held.findings)
-            found = (
+            numbered = enumerate(evaluation.findings)
+            findings = (
                 replace(f, message=f"{word} {n}", key=f"{word} {n}")
                 for n, f in numbered
             )
-            held = replace(held, findings=tuple(found))
-        anew.append(replace(attempt, evaluation=held))
+            evaluation = replace(evaluation, findings=tuple(findings))
+        anew.append(replace(attempt, evaluation=evaluation))
     reworded = replace(loop, attempts=tuple(anew))
     assert reworded.best == loop.best
     assert reworded.improved == loop.improved
@@ -227,13 +237,13 @@ def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
 
 @given(support.evaluations, support.evaluations, support.goals, gains)
 def test_one_error_fewer_always_wins(one, other, goals, gain):
-    few, many = sorted((one, other), key=lambda each: len(each.errors))
+    few, many = sorted((one, other), key=lambda evaluation: len(evaluation.errors))
     if len(few.errors) < len(many.errors):
         better = Improvement(gain)
-        for made in ((few, many), (many, few)):
-            loop = loop_of(*made, goals=goals, improves=better)
+        for order in ((few, many), (many, few)):
+            loop = loop_of(*order, goals=goals, improves=better)
             assert loop.attempts[(loop.best or 0) - 1].evaluation is few
-            assert loop.improved[1] is (made[1] is few)
+            assert loop.improved[1] is (order[1] is few)
 
 
 @given(support.loops())

@@ -23,12 +23,12 @@ from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
 
 
 def lived(
-    attempts: Sequence[heedful.Attempt], policy: Policy, begun: Loop
+    attempts: Sequence[heedful.Attempt], policy: Policy, start: Loop
 ) -> tuple[Loop, Verdict]:
     """The loop as a host drives it: one attempt after the other, until the policy ends
     it.
     """
-    loop = begun
+    loop = start
     verdict = Again()
     waiting = list(attempts)
     while waiting and isinstance(verdict, Again):
@@ -53,10 +53,14 @@ def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
     assert same.verdict == verdict
     assert same.usage == record.usage
     record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
-    made, verdict = lived(record.attempts, new, bare(record, new))
+    driven, verdict = lived(record.attempts, new, bare(record, new))
     again = replay(record, new)
     assert replace(again, exact=False) == ReplayResult(
-        len(made.attempts), made.best, verdict=verdict, exact=False, usage=made.usage
+        len(driven.attempts),
+        driven.best,
+        verdict=verdict,
+        exact=False,
+        usage=driven.usage,
     )
     assert not again.exact or isinstance(verdict, Done)
     if record.goals and not any(isinstance(rule, Budget) for rule in new.rules):
@@ -90,9 +94,9 @@ def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(
     policy, attempts, exact
 ):
     timed = [replace(a, usage=u) for a, u in zip(CUT.attempts, SPENT, strict=True)]
-    made = replay(replace(CUT, attempts=tuple(timed)), policy)
-    assert made.attempts == attempts
-    assert made.exact == exact
+    result = replay(replace(CUT, attempts=tuple(timed)), policy)
+    assert result.attempts == attempts
+    assert result.exact == exact
 
 
 def test_a_replay_is_inexact_where_new_goals_would_have_changed_the_feedback():

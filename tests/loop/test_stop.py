@@ -38,8 +38,8 @@ def said(message: str, check: str = "c") -> Evaluation:
 
 
 def severe(*severities: float, note: float = 0.0) -> Loop:
-    found = [finding(f"{n}", severity=s) for n, s in enumerate(severities)]
-    return loop_of(Evaluation((*found, finding("n", level="note", severity=note))))
+    findings = [finding(f"{n}", severity=s) for n, s in enumerate(severities)]
+    return loop_of(Evaluation((*findings, finding("n", level="note", severity=note))))
 
 
 def spending(**usage: float) -> Loop:
@@ -83,11 +83,11 @@ TRIED: list[tuple[heedful.StopRule, str, str]] = [
 
 
 def marked(text: str) -> Loop:
-    found = re.findall(r"([a-z])(~?)(\*?)", text)
+    marks = re.findall(r"([a-z])(~?)(\*?)", text)
     near, cold = (
-        "".join(f"{n}" for n, one in enumerate(found, 1) if one[k]) for k in (1, 2)
+        "".join(f"{n}" for n, mark in enumerate(marks, 1) if mark[k]) for k in (1, 2)
     )
-    return tried("".join(one[0] for one in found), near, cold=cold)
+    return tried("".join(mark[0] for mark in marks), near, cold=cold)
 
 
 CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
@@ -247,10 +247,10 @@ def test_spending_more_never_silences_a_budget(loop, usage):
 
 
 def test_two_combinations_of_equal_rules_are_equal():
-    one, same, other = (heedful.All(MaxAttempts(n), Repeat()) for n in (2, 2, 3))
-    assert one == same != other
-    assert len({one, same}) == 1
-    assert repr(one) == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"
+    first, same, other = (heedful.All(MaxAttempts(n), Repeat()) for n in (2, 2, 3))
+    assert first == same != other
+    assert len({first, same}) == 1
+    assert repr(first) == "All(MaxAttempts(limit=2), Repeat(times=1, near=True))"
 
 
 def test_a_goal_is_shown_as_it_is_compared():
