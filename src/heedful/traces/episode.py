@@ -1,4 +1,10 @@
-"""Episodes: what an agent did, event by event, and how its run ended. Pure."""
+"""Episodes: what an agent did, event by event, and how its run ended. Pure.
+
+Every format of traces is read into an `Episode`, and everything that learns from a run
+reads an episode. An `EpisodeBuilder` makes one: it redacts secrets, cuts long texts,
+and keeps the first and the last events of a long run, as `Limits` say. If the trace
+does not say how the run ended, the events do, and they never claim a success.
+"""
 
 import hashlib
 import json
@@ -8,8 +14,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate, islice
-from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.redact import redact, redact_data
@@ -24,15 +28,12 @@ EPISODE_OUTCOMES: tuple[Ended, ...] = (
     "timeout",
     "error",
 )
-MODEL_WORD_EVENTS = frozenset(
-    {"llm_response", "tool_call"}
-)  # events with words of a model
+# Events with words of a model.
+MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
 Origin = Literal["", "tool", "external"]
 LOOP_SOURCE = "loop"  # the source of an episode that was a loop of this installation
-MAX_TRACE_NAME_CHARS = 200  # characters of a name or an id
-MAX_DATA_DEPTH = (
-    30  # levels of arguments and metadata; more deeply nested data become text
-)
+MAX_TRACE_NAME_CHARS = 200  # of a name or an id
+MAX_DATA_DEPTH = 30  # of arguments and metadata; more deeply nested data become text
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 TIMEOUT_CODE_PATTERN: re.Pattern[str] = re.compile(
     r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE
@@ -71,9 +72,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The error that ended a run: a category such as `timeout_error`, a message, its
-    context.
-    """
+    """The error that ended a run; the category is a word such as `timeout_error`."""
 
     category: str
     message: str = ""
@@ -82,8 +81,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished run of any agent: its task, its events in order, and how the run
-    ended.
+    """One finished run of any agent: its task, its events in order, and its end.
 
     `fault` is the error that ended the run, if any. `tools` are the names of the tools
     that were offered, empty if unknown. `omitted` is the number of events that were
@@ -113,10 +111,8 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 in hex of all fields except `source`; equal runs have the same
-        digest.
-        """
-        head = (
+        """The SHA-256 in hex of all fields except `source`; equal for equal runs."""
+        parts: list[object] = [
             self.outcome,
             self.task,
             self.goal,
@@ -124,23 +120,32 @@ class Episode:
             self.session,
             self.tools,
             self.omitted,
-        )
-        times = (None if event.at is None else float(event.at) for event in self.events)
-        fault = self.fault and astuple(self.fault)
-        parts = [
-            *head,
-            fault,
-            *zip(map(_EVENT_VALUES, self.events), times, strict=True),
+            self.fault and astuple(self.fault),
         ]
+        for event in self.events:
+            time = None if event.at is None else float(event.at)
+            parts.append((_event_values(event), time))
         text = json.dumps(
             parts, sort_keys=True, default=json_default, separators=(",", ":")
         )
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-_EVENT_VALUES = attrgetter(
-    *(name for name in Event.__dataclass_fields__ if name != "at")
-)
+def _event_values(event: Event) -> tuple[object, ...]:
+    """Return the fields of an event but its time."""
+    return (
+        event.type,
+        event.content,
+        event.agent,
+        event.tool,
+        event.arguments,
+        event.call,
+        event.error,
+        event.id,
+        event.code,
+        event.meta,
+        event.origin,
+    )
 
 
 def json_default(value: Any) -> Any:
@@ -163,7 +168,9 @@ def json_data(value: Any) -> Any:
 
 def call_arguments(call: Event) -> Any:
     """Return the arguments of a call, or else its content; decode JSON text."""
-    return json_data(call.content if call.arguments is None else call.arguments)
+    if call.arguments is None:
+        return json_data(call.content)
+    return json_data(call.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +199,18 @@ class EpisodeBuilder:
         self._limits = limits
         self._source = source
         self.count: int = 0  # of all events, including omitted ones
+        # Events with their numbers, from 1; those in between are omitted.
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
-    def add(self, *events: Event) -> None:
-        """Add the next events."""
-        for event in events:
-            self.count += 1
-            entry = self.count, clean_event(event, self._limits.content)
-            last = len(self._first) == self._limits.events - self._limits.events // 2
-            (self._last if last else self._first).append(entry)
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        self.count += 1
+        entry = self.count, clean_event(event, self._limits.content)
+        if len(self._first) < self._limits.events - self._limits.events // 2:
+            self._first.append(entry)
+        else:
+            self._last.append(entry)
 
     def episode(
         self,
@@ -224,62 +233,95 @@ class EpisodeBuilder:
         timeout, by the code), else partial.
         """
         content = self._limits.content
-        kept = [*self._first, *self._last]
-        events: list[Event] = []
-        taken: set[str] = set()
-        for place, event in kept:
-            own = event.id or f"e{place}"
-            own = f"{own}~{place}" if own in taken else own
-            taken.add(own)
-            events.append(replace(event, id=own))
+        events = self._identified()
+        omitted += self.count - len(events)
         if by_time:
-            times = accumulate(
-                events, lambda at, e: at if e.at is None else e.at, initial=0.0
-            )
-            timed = zip(islice(times, 1, None), events, strict=True)
-            events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
-        if task is None:  # prefer messages without an agent: side chains have one
-            asked = [event for event in events if event.type == "user_message"]
-            task = next(
-                (event.content for event in sorted(asked, key=lambda e: e.agent != "")),
-                "",
-            )
+            events = _sorted_by_time(events)
+        if task is None:
+            task = _first_prompt(events)
         if fault is not None:
-            fault = Fault(*(shorten(text, content) for text in astuple(fault)))
-        if outcome is None and (fault or (events and failure(events[-1]))):
-            code = fault.category if fault else events[-1].code
-            outcome = "timeout" if TIMEOUT_CODE_PATTERN.search(code) else "error"
+            fault = Fault(
+                shorten(fault.category, content),
+                shorten(fault.message, content),
+                shorten(fault.context, content),
+            )
         return Episode(
             tuple(events),
-            outcome or "partial",
+            outcome or _outcome_of(events, fault),
             task=shorten(task, content),
             goal=shorten(goal, content),
             fault=fault,
             id=safe_id(id),
             session=safe_id(session),
-            tools=tuple(dict.fromkeys(map(_name, tools))),
-            omitted=omitted + self.count - len(kept),
+            tools=tuple(dict.fromkeys(map(_short_name, tools))),
+            omitted=omitted,
             source=self._source,
         )
 
+    def _identified(self) -> list[Event]:
+        """Return the events, each with an id that no other has."""
+        events: list[Event] = []
+        ids: set[str] = set()
+        for number, event in [*self._first, *self._last]:
+            id = event.id or f"e{number}"
+            if id in ids:
+                id = f"{id}~{number}"
+            ids.add(id)
+            events.append(replace(event, id=id))
+        return events
 
-def clean_event(event: Event, most: int) -> Event:
-    """Return the event without secrets, with each text cut to `most` characters."""
-    arguments = event.arguments and _clean_data(event.arguments, most, most)
-    # Half the length, so that the text as JSON is short enough when it is read again.
-    meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
+
+def _sorted_by_time(events: list[Event]) -> list[Event]:
+    """Sort events by time; one without a time has that of the event before it."""
+    times: list[float] = []
+    time = 0.0
+    for event in events:
+        if event.at is not None:
+            time = event.at
+        times.append(time)
+    order = sorted(range(len(events)), key=times.__getitem__)
+    return [events[position] for position in order]
+
+
+def _first_prompt(events: list[Event]) -> str:
+    """Return the first message of a user, if possible of the main chain."""
+    prompts = [event for event in events if event.type == "user_message"]
+    for prompt in prompts:
+        if prompt.agent == "":  # side chains have an agent
+            return prompt.content
+    return prompts[0].content if prompts else ""
+
+
+def _outcome_of(events: list[Event], fault: Fault | None) -> Ended:
+    """Return how a run ended by its events; it is never a success."""
+    if fault is not None:
+        code = fault.category
+    elif events and failure(events[-1]):
+        code = events[-1].code
+    else:
+        return "partial"
+    return "timeout" if TIMEOUT_CODE_PATTERN.search(code) else "error"
+
+
+def clean_event(event: Event, limit: int) -> Event:
+    """Return the event without secrets, with each text cut to `limit` characters."""
+    arguments = event.arguments and _clean_data(event.arguments, limit, cut=limit)
+    meta: Mapping[str, Any] | str = {}
+    if event.meta:
+        # Half the length: as JSON the text is short enough when it is read again.
+        meta = _clean_data(event.meta, limit, cut=limit // 2)
     if isinstance(meta, str):
         meta = {"cut": meta}
     return Event(
-        _name(event.type),
-        shorten(event.content, most),
-        agent=_name(event.agent),
-        tool=_name(event.tool),
+        _short_name(event.type),
+        shorten(event.content, limit),
+        agent=_short_name(event.agent),
+        tool=_short_name(event.tool),
         arguments=arguments,
         call=safe_id(event.call),
-        error=shorten(event.error, most),
+        error=shorten(event.error, limit),
         id=safe_id(event.id),
-        code=_name(event.code),
+        code=_short_name(event.code),
         at=event.at,
         meta=meta,
         origin=event.origin,
@@ -287,23 +329,21 @@ def clean_event(event: Event, most: int) -> Event:
 
 
 def _clean_data(
-    data: Mapping[str, Any] | str, most: int, cut: int
+    data: Mapping[str, Any] | str, limit: int, *, cut: int
 ) -> Mapping[str, Any] | str:
-    """Redact data; data of over `most` characters, or deeply nested, become text, cut
-    to `cut`.
-    """
+    """Redact data; too long or too deep data become a text of `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
-    if len(text) > most or is_deep(data, MAX_DATA_DEPTH):
+    if len(text) > limit or is_deep(data, MAX_DATA_DEPTH):
         return shorten(text, cut)
     clean: Mapping[str, Any] = redact_data(data)
     return clean
 
 
 @lru_cache(1_000)
-def _name(text: str) -> str:
-    return shorten(text, MAX_TRACE_NAME_CHARS)
+def _short_name(name: str) -> str:
+    return shorten(name, MAX_TRACE_NAME_CHARS)
 
 
 def safe_id(id: str) -> str:
@@ -315,13 +355,12 @@ def safe_id(id: str) -> str:
 
 def is_deep(value: Any, levels: int) -> bool:
     """Return True if the data are nested in more than `levels` levels."""
+    if not isinstance(value, Mapping | list):
+        return False
     inner = value.values() if isinstance(value, Mapping) else value
-    nested = isinstance(value, Mapping | list)
-    return nested and (levels == 0 or any(is_deep(each, levels - 1) for each in inner))
+    return levels == 0 or any(is_deep(part, levels - 1) for part in inner)
 
 
-def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut its middle if it has more than `most` characters (at least
-    200).
-    """
-    return cut_middle(redact(text), most)
+def shorten(text: str, limit: int) -> str:
+    """Redact a text, and cut its middle if it is over `limit` (at least 200) long."""
+    return cut_middle(redact(text), limit)

@@ -71,7 +71,7 @@ _LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 
 
 def output(text: str) -> str:
-    """Return a tool's result without its exit status; of JSON, the texts with a blank."""
+    """Return a tool's result without exit status; of JSON, the texts with a blank."""
     waiting: list[Any] = []
     if text[:1] == "{":
         waiting.append(json_data(text))
@@ -88,7 +88,7 @@ def output(text: str) -> str:
 
 
 def error_line(failure: str) -> str:
-    """Return the line that names a failure: a traceback's last line, or an error line."""
+    """Return the line that names a failure: the error of a traceback, if any."""
     lines, position = _find_error(failure)
     return lines[position].strip()[:MAX_NAMING_LINE_CHARS]
 
@@ -192,7 +192,7 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
 
 
 def _shape_rank(line: str) -> int | None:
-    """Return the rank of the first shape that a line has, from 1; None if it has none."""
+    """Return the rank, from 1, of the first shape that a line has; None without one."""
     for rank, shape in enumerate(_ERROR_LINE_PATTERNS, 1):
         if shape.search(line):
             return rank

@@ -1,5 +1,8 @@
-"""Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own
-format. Pure.
+"""Turn chats into events: OpenAI messages, sessions of agents, our own format. Pure.
+
+`message_events` is the one place that reads a message: a role and parts such as texts,
+tool calls and tool results, as OpenAI, Anthropic and OpenTelemetry have them. Each
+format has a reader, which finds the messages in the values of a file.
 """
 
 import json
@@ -18,6 +21,7 @@ from heedful.traces.episode import (
     Event,
     Fault,
     Limits,
+    Origin,
     json_data,
 )
 from heedful.validation import check_integer, require
@@ -30,8 +34,7 @@ ROLE_EVENTS = {
 CALL_PART_TYPES = frozenset(
     {"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"}
 )
-# What an event of heedful's own format may state: it lowers the trust of the event's
-# words.
+# What an event of our own format may state: it lowers the trust of the event's words.
 EVENT_ORIGINS = ("tool", "external")
 THOUGHT_PART_TYPES = frozenset({"thinking", "reasoning"})
 FIELD_ALIASES = {  # names in requests to reflect on events -> heedful's names
@@ -52,8 +55,7 @@ def message_events(
     names: MutableMapping[str, str],
     agent: str = "",
 ) -> list[Event]:
-    """Return the events of a message: its texts, its tool calls, and the tool results
-    in it.
+    """Return the events of a message: its texts, tool calls and tool results.
 
     Adjacent texts become one event, whose type depends on `role`. Calls and thoughts
     are those of a model only in the message of a model. `names` maps the ids of calls
@@ -62,73 +64,75 @@ def message_events(
     InvalidInput.
     """
     events: list[Event] = []
-    spoken = ROLE_EVENTS.get(role, f"{role}_message")
-    own = spoken == "llm_response"
+    text_event = ROLE_EVENTS.get(role, f"{role}_message")
     for part in parts:
         kind = text_field(part, "type")
         if kind in CALL_PART_TYPES:
-            call = text_field(part, "id")
-            tool = text_field(part, "name")
-            names[call] = tool
-            given = arguments_of(first_of(part, "arguments", "input"))
-            event = Event(
-                "tool_call", "", agent=agent, tool=tool, arguments=given, call=call
-            )
-            events.append(event if own else replace(event, origin="external"))
+            call = _call_event(part, agent)
+            names[call.call] = call.tool
+            if text_event != "llm_response":
+                call = replace(call, origin="external")
+            events.append(call)
         elif kind in ("tool_call_response", "tool_result"):
-            call = text_field(part, "tool_use_id") or text_field(part, "id")
-            tool = text_field(part, "name") or names.get(call, "")
-            text = text_of(first_of(part, "response", "result", "content"))
-            content, error = (
-                ("", text or "error") if part.get("is_error") else (text, "")
-            )
-            events.append(
-                Event(
-                    "tool_response",
-                    content,
-                    agent=agent,
-                    tool=tool,
-                    arguments=None,
-                    call=call,
-                    error=error,
-                )
-            )
-        elif text := _part_text(part, kind):
-            thought = kind in THOUGHT_PART_TYPES
-            if (
-                not thought
-                and events
-                and events[-1].type == spoken
-                and not events[-1].meta
-            ):
-                text = f"{events.pop().content}\n{text}"
-            events.append(
-                Event(spoken, text, agent=agent, meta={"part": kind} if thought else {})
-            )
+            events.append(_result_event(part, names, agent))
+        else:
+            text = _part_text(part, kind)
+            if text:
+                _add_text(events, Event(text_event, text, agent=agent), kind)
     return events
 
 
-def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first key in `names` that `held` has, or None."""
-    return next((held[name] for name in names if name in held), None)
+def _call_event(part: Mapping[str, Any], agent: str) -> Event:
+    return Event(
+        "tool_call",
+        agent=agent,
+        tool=text_field(part, "name"),
+        arguments=arguments_of(first_of(part, "arguments", "input")),
+        call=text_field(part, "id"),
+    )
+
+
+def _result_event(
+    part: Mapping[str, Any], names: Mapping[str, str], agent: str
+) -> Event:
+    call = text_field(part, "tool_use_id") or text_field(part, "id")
+    tool = text_field(part, "name") or names.get(call, "")
+    text = text_of(first_of(part, "response", "result", "content"))
+    response = Event("tool_response", agent=agent, tool=tool, call=call)
+    if part.get("is_error"):
+        return replace(response, error=text or "error")
+    return replace(response, content=text)
+
+
+def _add_text(events: list[Event], event: Event, kind: str) -> None:
+    """Add the event of a text or a thought; a text joins the text before it."""
+    if kind in THOUGHT_PART_TYPES:
+        event = replace(event, meta={"part": kind})
+    elif events and events[-1].type == event.type and not events[-1].meta:
+        text = f"{events.pop().content}\n{event.content}"
+        event = replace(event, content=text)
+    events.append(event)
+
+
+def first_of(fields: Mapping[str, Any], *names: str) -> Any:
+    """Return the value of the first key in `names` that `fields` have, or None."""
+    return next((fields[name] for name in names if name in fields), None)
 
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
-    if (
-        kind
-        and kind not in THOUGHT_PART_TYPES
-        and "text" not in kind
-        and kind != "refusal"
-    ):
+    """Return the text of a part, or its type in brackets if it has no text."""
+    is_text = not kind or "text" in kind or kind == "refusal"
+    if not is_text and kind not in THOUGHT_PART_TYPES:
         return f"[{kind}]"
-    texts = (part.get(name) for name in ("text", "content", "thinking", "refusal"))
-    return next((text for text in texts if isinstance(text, str)), "")
+    for name in ("text", "content", "thinking", "refusal"):
+        text = part.get(name)
+        if isinstance(text, str):
+            return text
+    return ""
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
-    """Return the text in the field `name`, or "" if the field is absent. Raises
-    InvalidInput.
-    """
+    """Return the text of the field `name`, "" if it is absent. Raises InvalidInput."""
     text = value.get(name)
     if text is None:
         return ""
@@ -138,49 +142,43 @@ def text_field(value: Mapping[str, Any], name: str) -> str:
 
 
 def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
-    """Return `value` if it is a list of objects, and [] for None. Raises
-    InvalidInput.
-    """
+    """Return a list of objects, and [] for None. Raises InvalidInput for others."""
     if value is None:
         return []
-    if not isinstance(value, list) or not all(
-        isinstance(each, Mapping) for each in value
-    ):
+    valid = isinstance(value, list) and all(
+        isinstance(entry, Mapping) for entry in value
+    )
+    if not valid:
         raise InvalidInput(what, value, "a list of objects")
-    return value
+    entries: list[Mapping[str, Any]] = value
+    return entries
 
 
 def text_of(value: Any) -> str:
     """Return a tool's result as text: its text parts joined, other data as JSON."""
+    if value is None:
+        return ""
     if isinstance(value, str):
         return value
-    parts = (
-        [part for part in value if isinstance(part, Mapping)]
-        if isinstance(value, list)
-        else []
-    )
-    if (
-        parts
-        and len(parts) == len(value)
-        and all(isinstance(p.get("type"), str) for p in parts)
-    ):
-        return "\n".join(_part_text(part, part["type"]) for part in parts)
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list) and value and all(map(_is_part, value)):
+        return "\n".join(_part_text(part, part["type"]) for part in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return an object, or the JSON of one, as a mapping; other values as text; None if
-    empty.
-    """
+    """Return an object, or the JSON of one, as a mapping; others as text, or None."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 
 
 def seconds(value: Any) -> float | None:
-    """Return a time in seconds since 1970; `value` is a number or ISO 8601 text (UTC by
-    default).
+    """Return a time in seconds since 1970, of a number or an ISO 8601 text.
 
-    None stays None. Raises InvalidInput.
+    A text without a time zone is in UTC. None stays None. Raises InvalidInput.
 
     >>> seconds("2026-01-31T12:00:00.250+01:00")
     1769857200.25
@@ -191,11 +189,11 @@ def seconds(value: Any) -> float | None:
     if isinstance(value, str):
         with suppress(ValueError):
             moment = datetime.fromisoformat(value.strip())
-            number = (
-                moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            ).timestamp()
-    plain = isinstance(number, int | float) and not isinstance(number, bool)
-    if not plain or not 0 <= number < 253_402_300_800:  # the year 10000
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            number = moment.timestamp()
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not 0 <= number < 253_402_300_800:  # the year 10000
         raise InvalidInput(
             "time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z"
         )
@@ -204,18 +202,19 @@ def seconds(value: Any) -> float | None:
 
 @dataclass
 class _Session:
-    gathering: EpisodeBuilder
+    """The events of one session, the tools of its calls, and the entries seen."""
+
+    builder: EpisodeBuilder
     names: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     def add(self, message: Mapping[str, Any]) -> None:
-        self.gathering.add(*chat_events(message, self.names))
+        for event in chat_events(message, self.names):
+            self.builder.add(event)
 
 
 class EpisodeReader:
-    """Reads heedful's own format: each line is an episode, as an object with
-    `events`.
-    """
+    """Reads heedful's own format: each line is an episode, an object with `events`."""
 
     source = "heedful"
 
@@ -227,46 +226,48 @@ class EpisodeReader:
         return _Session(EpisodeBuilder(self._limits, self.source))
 
     def add(self, value: Any) -> list[Episode]:
-        """Read one value of the file; return the episodes it completes. Raises
-        InvalidInput.
-        """
+        """Read a value of the file; return what it completes. Raises InvalidInput."""
         if not isinstance(value, Mapping) or "events" not in value:
             raise InvalidInput("an episode", value, "an object with events")
-        given = _canonical_names(value)
-        gathering = EpisodeBuilder(self._limits, self.source)
-        gathering.add(*map(_event, objects(given["events"], "events")))
-        outcome = given.get("outcome")
-        tools = given.get("tools")
+        fields = _canonical_names(value)
+        builder = EpisodeBuilder(self._limits, self.source)
+        for event in objects(fields["events"], "events"):
+            builder.add(_event(event))
+
+        outcome = fields.get("outcome")
         require(
             outcome in (None, *EPISODE_OUTCOMES),
             "outcome",
             outcome,
             f"one of {', '.join(EPISODE_OUTCOMES)}",
         )
-        tools = [] if tools is None else tools
-        if not isinstance(tools, list) or not all(
-            isinstance(name, str) for name in tools
-        ):
+        tools = fields.get("tools")
+        if tools is None:
+            tools = []
+        if not isinstance(tools, list) or not all(isinstance(t, str) for t in tools):
             raise InvalidInput("tools", tools, "a list of names")
-        omitted = 0 if given.get("omitted") is None else given["omitted"]
+        omitted = fields.get("omitted")
+        if omitted is None:
+            omitted = 0
         check_integer("omitted", omitted, least=0)
-        names = (
-            ("task", "goal", "id", "session")
-            if "task" in given
-            else ("goal", "id", "session")
+        episode = builder.episode(
+            task=text_field(fields, "task") if "task" in fields else None,
+            goal=text_field(fields, "goal"),
+            outcome=outcome,
+            fault=_fault(first_of(fields, "fault", "error")),
+            id=text_field(fields, "id"),
+            session=text_field(fields, "session"),
+            tools=tools,
+            omitted=omitted,
         )
-        about: dict[str, Any] = {name: text_field(given, name) for name in names}
-        about |= {"outcome": outcome, "tools": tools, "omitted": omitted}
-        return [
-            gathering.episode(fault=_fault(first_of(given, "fault", "error")), **about)
-        ]
+        return [episode]
 
     def finish(self) -> list[Episode]:
         """Return the other episodes, which are complete at the end of the file."""
         return [
-            session.gathering.episode(id=id, session=id, by_time=True)
+            session.builder.episode(id=id, session=id, by_time=True)
             for id, session in self._sessions.items()
-            if session.gathering.count
+            if session.builder.count
         ]
 
 
@@ -284,22 +285,23 @@ class ChatReader(EpisodeReader):
         if isinstance(value, Mapping) and "messages" not in value:
             self._sessions[""].add(value)
             return []
-        whole = value if isinstance(value, Mapping) else {"messages": value}
+        chat = value if isinstance(value, Mapping) else {"messages": value}
         session = self._session()
-        for message in objects(whole["messages"], "messages"):
+        for message in objects(chat["messages"], "messages"):
             session.add(message)
-        ended = whole.get("outcome")
-        outcome = ended if ended in EPISODE_OUTCOMES else None
-        id = text_field(whole, "id")
-        tools = offered_tools(whole.get("tools"))
-        return [session.gathering.episode(outcome=outcome, id=id, tools=tools)]
+        outcome = chat.get("outcome")
+        episode = session.builder.episode(
+            outcome=outcome if outcome in EPISODE_OUTCOMES else None,
+            id=text_field(chat, "id"),
+            tools=offered_tools(chat.get("tools")),
+        )
+        return [episode]
 
 
 def chat_events(
     message: Mapping[str, Any], names: MutableMapping[str, str]
 ) -> list[Event]:
-    """Return the events of one chat message in the format of OpenAI, Anthropic or
-    OpenTelemetry.
+    """Return the events of a chat message of OpenAI, Anthropic or OpenTelemetry.
 
     `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
     """
@@ -309,43 +311,41 @@ def chat_events(
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
     name = text_field(message, "name")
     if role == "tool" and "parts" not in message:
-        call = text_field(message, "tool_call_id")
-        result = {"type": "tool_result", "id": call, "name": name, "content": content}
+        result = {
+            "type": "tool_result",
+            "id": text_field(message, "tool_call_id"),
+            "name": name,
+            "content": content,
+        }
         return message_events(role, [result], names)
-    parts: list[Mapping[str, Any]] = [
-        {"type": "thinking", "text": text_field(message, "reasoning_content")},
-        *(
-            [{"text": content}]
-            if isinstance(content, str)
-            else objects(content, "content")
-        ),
-        {"type": "refusal", "refusal": text_field(message, "refusal")},
-    ]
-    for asked in objects(message.get("tool_calls"), "tool_calls"):
-        function = asked.get("function") or asked.get("custom")
+
+    thought = text_field(message, "reasoning_content")
+    parts: list[Mapping[str, Any]] = [{"type": "thinking", "text": thought}]
+    if isinstance(content, str):
+        parts.append({"text": content})
+    else:
+        parts += objects(content, "content")
+    parts.append({"type": "refusal", "refusal": text_field(message, "refusal")})
+    for call in objects(message.get("tool_calls"), "tool_calls"):
+        function = call.get("function") or call.get("custom")
         if not isinstance(function, Mapping):
             raise InvalidInput(
                 "function", function, "an object with name and arguments"
             )
-        parts.append({**function, "type": "tool_call", "id": asked.get("id")})
-    return message_events(
-        role, parts, names, name if ROLE_EVENTS.get(role) == "llm_response" else ""
-    )
+        parts.append({**function, "type": "tool_call", "id": call.get("id")})
+    agent = name if ROLE_EVENTS.get(role) == "llm_response" else ""
+    return message_events(role, parts, names, agent)
 
 
 def offered_tools(tools: Any) -> list[str]:
     """Return the names of the tools that a request declares. Raises InvalidInput."""
     declared = [tool.get("function", tool) for tool in objects(tools, "tools")]
-    return [
-        name
-        for tool in objects(declared, "tools")
-        if (name := text_field(tool, "name"))
-    ]
+    names = [text_field(tool, "name") for tool in objects(declared, "tools")]
+    return [name for name in names if name]
 
 
 class SessionReader(EpisodeReader):
-    """Reads sessions of Claude Code: each line is an entry, and each session becomes an
-    episode.
+    """Reads sessions of Claude Code: each line is an entry of a session.
 
     Entries are sorted by time, because a side chain may be written later. An entry that
     appears twice counts once. The first user message of the main chain is the task.
@@ -366,82 +366,83 @@ class SessionReader(EpisodeReader):
         if uuid and uuid in session.seen:
             return []
         session.seen.add(uuid)
-        side = value.get("isSidechain") is True
-        agent = (text_field(value, "agentId") or "sidechain") if side else ""
-        at = seconds(value.get("timestamp"))
-        for place, event in enumerate(_entry_events(session, value)):
-            event_id = f"{uuid}/{place}" if uuid and place else uuid
-            session.gathering.add(replace(event, agent=agent, id=event_id, at=at))
+
+        agent = ""
+        if value.get("isSidechain") is True:
+            agent = text_field(value, "agentId") or "sidechain"
+        time = seconds(value.get("timestamp"))
+        for number, event in enumerate(_entry_events(session, value)):
+            event_id = f"{uuid}/{number}" if uuid and number else uuid
+            session.builder.add(replace(event, agent=agent, id=event_id, at=time))
         return []
 
 
 class CodexReader(EpisodeReader):
-    """Reads sessions of Codex: each line is an entry, and the whole file is one
-    session.
-    """
+    """Reads a session of Codex: each line is an entry, the whole file is a session."""
 
     source = "codex"
 
     def add(self, value: Any) -> list[Episode]:
-        item: Any = value.get("payload") if isinstance(value, Mapping) else None
-        require(
-            isinstance(item, Mapping), "an entry", value, "an object with a payload"
-        )
+        item = value.get("payload") if isinstance(value, Mapping) else None
+        if not isinstance(item, Mapping):
+            raise InvalidInput("an entry", value, "an object with a payload")
         if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
-                self._sessions[text_field(item, "id")] = self._sessions.pop(
-                    "", self._session()
-                )
+                session = self._sessions.pop("", self._session())
+                self._sessions[text_field(item, "id")] = session
         elif value.get("type") == "response_item":
-            at = seconds(value.get("timestamp"))
+            time = seconds(value.get("timestamp"))
             session = self._sessions[next(iter(self._sessions), "")]
-            events = _item_events(item, session.names)
-            session.gathering.add(*(replace(event, at=at) for event in events))
+            for event in _item_events(item, session.names):
+                session.builder.add(replace(event, at=time))
         return []
 
 
 def _item_events(
     item: Mapping[str, Any], names: MutableMapping[str, str]
 ) -> list[Event]:
-    """Return the events of an item in OpenAI's format of responses. Raises
-    InvalidInput.
-    """
+    """Return the events of an item of OpenAI's responses. Raises InvalidInput."""
     kind = text_field(item, "type")
     call = text_field(item, "call_id") or text_field(item, "id")
     if kind == "message":
         parts = objects(item.get("content"), "content")
         events = message_events(text_field(item, "role") or "user", parts, names)
-        # The program itself writes these messages in the name of the user.
-        own = [
-            one.type == "user_message" and one.content.startswith("<") for one in events
-        ]
-        pairs = zip(events, own, strict=True)
-        return [
-            replace(one, type="system_event") if ours else one for one, ours in pairs
-        ]
+        return [_without_notes(event) for event in events]
     if kind.endswith("_call_output"):
-        data = json_data(item.get("output"))
-        held = data if isinstance(data, Mapping) else {"output": data}
-        text = text_of(first_of(held, "output", "content"))
-        meta = held.get("metadata")
-        status = meta.get("exit_code") if isinstance(meta, Mapping) else 0
-        failed = held.get("success") is False or bool(status)
-        result = {
-            "type": "tool_result",
-            "id": call,
-            "content": text,
-            "is_error": failed,
-        }
-        return message_events("tool", [result], names)
+        result = _call_output(json_data(item.get("output")))
+        return message_events("tool", [{**result, "id": call}], names)
     if kind.endswith("_call"):
-        given = first_of(item, "arguments", "input", "action")
-        name = text_field(item, "name") or kind
-        asked = {"type": "tool_call", "id": call, "name": name, "input": given}
-        return message_events("assistant", [asked], names)
+        part = {
+            "type": "tool_call",
+            "id": call,
+            "name": text_field(item, "name") or kind,
+            "input": first_of(item, "arguments", "input", "action"),
+        }
+        return message_events("assistant", [part], names)
     return []
 
 
+def _without_notes(event: Event) -> Event:
+    """Return a message; the program writes its own notes in the name of the user."""
+    if event.type == "user_message" and event.content.startswith("<"):
+        return replace(event, type="system_event")
+    return event
+
+
+def _call_output(data: Any) -> dict[str, Any]:
+    """Return the output of a call as the part of a message."""
+    fields = data if isinstance(data, Mapping) else {"output": data}
+    meta = fields.get("metadata")
+    exit_code = meta.get("exit_code") if isinstance(meta, Mapping) else 0
+    return {
+        "type": "tool_result",
+        "content": text_of(first_of(fields, "output", "content")),
+        "is_error": fields.get("success") is False or bool(exit_code),
+    }
+
+
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
+    """Return the events of an entry of Claude Code. Raises InvalidInput."""
     kind = entry["type"]
     if kind == "summary":
         return [Event("summary", text_field(entry, "summary"))]
@@ -450,64 +451,74 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
         type = "error_event" if error else "system_event"
         code = text_field(entry, "subtype")
         return [Event(type, text_of(entry.get("content")), error=error, code=code)]
-    message: Any = entry.get("message")
-    require(isinstance(message, Mapping), "message", message, "an object with content")
+
+    message = entry.get("message")
+    if not isinstance(message, Mapping):
+        raise InvalidInput("message", message, "an object with content")
     role = "system" if entry.get("isMeta") is True else kind
-    events = chat_events(
-        {"role": role, "content": message.get("content")}, session.names
-    )
+    chat_message = {"role": role, "content": message.get("content")}
+    events = chat_events(chat_message, session.names)
     if entry.get("isApiErrorMessage") is True:
         return [
-            Event("error_event", error=each.content, code="api_error")
-            for each in events
+            Event("error_event", error=event.content, code="api_error")
+            for event in events
         ]
     return events
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
     """Replace alias names by heedful's names; a value under heedful's own name wins."""
-    ours = {
-        FIELD_ALIASES[name]: held
-        for name, held in value.items()
+    renamed = {
+        FIELD_ALIASES[name]: content
+        for name, content in value.items()
         if name in FIELD_ALIASES
     }
-    return ours | {
-        name: held for name, held in value.items() if name not in FIELD_ALIASES
+    others = {
+        name: content for name, content in value.items() if name not in FIELD_ALIASES
     }
+    return renamed | others
 
 
 def _event(value: Mapping[str, Any]) -> Event:
     """Return an event; fields that `Event` lacks are stored in its `meta`."""
-    given = _canonical_names(value)
-    error: Any = given.get("error")
-    code = text_field(given, "code")
+    fields = _canonical_names(value)
+    error = fields.get("error")
+    code = text_field(fields, "code")
     if isinstance(error, Mapping):
-        error, code = text_field(error, "message"), text_field(error, "code")
-    meta, arguments, origin = (
-        given.get(name) for name in ("meta", "arguments", "origin")
-    )
+        code = text_field(error, "code")
+        error = text_field(error, "message")
+    meta = fields.get("meta")
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
-    known = Event.__dataclass_fields__.keys() - (
-        {"origin"} if origin not in EVENT_ORIGINS else set()
-    )
-    more = {
-        name: held
-        for name, held in given.items()
-        if name not in known and held is not None
+
+    names = set(Event.__dataclass_fields__)
+    origin: Origin = ""
+    if fields.get("origin") in EVENT_ORIGINS:
+        origin = fields["origin"]
+    else:
+        names.remove("origin")
+    others = {
+        name: content
+        for name, content in fields.items()
+        if name not in names and content is not None
     }
-    kind = text_field(given, "type")
-    require(kind, "type of an event", given.get("type"), "text, such as tool_call")
-    plain = arguments is None or isinstance(arguments, str | Mapping)
+    kind = text_field(fields, "type")
+    require(kind, "type of an event", fields.get("type"), "text, such as tool_call")
+    arguments = fields.get("arguments")
+    if not isinstance(arguments, str | Mapping | None):
+        arguments = text_of(arguments)
     return Event(
         kind,
-        text_of(given.get("content")),
-        arguments=arguments if plain else text_of(arguments),
+        text_of(fields.get("content")),
+        agent=text_field(fields, "agent"),
+        tool=text_field(fields, "tool"),
+        arguments=arguments,
+        call=text_field(fields, "call"),
         error=text_field({"error": error}, "error"),
+        id=text_field(fields, "id"),
         code=code,
-        at=seconds(given.get("at")),
-        meta={**more, **(meta or {})},
-        origin=origin if origin in EVENT_ORIGINS else "",
-        **{name: text_field(given, name) for name in ("agent", "tool", "call", "id")},
+        at=seconds(fields.get("at")),
+        meta={**others, **(meta or {})},
+        origin=origin,
     )
 
 
@@ -524,19 +535,12 @@ def _fault(value: Any) -> Fault | None:
 
 
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
-    """Yield each episode as one line of ASCII; `read` restores all fields except
-    `source`.
-    """
+    """Yield each episode as a line of ASCII; `read` restores all but its `source`."""
     for episode in episodes:
         from heedful.loop.codec import to_document  # slow to import, and few write
 
-        document = {
-            "task": episode.task,
-            "outcome": episode.outcome,
-            **to_document(episode),
-        }
+        head = {"task": episode.task, "outcome": episode.outcome}
+        document = head | to_document(episode)
         document.pop("source", None)
-        yield (
-            json.dumps(document, default=dict, separators=(",", ":")).encode("ascii")
-            + b"\n"
-        )
+        line = json.dumps(document, default=dict, separators=(",", ":"))
+        yield line.encode("ascii") + b"\n"

@@ -1,7 +1,12 @@
-"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure."""
+"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure.
+
+Two conventions name the attributes of models, tools and agents: OpenTelemetry GenAI and
+OpenInference. `SPAN_KINDS` and `FIELD_ATTRIBUTES` are the tables of both; `step_of`
+turns the attributes of a span into events, and says whose words each event holds.
+"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
@@ -9,7 +14,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.traces import messages
 from heedful.traces.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
-from heedful.traces.messages import first_of, objects, text_field, text_of
+from heedful.traces.messages import objects, text_field, text_of
 from heedful.validation import MAX_INTEGER, require
 
 Attributes = Mapping[str, Any]
@@ -23,8 +28,8 @@ Error = tuple[str, str]
 Kind = Literal["model", "tool", "around", ""]
 ANSWER_EVENTS = MODEL_WORD_EVENTS | {"tool_response"}
 OPENINFERENCE_KIND = "openinference.span.kind"
-# What a span records -> the kind of its step, and whose words it holds: a model's (""),
-# or others'.
+# What a span records -> the kind of its step, and whose words it holds: a model's ("")
+# or those of others.
 SPAN_KINDS: Mapping[str, tuple[Kind, Origin]] = {
     **dict.fromkeys(
         ("chat", "text_completion", "generate_content", "LLM"), ("model", "")
@@ -33,8 +38,7 @@ SPAN_KINDS: Mapping[str, tuple[Kind, Origin]] = {
     **dict.fromkeys(("execute_tool", "TOOL"), ("tool", "tool")),
     **dict.fromkeys(("retrieval", "RETRIEVER"), ("tool", "external")),
 }
-# Field -> its attributes in both conventions; the first attribute that is present
-# counts.
+# Field -> its attributes in both conventions; the first attribute present counts.
 FIELD_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
@@ -76,10 +80,10 @@ def from_json(document: Any) -> Iterator[Span]:
     if not isinstance(document, Mapping) or "resourceSpans" not in document:
         raise InvalidInput("a line", document, "an object with resourceSpans")
     for resource in objects(document["resourceSpans"], "resourceSpans"):
-        for scope in objects(resource.get("scopeSpans"), "scopeSpans"):
-            named = scope.get("scope")
-            name = named.get("name") if isinstance(named, Mapping) else ""
-            for span in objects(scope.get("spans"), "spans"):
+        for scope_spans in objects(resource.get("scopeSpans"), "scopeSpans"):
+            scope = scope_spans.get("scope")
+            name = scope.get("name") if isinstance(scope, Mapping) else ""
+            for span in objects(scope_spans.get("spans"), "spans"):
                 yield _span(span, name)
 
 
@@ -90,138 +94,126 @@ def from_request(data: bytes, longest: int = MAX_INTEGER) -> Iterator[Span]:
     bytes. Of a span with more than `longest` bytes, nothing but `long` is set. Raises
     InvalidInput, ImportError.
     """
-    from google.protobuf.json_format import MessageToDict
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-    from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 
     try:
-        for _, resource in _fields(memoryview(data), 1):
-            for _, scope in _fields(resource, 2):
-                named = ""
-                for number, content in _fields(scope, 1, 2):
+        for _, resource in _fields(memoryview(data), {1}):
+            for _, scope_spans in _fields(resource, {2}):
+                scope = ""
+                for number, content in _fields(scope_spans, {1, 2}):
                     if number == 1:
-                        named = InstrumentationScope.FromString(content).name
-                    elif len(content) > longest:
-                        yield Span(
-                            trace="",
-                            id="",
-                            parent="",
-                            name="",
-                            start=0,
-                            end=0,
-                            attributes={},
-                            long=True,
-                        )
+                        scope = InstrumentationScope.FromString(content).name
                     else:
-                        span = Message.FromString(content)
-                        ids = {
-                            "traceId": span.trace_id.hex(),
-                            "spanId": span.span_id.hex(),
-                        }
-                        ids["parentSpanId"] = span.parent_span_id.hex()
-                        yield _span({**MessageToDict(span), **ids}, named)
+                        yield _decoded_span(content, scope, longest)
     except (DecodeError, IndexError) as error:
         raise InvalidInput(
             "the data", data[:16], "JSON, or whole OTLP protobuf"
         ) from error
 
 
-def _fields(message: memoryview, *wanted: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and content of the wanted fields of a protobuf message. Raises
-    IndexError.
-    """
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        if tag & 7 == 0 and tag:
-            _, at = _varint(message, at)
+def _decoded_span(content: memoryview, scope: str, longest: int) -> Span:
+    """Return the span in a protobuf message; a `long` one if it has too many bytes."""
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
+
+    if len(content) > longest:
+        return Span(
+            trace="",
+            id="",
+            parent="",
+            name="",
+            start=0,
+            end=0,
+            attributes={},
+            long=True,
+        )
+    message = Message.FromString(content)
+    fields = MessageToDict(message)
+    fields["traceId"] = message.trace_id.hex()
+    fields["spanId"] = message.span_id.hex()
+    fields["parentSpanId"] = message.parent_span_id.hex()
+    return _span(fields, scope)
+
+
+def _fields(
+    message: memoryview, wanted: Collection[int]
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield number and content of fields of a protobuf message. Raises IndexError."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        wire_type = tag & 7
+        if wire_type == 0 and tag:
+            _, position = _varint(message, position)
             continue
-        size = {1: 8, 5: 4}.get(tag & 7, MAX_INTEGER)
-        if tag & 7 == 2:
-            size, at = _varint(message, at)
-        if size > len(message) - at or not tag >> 3:
+        size = {1: 8, 5: 4}.get(wire_type, MAX_INTEGER)
+        if wire_type == 2:
+            size, position = _varint(message, position)
+        if size > len(message) - position or not tag >> 3:
             raise IndexError("a field ends too late, or has no number")
         if tag >> 3 in wanted:
-            yield tag >> 3, message[at : at + size]
-        at += size
+            yield tag >> 3, message[position : position + size]
+        position += size
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and the position after it. Raises
-    IndexError.
-    """
+def _varint(message: memoryview, start: int) -> tuple[int, int]:
+    """Return the number at `start`, and the position after it. Raises IndexError."""
     value = 0
-    for shift in range(0, 70, 7):
-        byte = message[at]
-        at = at + 1
-        value = value | (byte & 127) << shift
+    for index in range(10):
+        byte = message[start + index]
+        value |= (byte & 127) << 7 * index
         if byte < 128:
-            return value, at
+            return value, start + index + 1
     raise IndexError("a number is too long")
 
 
-def _span(given: Mapping[str, Any], scope: Any) -> Span:
-    status = given.get("status") or {}
+def _span(fields: Mapping[str, Any], scope: Any) -> Span:
+    """Return a span in OTLP JSON. Raises InvalidInput."""
+    status = fields.get("status") or {}
     require(isinstance(status, Mapping), "status", status, "an object with a code")
     code = status.get("code")
-    pairs = objects(given.get("events"), "events")
-    texts = ("traceId", "spanId", "parentSpanId", "name")
-    trace, id, parent, name = (text_field(given, key) for key in texts)
-    start, end = (
-        _integer(given, key) for key in ("startTimeUnixNano", "endTimeUnixNano")
-    )
-    attributes = _attributes(given.get("attributes"))
-    message = text_field(status, "message")
-    known = SPAN_STATUS_CODES.get(code, "") if isinstance(code, int | str) else ""
-    events = [
-        (text_field(event, "name"), _attributes(event.get("attributes")))
-        for event in pairs
-    ]
-    remote = (
-        _integer(given, "flags", "bits") & 0x300 == 0x300
-    )  # its parent is remote (OTLP 1.1)
+    records = objects(fields.get("events"), "events")
     span = Span(
-        trace=trace,
-        id=id,
-        parent=parent,
-        name=name,
-        start=start,
-        end=end,
-        attributes=attributes,
-        status=known,
-        message=message,
-        events=events,
-        remote=remote,
+        trace=text_field(fields, "traceId"),
+        id=text_field(fields, "spanId"),
+        parent=text_field(fields, "parentSpanId"),
+        name=text_field(fields, "name"),
+        start=_integer(fields, "startTimeUnixNano"),
+        end=_integer(fields, "endTimeUnixNano"),
+        attributes=_attributes(fields.get("attributes")),
+        message=text_field(status, "message"),
     )
-    # heedful's own spans only connect a trace.
-    return (
-        replace(span, attributes={}, message="", events=())
-        if scope == OWN_SPAN_SCOPE
-        else span
-    )
+    if isinstance(code, int | str):
+        span.status = SPAN_STATUS_CODES.get(code, "")
+    span.events = [
+        (text_field(record, "name"), _attributes(record.get("attributes")))
+        for record in records
+    ]
+    # Bits of OTLP 1.1: it is known whether the parent is remote, and it is.
+    span.remote = _integer(fields, "flags", "bits") & 0x300 == 0x300
+    if scope == OWN_SPAN_SCOPE:  # heedful's own spans only connect a trace
+        return replace(span, attributes={}, message="", events=())
+    return span
 
 
 def _integer(
-    given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970"
+    fields: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970"
 ) -> int:
-    """Return the field `name` as an integer of 64 bits without sign. Raises
-    InvalidInput.
-    """
-    value = _number(given.get(name) or 0)
+    """Return the field `name` as a whole number of 64 bits. Raises InvalidInput."""
+    value = _number(fields.get(name) or 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise InvalidInput(name, value, f"whole {unit}")
     return value
 
 
-def _number(held: Any) -> Any:
-    """Convert a whole number in a text or a float to int; return other values
-    unchanged.
-    """
-    text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
-    return (
-        int(held) if text or (isinstance(held, float) and held.is_integer()) else held
-    )
+def _number(value: Any) -> Any:
+    """Convert a whole number in a text or a float to int; return others unchanged."""
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _attributes(pairs: Any) -> Attributes:
@@ -233,13 +225,15 @@ def _value(value: Any) -> Any:
     """Decode the value of an attribute, an object such as {"intValue": "3"}."""
     if not isinstance(value, Mapping) or not value:
         return None
-    kind, held = next(iter(value.items()))
+    kind, content = next(iter(value.items()))
+    if kind == "intValue":
+        return _number(content)
     if kind not in ("arrayValue", "kvlistValue"):
-        return _number(held) if kind == "intValue" else held
-    values = held.get("values") if isinstance(held, Mapping) else None
+        return content
+    values = content.get("values") if isinstance(content, Mapping) else None
     if kind == "kvlistValue":
         return _attributes(values)
-    return [_value(each) for each in objects(values, "values")]
+    return [_value(part) for part in objects(values, "values")]
 
 
 @dataclass(slots=True)
@@ -269,12 +263,12 @@ class SpanStep:
 def step_of(span: Span) -> SpanStep:
     """Return the step of a span; data that violate the conventions become text.
 
-    Of a model are only the answers of models and agents. A prompt shows turns of a
-    model that nobody recorded, and only the prompt of a model, or of the root, is what
-    a user said.
+    The words of a model are only the answers of models and agents. A prompt shows turns
+    of a model that nobody recorded, and only the prompt of a model, or of the root, is
+    what a user said.
     """
-    held = span.attributes
-    (kind, by) = kind_of(span.attributes)
+    attributes = span.attributes
+    kind, author = kind_of(attributes)
     step = SpanStep(
         span.id,
         span.parent,
@@ -286,62 +280,57 @@ def step_of(span: Span) -> SpanStep:
     )
     if not kind:
         return step
-    named = {what: first_of(held, *names) for what, names in FIELD_ATTRIBUTES.items()}
-    # The agent of a decorated function is named by its span alone.
-    unnamed = span.name if str(held.get(OPENINFERENCE_KIND)).upper() == "AGENT" else ""
-    step.agent = text_of(named["agent"]) or unnamed
-    step.session = text_of(named["session"])
+
+    step.agent = text_of(_field(attributes, "agent"))
+    if str(attributes.get(OPENINFERENCE_KIND)).upper() == "AGENT":
+        # The agent of a decorated function is named by its span alone.
+        step.agent = step.agent or span.name
+    step.session = text_of(_field(attributes, "session"))
     if kind == "tool":
-        _add_tool(step, span, named)
-    elif held.get(OPENINFERENCE_KIND):
-        tools = _listed(held, "llm.tools.")
-        schemas = [
-            one if "name" in one else json_data(one.get("json_schema")) for one in tools
-        ]
-        with suppress(InvalidInput):
-            step.tools = messages.offered_tools(schemas)
-        step.inputs = _inferred_events(step, held, "input", "user")
-        step.outputs = _inferred_events(step, held, "output", "assistant")
+        _add_tool(step, span)
+    elif attributes.get(OPENINFERENCE_KIND):
+        _add_inferred(step, attributes)
     else:
-        with suppress(InvalidInput):
-            step.tools = messages.offered_tools(
-                json_data(held.get("gen_ai.tool.definitions"))
-            )
-        instructions = json_data(held.get("gen_ai.system_instructions"))
-        if instructions is not None:
-            step.inputs += _events([{"parts": instructions}], "system")
-        step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
-        step.outputs += _events(
-            json_data(held.get("gen_ai.output.messages")), "assistant"
-        )
-    asked = by if span.parent or kind == "tool" else ""
+        _add_genai(step, attributes)
+
+    prompt_author = author if span.parent or kind == "tool" else ""
     step.inputs = tuple(
-        replace(
-            one,
-            origin="external"
-            if kind != "tool" and one.type in MODEL_WORD_EVENTS
-            else asked,
-        )
-        for one in step.inputs
+        replace(event, origin=_prompt_origin(event, kind, prompt_author))
+        for event in step.inputs
     )
     step.outputs = tuple(
-        one
-        if not by and one.type in ANSWER_EVENTS
-        else replace(one, origin=by or "external")
-        for one in step.outputs
+        event
+        if not author and event.type in ANSWER_EVENTS
+        else replace(event, origin=author or "external")
+        for event in step.outputs
     )
     return step
 
 
-def kind_of(held: Attributes) -> tuple[Kind, Origin]:
-    """Return the kind of a step and the origin of its words, from the attributes of its
-    span.
-    """
-    inferred = held.get(OPENINFERENCE_KIND)
-    kind = inferred or held.get("gen_ai.operation.name")
+def _prompt_origin(event: Event, kind: Kind, author: Origin) -> Origin:
+    """Return whose words an input holds; those of a model in a prompt are external."""
+    if kind != "tool" and event.type in MODEL_WORD_EVENTS:
+        return "external"
+    return author
+
+
+def _field(attributes: Attributes, name: str) -> Any:
+    """Return a field of `FIELD_ATTRIBUTES`, or None."""
+    for attribute in FIELD_ATTRIBUTES[name]:
+        if attribute in attributes:
+            return attributes[attribute]
+    return None
+
+
+def kind_of(attributes: Attributes) -> tuple[Kind, Origin]:
+    """Return the kind of a span's step, and the origin of the words in it."""
+    inferred = attributes.get(OPENINFERENCE_KIND)
+    kind = inferred or attributes.get("gen_ai.operation.name")
     if not isinstance(kind, str):
         return "", ""
-    return SPAN_KINDS.get(kind.upper() if inferred else kind, ("around", "external"))
+    if inferred:
+        kind = kind.upper()
+    return SPAN_KINDS.get(kind, ("around", "external"))
 
 
 def _error_of(span: Span) -> Error | None:
@@ -349,27 +338,32 @@ def _error_of(span: Span) -> Error | None:
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
-    exceptions = [held for name, held in span.events if name == "exception"]
+    exceptions = [record for name, record in span.events if name == "exception"]
     last = exceptions[-1] if exceptions else {}
     message = text_of(last.get("exception.message")) or span.message
     code = kind or text_of(last.get("exception.type"))
     return message or code or "error", code
 
 
-def _add_tool(step: SpanStep, span: Span, named: Mapping[str, Any]) -> None:
-    """Add the call of the tool to `step` and, if the result was recorded, the
-    response.
-    """
-    tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
-    given = messages.arguments_of(named["arguments"])
-    call = text_of(named["call"])
-    step.inputs = (
-        Event("tool_call", "", agent=step.agent, tool=tool, arguments=given, call=call),
+def _add_tool(step: SpanStep, span: Span) -> None:
+    """Add the call of a tool, and the response if a result or an error is recorded."""
+    attributes = span.attributes
+    tool = text_of(_field(attributes, "tool"))
+    tool = tool or span.name.removeprefix("execute_tool ")
+    call = Event(
+        "tool_call",
+        agent=step.agent,
+        tool=tool,
+        arguments=messages.arguments_of(_field(attributes, "arguments")),
+        call=text_of(_field(attributes, "call")),
     )
-    result = named["result"]
+    step.inputs = (call,)
+
+    result = _field(attributes, "result")
     if result is None:
-        documents = _listed(span.attributes, "retrieval.documents.")
-        result = "\n".join(text_of(each.get("content")) for each in documents) or None
+        documents = _listed(attributes, "retrieval.documents.")
+        contents = [text_of(document.get("content")) for document in documents]
+        result = "\n".join(contents) or None
     if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
         result = json_data(result)
     if step.error is not None or result is not None:
@@ -377,79 +371,102 @@ def _add_tool(step: SpanStep, span: Span, named: Mapping[str, Any]) -> None:
         response = Event(
             "tool_response",
             text_of(result),
-            agent="",
             tool=tool,
-            arguments=None,
-            call=call,
+            call=call.call,
             error=message,
             code=code,
         )
         step.outputs = (response,)
 
 
+def _add_genai(step: SpanStep, attributes: Attributes) -> None:
+    """Add the chat of a model or an agent, by the conventions of GenAI."""
+    definitions = json_data(attributes.get("gen_ai.tool.definitions"))
+    with suppress(InvalidInput):
+        step.tools = messages.offered_tools(definitions)
+    instructions = json_data(attributes.get("gen_ai.system_instructions"))
+    if instructions is not None:
+        step.inputs += _events([{"parts": instructions}], "system")
+    prompt = json_data(attributes.get("gen_ai.input.messages"))
+    answer = json_data(attributes.get("gen_ai.output.messages"))
+    step.inputs += _events(prompt, "user")
+    step.outputs += _events(answer, "assistant")
+
+
+def _add_inferred(step: SpanStep, attributes: Attributes) -> None:
+    """Add the chat of a model or an agent, by the conventions of OpenInference."""
+    schemas = [
+        tool if "name" in tool else json_data(tool.get("json_schema"))
+        for tool in _listed(attributes, "llm.tools.")
+    ]
+    with suppress(InvalidInput):
+        step.tools = messages.offered_tools(schemas)
+    step.inputs = _inferred_events(step, attributes, "input", "user")
+    step.outputs = _inferred_events(step, attributes, "output", "assistant")
+
+
 def _inferred_events(
-    step: SpanStep, held: Attributes, side: str, role: str
+    step: SpanStep, attributes: Attributes, side: str, role: str
 ) -> tuple[Event, ...]:
-    found = _listed(held, f"llm.{side}_messages.")
-    for message in found:
-        if isinstance(contents := message.pop("contents", None), list):
+    chat = _listed(attributes, f"llm.{side}_messages.")
+    for message in chat:
+        contents = message.pop("contents", None)
+        if isinstance(contents, list):
             # The calls are also in `tool_calls`.
-            message["content"] = [p for p in contents if p.get("type") != "tool_use"]
-    value = held.get(f"{side}.value")
-    kind = held.get(f"{side}.mime_type")
-    plain = isinstance(value, str) and (
-        kind != "application/json" or step.kind == "model"
-    )
-    return _events(found, role) or (
-        _events([{"content": value}], role) if plain else ()
-    )
+            message["content"] = [
+                part for part in contents if part.get("type") != "tool_use"
+            ]
+    events = _events(chat, role)
+    value = attributes.get(f"{side}.value")
+    is_json = attributes.get(f"{side}.mime_type") == "application/json"
+    if events or not isinstance(value, str) or (is_json and step.kind != "model"):
+        return events
+    return _events([{"content": value}], role)
 
 
-def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
-    """Return the list of objects that is flattened in attributes like
-    `PREFIX0.message.role`.
-    """
-    tree: dict[str, Any] = {}
-    for key, value in held.items():
-        if key.startswith(prefix):
-            *path, last = key[len(prefix) :].split(".")
-            at = tree
+def _listed(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
+    """Return the objects flattened in attributes such as `PREFIX0.message.role`."""
+    tree: dict[str, object] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            *path, last = name[len(prefix) :].split(".")
+            branch = tree
             for part in path[:20]:
-                at[part] = inner = at[part] if isinstance(at.get(part), dict) else {}
-                at = inner
-            at[last] = value
-    found = _in_order(tree)
-    return found if isinstance(found, list) else []
+                inner = branch.get(part)
+                if not isinstance(inner, dict):
+                    inner = {}
+                    branch[part] = inner
+                branch = inner
+            branch[last] = value
+    entries = _in_order(tree)
+    return entries if isinstance(entries, list) else []
 
 
 def _in_order(tree: Any) -> Any:
-    """Replace each object like {"0": {"message": {…}}, "1": …} by the list of its inner
-    objects.
-    """
+    """Replace an object like {"0": {"message": {…}}} by a list of its inner objects."""
     if not isinstance(tree, dict):
         return tree
-    inner = {name: _in_order(held) for name, held in tree.items()}
-    places = sorted(
-        (name for name in inner if re.fullmatch("[0-9]{1,9}", name)), key=int
-    )
-    if not places:
-        return inner
-    entries = [inner[place] for place in places if isinstance(inner[place], dict)]
-    wrapped = (next(iter(entry.values()), None) for entry in entries)
-    return [entry for entry in wrapped if isinstance(entry, dict)]
+    branches = {name: _in_order(branch) for name, branch in tree.items()}
+    numbers = [name for name in branches if re.fullmatch("[0-9]{1,9}", name)]
+    if not numbers:
+        return branches
+    entries: list[object] = []
+    for number in sorted(numbers, key=int):
+        branch = branches[number]
+        if isinstance(branch, dict):
+            entries.append(next(iter(branch.values()), None))
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _events(found: Any, role: str) -> tuple[Event, ...]:
-    """Return the events of messages; messages that violate the conventions become one
-    text.
-    """
+def _events(chat: Any, role: str) -> tuple[Event, ...]:
+    """Return the events of messages; those against the conventions become one text."""
     events: list[Event] = []
     try:
-        for message in objects(found, "messages"):
+        for message in objects(chat, "messages"):
             calls = json_data(message.get("tool_calls"))
-            who = str(message.get("role") or role)
-            whole = {**message, "role": who, "tool_calls": calls or None}
-            events += messages.chat_events(whole, {})
+            author = str(message.get("role") or role)
+            message = {**message, "role": author, "tool_calls": calls or None}
+            events += messages.chat_events(message, {})
     except InvalidInput:
-        events = messages.message_events(role, [{"text": text_of(found)}], {})
+        events = messages.message_events(role, [{"text": text_of(chat)}], {})
     return tuple(events)

@@ -1,11 +1,14 @@
-"""Read a file of traces: decode its values one at a time, and turn them into
-episodes.
+"""Read a file of traces: decode its values one at a time, and turn them into episodes.
+
+A value is the JSON of one line, of a whole file, or a request in protobuf. The first
+value shows the format, and each format has a reader: `add` takes a value and returns
+the episodes that it completes, `finish` returns the others. So a file of any length
+needs memory for open episodes only, and a damaged one yields what is whole.
 """
 
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from functools import partial
 from io import BufferedReader, BytesIO, FileIO
 from typing import Any
@@ -23,8 +26,7 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.
 CONTROL_BYTES = frozenset(range(0x20)) - set(b"\t\n\r")
-# a key in the first object of a file -> the format; the first key that is present
-# counts
+# A key in the first object of a file -> the format; the first key present counts.
 FORMAT_MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
@@ -50,29 +52,35 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     reader = None
     damage = None
     line = 0
-    with ExitStack() as stack:
-        try:
-            raw = BytesIO(file) if isinstance(file, bytes) else FileIO(file)
-            opened: Any = BufferedReader(stack.enter_context(raw))
-            for entry in _values(name, opened, limits.bytes):
-                line, value = entry
+    try:
+        with _opened(file) as stream:
+            for number, value in _values(name, stream, limits.bytes):
+                line = number
                 if reader is None:
                     reader = FORMATS[_format(value)](limits)
                 yield from reader.add(value)
-        except TraceFileError as error:
-            damage = error
-        except OSError as error:
-            what = f"it cannot be read ({error.strerror or error}); check the path"
-            raise TraceFileError(name, 0, what) from error
-        except (UsageError, RecursionError, ImportError) as error:
-            damage = TraceFileError(name, line, problem(error))
-            damage.__cause__ = error
+    except TraceFileError as error:
+        damage = error
+    except OSError as error:
+        what = f"it cannot be read ({error.strerror or error}); check the path"
+        raise TraceFileError(name, 0, what) from error
+    except (UsageError, RecursionError, ImportError) as error:
+        damage = TraceFileError(name, line, problem(error))
+        damage.__cause__ = error
+
     if reader is not None:
         yield from reader.finish()
     elif damage is None:
         damage = TraceFileError(name, 0, "it is empty; give at least one episode")
     if damage is not None:
         raise damage
+
+
+def _opened(file: File) -> BufferedReader:
+    """Open a path, or the bytes of a file. Raises OSError."""
+    if isinstance(file, bytes):
+        return BufferedReader(BytesIO(file))
+    return BufferedReader(FileIO(file))
 
 
 def problem(error: Exception) -> str:
@@ -93,53 +101,58 @@ def problem(error: Exception) -> str:
 
 
 def _format(value: Any) -> str:
+    """Return the format of a file by its first value. Raises InvalidInput."""
     if isinstance(value, bytes):
         return "otlp"
     first = value[0] if isinstance(value, list) and value else value
-    for mark, format in FORMAT_MARKS.items() if isinstance(first, dict) else ():
-        if mark in first:
-            return format
-    known = "events, resourceSpans, messages or a role, or the type of a session entry"
+    if isinstance(first, dict):
+        for mark, format in FORMAT_MARKS.items():
+            if mark in first:
+                return format
     raise InvalidInput(
-        "the first value", value, f"of a known format: an object with {known}"
+        "the first value",
+        value,
+        "of a known format: an object with events, resourceSpans, messages or a role, "
+        "or the type of a session entry",
     )
 
 
-def _values(name: str, file: BufferedReader, most: int) -> Iterator[tuple[int, Any]]:
+def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, Any]]:
     """Yield the values of a file, each with the line where it begins (0 if unknown).
 
     A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value
     per line; if the first line is not JSON, the whole file is one value.
     """
     if not CONTROL_BYTES.isdisjoint(file.peek(4_096)):
-        yield 0, _within(most, name, number=0, data=file.read(most + 1))
+        data = file.read(limit + 1)
+        _check_length(name, 0, data, limit)
+        yield 0, data
         return
+
     first = True
-    for number, data in enumerate(iter(partial(file.readline, most + 1), b""), 1):
-        line = _within(most, name, number, data)
+    lines = iter(partial(file.readline, limit + 1), b"")
+    for number, line in enumerate(lines, 1):
+        _check_length(name, number, line, limit)
         if not line.strip():
             continue
         try:
             value = _parsed(name, number, line)
         except TraceFileError:
-            rest = file.read(most - len(line) + 1) if first else b""
-            if not rest.strip():
+            others = file.read(limit - len(line) + 1) if first else b""
+            if not others.strip():
                 raise
-            yield (
-                number,
-                _parsed(name, number, _within(most, name, number=0, data=line + rest)),
-            )
+            _check_length(name, 0, line + others, limit)
+            yield number, _parsed(name, number, line + others)
             return
         yield number, value
         first = False
 
 
-def _within(most: int, name: str, number: int, data: bytes) -> bytes:
-    if len(data) > most:
-        raise TraceFileError(
-            name, number, f"it is longer than {most} bytes, limits.bytes"
-        )
-    return data
+def _check_length(name: str, line: int, data: bytes, limit: int) -> None:
+    """Raise TraceFileError if the data of a line have more bytes than the limit."""
+    if len(data) > limit:
+        what = f"it is longer than {limit} bytes, limits.bytes"
+        raise TraceFileError(name, line, what)
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:

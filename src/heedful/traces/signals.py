@@ -116,7 +116,7 @@ class Course:
     answer: int | None
 
     def step_of(self, position: int) -> int:
-        """Return the position of the call that an event belongs to, else of the event."""
+        """Return the position of the call that an event belongs to, else its own."""
         call = self.act[position]
         return position if call is None else call
 
@@ -164,7 +164,7 @@ def course(episode: Episode) -> Course:
 
 
 def _role(event: Event, text: str, task: str) -> Role:
-    """Return what an event is in its run; a repetition of the task is given, not said."""
+    """Return what an event is in its run; a text that repeats the task is given."""
     if event.type == "tool_call":
         return "act"
     if event.type in RESULT_EVENTS:
@@ -296,7 +296,7 @@ def _signal(
     strength: float,
     words: str,
 ) -> Signal:
-    """Return the signal whose decisive event is at `position`, with the ids of events."""
+    """Return a signal; `position` is that of the decisive event."""
     proof = tuple(evidence[:MAX_EVIDENCE_EVENTS])
     return Signal(
         kind,
@@ -440,7 +440,7 @@ def _answer(run: Course) -> Iterator[Signal]:
 
 
 def _causes(run: Course) -> Iterator[Signal]:
-    """Group failures by signature, quoted name or path; yield the first of each group."""
+    """Group failures by signature, quoted name or path; yield the first of each."""
     groups: list[list[int]] = []
     group_of: dict[str, list[int]] = {}
     for position, text in enumerate(run.failure):
@@ -470,7 +470,7 @@ def _causes(run: Course) -> Iterator[Signal]:
 
 
 def _failure_keys(line: str) -> list[str]:
-    """Return what failures of one kind share: the signature, a quoted name or a path."""
+    """Return what failures of one kind share: a signature, a quoted name or a path."""
     keys = [signature("", line).digest]
     for match in islice(_ENTITY_PATTERN.finditer(line), 5):
         entity = next(filter(None, match.groups()))
@@ -486,7 +486,7 @@ def _repeated(run: Course) -> Iterator[Signal]:
 
 
 def _retries(run: Course) -> Iterator[Signal]:
-    """Yield calls that worked after the same tool had failed, with what changed since."""
+    """Yield calls that worked after the same tool had failed, with what changed."""
     calls_by_tool: dict[tuple[str, str], list[int]] = {}
     for position, role in enumerate(run.roles):
         if role == "act" and run.result[position] is not None:
@@ -518,9 +518,9 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Signal]:
             continue
         tries = [first]
         for call in later:
-            if call < retry and call_failed(run, call):
-                if likeness(texts[call], texts[retry]):
-                    tries.append(call)
+            failed = call < retry and call_failed(run, call)
+            if failed and likeness(texts[call], texts[retry]):
+                tries.append(call)
         fixed.update(tries)
         yield _retry(run, tries, retry)
 
@@ -718,14 +718,14 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
 
 
 def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
-    """Map each text that quotes what was `pasted` to the position of its first prompt."""
+    """Map each text that quotes what was `pasted` to the position of the prompt."""
     prompts = pasted(run)
     quoted = find_quotations(texts, (prompt for _, prompt in prompts))
     return {text: prompts[number][0] for text, number in quoted.items()}
 
 
 def quoted_sources(run: Course, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Map each text that quotes results of tools to their sources and first positions."""
+    """Map each text that quotes results of tools to their sources and positions."""
     results = [position for position, role in enumerate(run.roles) if role == "result"]
     quoted = quotations(
         texts,
@@ -759,7 +759,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
-    """Return what an agent says at `places`: longer texts, arguments, later new words."""
+    """Return what an agent says at `places`: texts, arguments, new words of a call."""
     texts: list[str] = []
     arguments: list[str] = []
     new_words: list[str] = []

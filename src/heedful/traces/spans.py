@@ -1,5 +1,13 @@
-"""Turn the spans of traces, which arrive in any order, into one episode for each trace.
-Pure.
+"""Turn the spans of traces, in any order, into one episode for each trace. Pure.
+
+A span is an operation with a start and an end; an episode is a list of events. First
+the starts and ends of all spans of a trace are put in order (`_moments`), then a log
+records the input of a span at its start and its output at its end (`_EventLog`). Each
+call of a model repeats the chat so far, and a tool call appears in the model's answer,
+in the tool's span and in the next prompt, so the log records an event once.
+
+Spans of a trace that has not ended wait in the store as `Piece`s, without what no
+episode needs.
 """
 
 import json
@@ -12,11 +20,22 @@ from typing import Any
 
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
-from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
+from heedful.traces.episode import (
+    Ended,
+    Episode,
+    Event,
+    Fault,
+    Limits,
+    safe_id,
+    shorten,
+)
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.otlp import Attributes, Span, SpanStep
 
 Steps = Mapping[str, SpanStep]
+MAX_COMPARED_CALLS = 1_000  # open calls of a tool whose arguments are compared
+# The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and
+# agents.
 
 
 class SpanReader(EpisodeReader):
@@ -39,55 +58,72 @@ class SpanReader(EpisodeReader):
         self._events: dict[Hashable, Event] = {}
 
     def add(self, value: Any) -> list[Episode]:
-        read = otlp.from_request if isinstance(value, bytes) else otlp.from_json
-        return self.add_spans(read(value))
+        if isinstance(value, bytes):
+            return self.add_spans(otlp.from_request(value))
+        return self.add_spans(otlp.from_json(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
-        """Add spans; return [], because a trace may continue until the end of the
-        file.
-        """
-        most = self._limits.content
+        """Add spans; return [], because a trace may go on until the file ends."""
+        limit = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})
             id = safe_id(span.id) or f"span {len(steps) + 1}"
-            if id not in steps:
-                step = steps[id] = otlp.step_of(span)
-                step.id = id
-                step.parent = safe_id(span.parent)
-                if step.error:
-                    step.error = (
-                        shorten(step.error[0], most),
-                        shorten(step.error[1], most),
-                    )
-                step.inputs = tuple(self._kept(step, event) for event in step.inputs)
-                step.outputs = tuple(self._kept(step, event) for event in step.outputs)
+            if id in steps:
+                continue
+            step = otlp.step_of(span)
+            steps[id] = step
+            step.id = id
+            step.parent = safe_id(span.parent)
+            if step.error:
+                message, code = step.error
+                step.error = shorten(message, limit), shorten(code, limit)
+            step.inputs = tuple(self._shared(step, event) for event in step.inputs)
+            step.outputs = tuple(self._shared(step, event) for event in step.outputs)
         return []
 
-    def _kept(self, step: SpanStep, event: Event) -> Event:
-        most = self._limits.content
-        if len(repr(event)) > most:  # the texts of all spans are kept until the end
-            event = episode.clean_event(event, most)
+    def _shared(self, step: SpanStep, event: Event) -> Event:
+        """Return the event, cut; of equal events of a chat, the one that came first."""
+        limit = self._limits.content
+        if len(repr(event)) > limit:  # the texts of all spans are kept until the end
+            event = episode.clean_event(event, limit)
+        if step.kind == "tool":
+            return event
         key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
-        return event if step.kind == "tool" else self._events.setdefault(key, event)
+        return self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
-        """Return an episode for each trace that contains a model, a tool or an
-        agent.
-        """
+        """Return the episodes of traces that contain a model, a tool or an agent."""
         return [
-            _episode(id, steps, self._limits)
-            for id, steps in self._traces.items()
-            if any(step.kind for step in steps.values())
+            _episode(trace, steps, self._limits)
+            for trace, steps in self._traces.items()
+            if _is_of_agent(steps)
         ]
+
+
+def _is_of_agent(steps: Steps) -> bool:
+    return any(step.kind for step in steps.values())
 
 
 # A time, a number that orders equal times, the step, and True if the step ends.
 _Moment = tuple[int, int, SpanStep, bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Visit:
+    """A step to be entered or left on the way through a trace.
+
+    `after` is the earliest time, `agent` and `model` are those around the step.
+    """
+
+    step: SpanStep
+    after: int = 0
+    agent: str = ""
+    model: SpanStep | None = None
+    leaves: bool = False
+
+
 def _moments(steps: Steps) -> list[_Moment]:
-    """Return the starts and ends of all spans in order; no child starts before its
-    parent.
+    """Return the starts and ends of all spans in order, parents before children.
 
     A child without an agent gets the agent of its parent. A model span that contains
     another model span only passes on the answer, so its kind becomes "around".
@@ -95,107 +131,129 @@ def _moments(steps: Steps) -> list[_Moment]:
     roots: list[SpanStep] = []
     children: dict[str, list[SpanStep]] = {}
     for step in sorted(steps.values(), key=lambda step: step.start):
-        inner = step.parent in steps and step.parent != step.id
-        (children.setdefault(step.parent, []) if inner else roots).append(step)
+        if step.parent in steps and step.parent != step.id:
+            children.setdefault(step.parent, []).append(step)
+        else:
+            roots.append(step)
+
     moments: list[_Moment] = []
-    seen: set[str] = set()
-    # Step, earliest time, agent and model around the step, True if it ends. Cycles come
-    # last.
-    waiting: list[tuple[SpanStep, int, str, SpanStep | None, bool]] = [
-        (root, 0, "", None, False) for root in reversed((*roots, *steps.values()))
-    ]
-    while waiting:
-        step, after, agent, model, ends = waiting.pop()
-        if ends:
-            last = after if step.end else moments[-1][0]
-            moments.append((max(after, last), len(moments), step, True))
-        elif step.id not in seen:
-            seen.add(step.id)
-            start = max(step.start, after)
-            if step.kind:
-                step.agent = agent = step.agent or agent
-            if step.kind == "model":
-                if model is not None:
-                    model.kind = "around"
-                model = step
+    entered: set[str] = set()
+    # Depth first: the last visit is next. Steps in a cycle, below no root, come last.
+    visits = [_Visit(step=step) for step in reversed((*roots, *steps.values()))]
+    while visits:
+        visit = visits.pop()
+        step = visit.step
+        if visit.leaves:
+            last = visit.after if step.end else moments[-1][0]
+            moments.append((max(visit.after, last), len(moments), step, True))
+        elif step.id not in entered:
+            entered.add(step.id)
+            start = max(step.start, visit.after)
+            inside = _enter(visit)
             moments.append((start, len(moments), step, False))
-            waiting.append((step, max(step.end, start), agent, model, True))
-            inner_steps = reversed(children.get(step.id, ()))
-            waiting += ((child, start, agent, model, False) for child in inner_steps)
+            visits.append(replace(inside, after=max(step.end, start), leaves=True))
+            visits.extend(
+                replace(inside, step=child, after=start)
+                for child in reversed(children.get(step.id, ()))
+            )
     return sorted(moments)
+
+
+def _enter(visit: _Visit) -> _Visit:
+    """Name the agent of a step; return the visit with the agent and model inside it."""
+    step = visit.step
+    agent = visit.agent
+    model = visit.model
+    if step.kind:
+        agent = step.agent or agent
+        step.agent = agent
+    if step.kind == "model":
+        if model is not None:
+            model.kind = "around"
+        model = step
+    return replace(visit, agent=agent, model=model)
 
 
 class _EventLog:
     """The events of one trace; an event that several spans contain is recorded once."""
 
     def __init__(self, limits: Limits) -> None:
-        self.gathering = episode.EpisodeBuilder(limits, SpanReader.source)
+        self.builder = episode.EpisodeBuilder(limits, SpanReader.source)
         self._seen: Counter[Hashable] = Counter()
-        self._calls: set[tuple[str, str]] = (
-            set()
-        )  # by type and call: calls and responses
+        # Calls and responses, as pairs of type and call.
+        self._calls: set[tuple[str, str]] = set()
         self._done: set[str] = set()  # calls whose span has ended
         self._renamed: dict[str, str] = {}  # reused id of a call -> the id it has now
-        self._open: dict[
-            str, dict[str, object]
-        ] = {}  # tool -> its calls without a span
+        # Tool -> its calls without a span, with their arguments.
+        self._open: dict[str, dict[str, object]] = {}
         self._tools: dict[str, str] = {}
         self._recorded: Counter[str] = Counter()  # events by span
 
-    def begin(self, step: SpanStep, at: int) -> None:
+    def begin(self, step: SpanStep, time: int) -> None:
+        """Record what stands in the input of a step that begins."""
         if step.kind != "tool":
-            self._record_new(step, step.inputs, "", at)
+            self._record_new(step, step.inputs, "", time)
             return
         event = step.inputs[0]
-        waiting = self._open.get(event.tool, {})
-        oldest = islice(waiting.items(), 1_000)
-        same = (call for call, arguments in oldest if arguments == event.arguments)
-        named = event.call or next(same, "") or next(iter(waiting), "") or step.id
+        named = event.call or self._open_call(event) or step.id
         call = self._renamed.get(named, named)
         if call in self._done:  # some agents reuse the ids of calls in every answer
-            call = self._renamed[named] = step.id
-        waiting.pop(call, None)
+            call = step.id
+            self._renamed[named] = call
+        self._open.get(event.tool, {}).pop(call, None)
         event = replace(event, call=call)
         step.inputs = (event,)
         if (event.type, call) not in self._calls:
-            self._record(step, event, step.agent, at)
+            self._record(step, event, step.agent, time)
             self._open[self._tools[call]].pop(call)
 
-    def end(self, step: SpanStep, at: int) -> None:
+    def _open_call(self, event: Event) -> str:
+        """Return the oldest open call of the tool, if any with the same arguments."""
+        calls = self._open.get(event.tool, {})
+        for call, arguments in islice(calls.items(), MAX_COMPARED_CALLS):
+            if arguments == event.arguments:
+                return call
+        return next(iter(calls), "")
+
+    def end(self, step: SpanStep, time: int) -> None:
+        """Record the output and the error of a step that ends."""
         if step.kind == "around":
-            self._record_new(step, step.outputs, step.agent, at)
+            self._record_new(step, step.outputs, step.agent, time)
         else:
             call = step.inputs[0].call if step.kind == "tool" else ""
-            self._done.update((call,) if call else ())
+            if call:
+                self._done.add(call)
             for event in step.outputs:
-                event = replace(event, call=call) if call else event
-                if not self._known(event):
-                    self._record(step, event, step.agent, at)
+                if call:
+                    event = replace(event, call=call)
+                if not self._is_recorded(event):
+                    self._record(step, event, step.agent, time)
+
         if step.error is not None:
             message, code = step.error
             if step.kind != "tool" and not self._seen[message]:
-                self._record(
-                    step, Event("error_event", error=message, code=code), step.agent, at
-                )
+                event = Event("error_event", error=message, code=code)
+                self._record(step, event, step.agent, time)
             self._seen[message] += 1
         elif step.kind == "model" and not step.outputs:
-            self._record(step, Event("llm_response"), step.agent, at)
+            self._record(step, Event("llm_response"), step.agent, time)
 
-    def _known(self, event: Event) -> bool:
+    def _is_recorded(self, event: Event) -> bool:
         return event.call != "" and (event.type, event.call) in self._calls
 
     def _record_new(
-        self, step: SpanStep, events: Iterable[Event], agent: str, at: int
+        self, step: SpanStep, events: Iterable[Event], agent: str, time: int
     ) -> None:
         """Record the events of a chat that are not recorded yet."""
-        here: Counter[Hashable] = Counter()
+        counts: Counter[Hashable] = Counter()
         for event in events:
             key = _content_key(event)
-            here[key] += 1
-            if not self._known(event) and (event.call or here[key] > self._seen[key]):
-                self._record(step, event, agent, at)
+            counts[key] += 1
+            is_new = event.call or counts[key] > self._seen[key]
+            if is_new and not self._is_recorded(event):
+                self._record(step, event, agent, time)
 
-    def _record(self, step: SpanStep, event: Event, agent: str, at: int) -> None:
+    def _record(self, step: SpanStep, event: Event, agent: str, time: int) -> None:
         self._seen[_content_key(event)] += 1
         self._recorded[step.id] += 1
         id = f"{step.id}/{self._recorded[step.id]}"
@@ -208,12 +266,13 @@ class _EventLog:
         elif call:
             self._open.get(tool, {}).pop(call, None)
         self._calls.add((event.type, call))
-        who = event.agent or (
-            "" if event.type in ("user_message", "system_event") else agent
-        )
-        when = at / 1e9 if at else None
-        self.gathering.add(
-            replace(event, agent=who, tool=tool, call=call, id=id, at=when)
+
+        author = event.agent
+        if not author and event.type not in ("user_message", "system_event"):
+            author = agent
+        seconds = time / 1e9 if time else None
+        self.builder.add(
+            replace(event, agent=author, tool=tool, call=call, id=id, at=seconds)
         )
 
 
@@ -221,32 +280,46 @@ def _content_key(event: Event) -> Hashable:
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
-def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
+def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
+    """Return the episode of a trace; its last failed root is its fault."""
     log = _EventLog(limits)
-    moments = _moments(trace)
-    for at, _, step, ends in moments:
+    begun: list[SpanStep] = []
+    for time, _, step, ends in _moments(steps):
+        if not ends:
+            begun.append(step)
         if step.kind:
-            (log.end if ends else log.begin)(step, at)
-    begun = [step for *_, step, ends in moments if not ends]
-    roots = [step for step in begun if step.parent not in trace]
-    errors = [step.error for step in roots if step.error]
-    steps = [step for step in begun if step.kind]
-    return log.gathering.episode(
-        outcome="success"
-        if roots and all(step.status == "ok" for step in roots)
-        else None,
-        fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
-        id=id,
-        session=next((step.session for step in steps if step.session), ""),
-        tools=(name for step in steps for name in step.tools),
+            record = log.end if ends else log.begin
+            record(step, time)
+
+    roots = [step for step in begun if step.parent not in steps]
+    succeeded = bool(roots) and all(step.status == "ok" for step in roots)
+    fault = None
+    for root in roots:
+        if root.error:
+            message, code = root.error
+            fault = Fault(code or "error", message)
+
+    session = ""
+    tools: list[str] = []
+    for step in begun:
+        if step.kind:
+            session = session or step.session
+            tools += step.tools
+    outcome: Ended | None = "success" if succeeded else None
+    return log.builder.episode(
+        outcome=outcome,
+        fault=fault,
+        id=trace,
+        session=session,
+        tools=tools,
     )
 
 
 MAX_SPAN_BYTES = (
     2**20
 )  # bytes of a stored span; each answer of a model repeats its prompt
-# The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and
-# agents.
+
+
 _STORED_ATTRIBUTE_PATTERN = re.compile(
     r"gen_ai\.|openinference\.|llm\.|tool\.|tool_call\.|retrieval\.|input\.|output\.|session\.id"
     r"|agent\.name|error\.type"
@@ -257,11 +330,11 @@ _SPAN_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A stored span of a trace that has not ended: the ids of trace, span and parent
-    ("" if none).
+    """A stored span of a trace that has not ended; the parent is "" if it has none.
 
     `root` is True if the trace seems to end when this span ends: it has no parent in
-    this process. `record` is the rest of the span as JSON, at most `MAX_SPAN_BYTES` bytes.
+    this process. `record` is the rest of the span as JSON, at most `MAX_SPAN_BYTES`
+    bytes.
     """
 
     trace: str
@@ -272,70 +345,76 @@ class Piece:
 
 
 def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
-    """Turn spans into pieces. Return also the number of refused spans for each
-    reason.
-    """
-    found: list[Piece] = []
+    """Return the pieces of spans, and the number of refused spans for each reason."""
+    accepted: list[Piece] = []
     refused: Counter[str] = Counter()
     for span in spans:
         trace = span.trace.lower()
         id = span.id.lower()
         parent = span.parent.lower()
-        if not span.long and not (
-            _TRACE_ID_PATTERN.fullmatch(trace) and _SPAN_ID_PATTERN.fullmatch(id)
-        ):
+        valid = _TRACE_ID_PATTERN.fullmatch(trace) and _SPAN_ID_PATTERN.fullmatch(id)
+        if not span.long and not valid:
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
         record = _record(span)
         if span.long or len(record) > MAX_SPAN_BYTES:
             refused[f"they have more than {MAX_SPAN_BYTES} bytes"] += 1
             continue
-        parent = parent if _SPAN_ID_PATTERN.fullmatch(parent) else ""
-        found.append(
-            Piece(
-                trace=trace,
-                id=id,
-                parent=parent,
-                root=not parent or span.remote,
-                record=record,
-            )
+        if not _SPAN_ID_PATTERN.fullmatch(parent):
+            parent = ""
+        piece = Piece(
+            trace=trace,
+            id=id,
+            parent=parent,
+            root=not parent or span.remote,
+            record=record,
         )
-    return found, refused
+        accepted.append(piece)
+    return accepted, refused
 
 
 def _record(span: Span) -> str:
-    """Return as JSON a span's name, times, status, exceptions, and attributes that
-    episodes use.
-    """
-    about = otlp.kind_of(span.attributes)[0] != ""
-    events = [
-        (name, _without_secrets(held))
-        for name, held in span.events
-        if name == "exception"
-    ]
+    """Return a span as JSON: what episodes use of its attributes, and exceptions."""
+    kind, _ = otlp.kind_of(span.attributes)
     attributes = {
         name: value
         for name, value in span.attributes.items()
-        if _STORED_ATTRIBUTE_PATTERN.match(name) and (about or name == "error.type")
+        if name == "error.type" or (kind and _STORED_ATTRIBUTE_PATTERN.match(name))
     }
-    name = shorten(span.name, episode.MAX_TRACE_NAME_CHARS)
-    message = redact(span.message)
-    head = [name, span.start, span.end, span.status, message]
-    return json.dumps(
-        [*head, _without_secrets(attributes), events], separators=(",", ":")
-    )
+    exceptions = [
+        (name, _without_secrets(event))
+        for name, event in span.events
+        if name == "exception"
+    ]
+    fields = [
+        shorten(span.name, episode.MAX_TRACE_NAME_CHARS),
+        span.start,
+        span.end,
+        span.status,
+        redact(span.message),
+        _without_secrets(attributes),
+        exceptions,
+    ]
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
     """Redact attributes; an attribute that holds JSON stays valid JSON."""
-    kept: dict[str, Any] = {}
+    clean: dict[str, object] = {}
     for name, value in attributes.items():
-        data = episode.json_data(value) if str(value)[:1] in ("{", "[") else value
-        data = value if episode.is_deep(data, episode.MAX_DATA_DEPTH) else data
-        for key, clean in redact_data({name: data}).items():
-            text = clean if data is value else json.dumps(clean, ensure_ascii=False)
-            kept[key] = value if clean == data else text
-    return kept
+        data = value
+        if str(value)[:1] in ("{", "["):
+            data = episode.json_data(value)
+        if episode.is_deep(data, episode.MAX_DATA_DEPTH):
+            data = value
+        for key, redacted in redact_data({name: data}).items():
+            if redacted == data:
+                clean[key] = value
+            elif data is value:
+                clean[key] = redacted
+            else:
+                clean[key] = json.dumps(redacted, ensure_ascii=False)
+    return clean
 
 
 def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
