@@ -1,7 +1,15 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-Fixed rules find row and column of the evidence for each number, and judge each claim
-(`passage`).
+No model is asked; fixed rules for English judge each claim, in four steps:
+
+1. `words` finds the words, numbers and dates in a text, and says how well a word
+   matches the name of a column.
+2. `evidence` indexes evidence of any shape as rows, tables and columns, with the words
+   that name them.
+3. `passage` splits the text into sentences, binds each number to a row and a column of
+   the evidence by the words around it, and judges the claims.
+4. `grounding` (here) turns claims that are not supported into findings; `insights` does
+   so for metrics, columns and results that do not exist.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +42,10 @@ def ground(
     subject. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
-    every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
-    return tuple(sorted(every, key=lambda claim: claim.span))
+    found_claims: list[Claim] = []
+    for sentence in sentences(text, index):
+        found_claims += claims(sentence)
+    return tuple(sorted(found_claims, key=lambda claim: claim.span))
 
 
 def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
@@ -45,13 +55,18 @@ def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
 def index_source(
     source: Any, lexicon: Terms | None = None
 ) -> Callable[[Any, Any], Evidence]:
-    """Return a function `(candidate, state)` that returns `source`, or its result, as
-    evidence.
+    """Return a function `(candidate, state)` that returns the evidence in `source`.
+
+    If `source` is such a function itself, its result is indexed at each call.
     """
-    if callable(source):
-        return lambda candidate, state: _index(source(candidate, state), lexicon)
-    index = _index(source, lexicon)
-    return lambda candidate, state: index
+    if not callable(source):
+        index = _index(source, lexicon)
+        return lambda candidate, state: index
+
+    def index_result(candidate: Any, state: Any) -> Evidence:
+        return _index(source(candidate, state), lexicon)
+
+    return index_result
 
 
 def grounding(
@@ -86,34 +101,35 @@ def grounding(
             )
             return
         for claim in ground(text, index):
-            if claim.verdict == "supported":
-                continue
-            words = shorten(claim.text, 120)
-            paths = ", ".join(claim.paths)
-            what = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
-            fix = "correct it"
-            if claim.nearest:
-                what += f"; the nearest true value is {claim.nearest}"
-                fix = f"write {claim.nearest} for {words}"
-                if claim.kind == "comparison":
-                    fix = f"correct {words}: it is {claim.nearest}"
-            fix = f"{fix}, or leave {words} out"
-            level = unsupported
-            severity = 0.3
-            if claim.verdict == "contradicted":
-                level = "error"
-                severity = 0.6
-            key = f"{_GROUNDING_CHECK}: {claim.kind} {claim.text} {paths}".rstrip()
-            near = f"{paths} = {claim.nearest}" if paths else ""
-            yield Finding(
-                _GROUNDING_CHECK,
-                what,
-                fix=fix,
-                level=level,
-                severity=severity,
-                key=key,
-                evidence=near,
-                span=claim.span,
-            )
+            if claim.verdict != "supported":
+                yield _finding(claim, unsupported)
 
     return TextCheck(name=_GROUNDING_CHECK, judge=judge, pure=not callable(evidence))
+
+
+def _finding(claim: Claim, unsupported: Unsupported) -> Finding:
+    """Return the finding about a claim that is contradicted or not found."""
+    words = shorten(claim.text, 120)
+    paths = ", ".join(claim.paths)
+    what = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
+    fix = "correct it"
+    if claim.nearest:
+        what += f"; the nearest true value is {claim.nearest}"
+        fix = f"write {claim.nearest} for {words}"
+        if claim.kind == "comparison":
+            fix = f"correct {words}: it is {claim.nearest}"
+    level = unsupported
+    severity = 0.3
+    if claim.verdict == "contradicted":
+        level = "error"
+        severity = 0.6
+    return Finding(
+        _GROUNDING_CHECK,
+        what,
+        fix=f"{fix}, or leave {words} out",
+        level=level,
+        severity=severity,
+        key=f"{_GROUNDING_CHECK}: {claim.kind} {claim.text} {paths}".rstrip(),
+        evidence=f"{paths} = {claim.nearest}" if paths else "",
+        span=claim.span,
+    )

@@ -1,5 +1,10 @@
-"""Index evidence of any shape as rows and tables, with the vocabulary of its subject
-area.
+"""Index evidence of any shape as rows and tables, with the vocabulary of its subject.
+
+Evidence comes as JSON, CSV, frames, nested mappings or prose. `read_rows` walks through
+it and yields rows: a list of mappings is a table, and so are several nested mappings
+with similar keys; nested values become cells with longer paths. `Evidence` groups the
+rows into tables by their path and indexes all words, numbers, dates and names, so that
+`passage` can ask which rows a text names, and which columns a phrase means.
 """
 
 import ast
@@ -38,9 +43,10 @@ _CELL_TYPES = frozenset((float, int, str, bool, type(None)))
 _NAMED_LINE_PATTERN = re.compile(
     r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)"
 )
-# the most characters of a name; the most cells of a word that names rows
 MAX_COLUMN_NAME_CHARS = 60
-MAX_WORD_CELLS = 500
+MAX_WORD_CELLS = 500  # a word in more cells names no rows
+MAX_CODE_CHARS = 4
+MIN_SEPARATED_SHARE = 0.9  # of the lines of a table that have as many cells as its head
 _NAME_COLUMN_WORDS = frozenset("name id title model key".split())
 
 
@@ -65,22 +71,31 @@ class Lexicon:
 
     @classmethod
     def of(cls, value: "Lexicon | Mapping[str, Any] | None") -> "Lexicon":
-        """Return `value` or a Lexicon of its fields, empty for None. Raises
-        InvalidInput.
+        """Return `value`, or a Lexicon of its fields, empty for None.
+
+        Raises InvalidInput.
         """
+        if value is None:
+            return cls()
         if isinstance(value, Lexicon):
             return value
-        given = {} if value is None else value
-        fine = isinstance(given, Mapping) and given.keys() <= {"synonyms", "pairs"}
-        require(fine, "lexicon", value, "a mapping with synonyms and pairs")
-        return cls(**given)
+        is_lexicon = isinstance(value, Mapping) and value.keys() <= {
+            "synonyms",
+            "pairs",
+        }
+        require(is_lexicon, "lexicon", value, "a mapping with synonyms and pairs")
+        return cls(
+            synonyms=value.get("synonyms", {}),
+            pairs=value.get("pairs", {}),
+        )
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens; each synonym is replaced by the word that the evidence
-        uses.
-        """
+        """Return the tokens, with the words of the evidence in place of synonyms."""
         others = {stem(word): other.casefold() for word, other in self.synonyms.items()}
-        return [t._replace(low=others.get(stem(t.low), t.low)) for t in tokens]
+        return [
+            token._replace(low=others.get(stem(token.low), token.low))
+            for token in tokens
+        ]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -102,24 +117,28 @@ class EvidenceRow:
         return _number(self.cells.get(column))
 
     def named(self, column: str) -> "Cell | None":
-        """Return the cell of the column with this name, ignoring case; None if it has
-        no number.
+        """Return the cell of the column with this name, ignoring case.
+
+        None is returned if it has no number.
         """
         low = column.casefold()
-        path = next((p for p in self.cells if p and p[-1].casefold() == low), ())
-        value = self.number(path) if path else None
-        return None if value is None else Cell(value, self, path)
+        for path in self.cells:
+            if path and path[-1].casefold() == low:
+                value = self.number(path)
+                return None if value is None else Cell(value, self, path)
+        return None
 
     @property
     def title(self) -> str:
         """The name of the row: its first short text, or else its key or its path."""
-        texts = (
-            v
-            for v in self.cells.values()
-            if isinstance(v, str) and len(v) <= MAX_COLUMN_NAME_CHARS
-        )
-        named = (text for text in texts if words.parse_number(text) is None)
-        return next(named, " ".join(self.key) or self.path)
+        for text in self.cells.values():
+            if (
+                isinstance(text, str)
+                and len(text) <= MAX_COLUMN_NAME_CHARS
+                and words.parse_number(text) is None
+            ):
+                return text
+        return " ".join(self.key) or self.path
 
 
 class Cell(NamedTuple):
@@ -136,38 +155,25 @@ class Cell(NamedTuple):
 
 
 def _number(cell: object) -> float | None:
-    """Return the finite number in a cell, or None; text must be nothing but a
-    number.
-    """
-    number = (
-        words.parse_number(cell) if isinstance(cell, str) else tables.to_number(cell)
-    )
+    """Return the finite number in a cell, or None; text must be only a number."""
+    if isinstance(cell, str):
+        number = words.parse_number(cell)
+    else:
+        number = tables.to_number(cell)
     return number if number is not None and isfinite(number) else None
 
 
 def _plain(value: Any) -> Any:
-    """Return a data frame as rows, a Series as a mapping, a date as text, or `value`
-    unchanged.
+    """Return evidence without the types of other libraries.
+
+    A data frame becomes rows, a Series a mapping, a date text. Any other value is
+    returned unchanged.
     """
     kind = type(value)
     if isinstance(value, Mapping):
         return value
     if hasattr(kind, "columns"):
-        # An index of pandas that names the rows becomes columns.
-        index: Any = getattr(value, "index", None)
-        if index is not None and (
-            index.names != [None] or index.inferred_type != "integer"
-        ):
-            value = value.reset_index(
-                drop=not set(index.names).isdisjoint(value.columns)
-            )
-        table = _table(value)
-        rows = (
-            row
-            for batch in table.batches(table.columns)
-            for row in zip(*batch, strict=True)
-        )
-        return [dict(zip(table.columns, row, strict=True)) for row in rows]
+        return _frame_rows(value)
     if hasattr(kind, "keys"):  # a Series, a row of a database
         return dict(value)
     if hasattr(kind, "isoformat"):
@@ -179,12 +185,34 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def column_names(value: Any) -> Sequence[str]:
-    """Return the columns of a frame or of rows, or the given names. Raises as
-    `Evidence` does.
+def _frame_rows(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a data frame.
+
+    An index of pandas that names the rows becomes columns.
     """
-    plain = not hasattr(type(value), "columns") and not isinstance(value, Mapping)
-    if plain and not any(isinstance(name, Mapping) for name in value):
+    index: Any = getattr(frame, "index", None)
+    if index is not None:
+        names_rows = index.names != [None] or index.inferred_type != "integer"
+        if names_rows:
+            is_column = not set(index.names).isdisjoint(frame.columns)
+            frame = frame.reset_index(drop=is_column)
+    table = _table(frame)
+    rows: list[dict[str, Any]] = []
+    for batch in table.batches(table.columns):
+        rows += (
+            dict(zip(table.columns, cells, strict=True))
+            for cells in zip(*batch, strict=True)
+        )
+    return rows
+
+
+def column_names(value: Any) -> Sequence[str]:
+    """Return the columns of a frame or of rows, or the given names.
+
+    Raises what `Evidence` raises.
+    """
+    is_table = hasattr(type(value), "columns") or isinstance(value, Mapping)
+    if not is_table and not any(isinstance(name, Mapping) for name in value):
         return [str(name) for name in value]
     return _table(value).columns
 
@@ -199,47 +227,52 @@ def _table(value: Any) -> tables.DataTable:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON, a Python literal, CSV or "name: value" lines; return any other text
-    unchanged.
+    """Parse JSON, a Python literal, CSV or "name: value" lines.
+
+    Any other text is returned unchanged.
     """
     stripped = text.strip()
-    for reader in (json.loads, ast.literal_eval) if stripped[:1] in ("{", "[") else ():
-        with (
-            warnings.catch_warnings(),
-            suppress(ValueError, SyntaxError, *_DEPTH_ERRORS),
-        ):
-            warnings.simplefilter("ignore")
-            return reader(stripped)
+    if stripped[:1] in ("{", "["):
+        for reader in (json.loads, ast.literal_eval):
+            with (
+                warnings.catch_warnings(),
+                suppress(ValueError, SyntaxError, *_DEPTH_ERRORS),
+            ):
+                warnings.simplefilter("ignore")
+                return reader(stripped)
+
     lines = stripped.splitlines()
     values: dict[str, Any] = defaultdict(list)
-    rest = []
+    other_lines = []
     for line in lines:
         if match := _NAMED_LINE_PATTERN.fullmatch(line):
             values[match[1]].append(match[2])
         else:
-            rest.append(line)
-    if table := _separated(lines):
+            other_lines.append(line)
+
+    table = _separated(lines)
+    if table:
         return {**values, "rows": table} if values else table
-    named = len(lines) - len(rest)
-    return {**values, "text": rest} if named > 1 and 2 * named >= len(lines) else text
+    named_count = len(lines) - len(other_lines)
+    if named_count > 1 and 2 * named_count >= len(lines):
+        return {**values, "text": other_lines}
+    return text
 
 
 def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Return the rows of a table with cells separated by commas; [] if there is no
-    table.
-    """
-    wide = [line for line in lines if "," in line and not line.startswith("#")]
-    rows = [[cell.strip() for cell in row] for row in csv.reader(wide)]
+    """Return the rows of a table with cells separated by commas, [] without a table."""
+    separated = [line for line in lines if "," in line and not line.startswith("#")]
+    rows = [[cell.strip() for cell in row] for row in csv.reader(separated)]
     even = [row for row in rows if len(row) == len(rows[0])]
-    head = even[0] if len(even) > 2 and len(even) >= 0.9 * len(rows) else []
-    plain = len(set(head)) == len(head) and all(
+    if len(even) < 3 or len(even) < MIN_SEPARATED_SHARE * len(rows):
+        return []
+    head = even[0]
+    has_names = len(set(head)) == len(head) and all(
         len(name) <= MAX_COLUMN_NAME_CHARS for name in head
     )
-    return (
-        [dict(zip(head, row, strict=True)) for row in even[1:]]
-        if head and plain
-        else []
-    )
+    if not has_names:
+        return []
+    return [dict(zip(head, row, strict=True)) for row in even[1:]]
 
 
 def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[EvidenceRow]:
@@ -248,9 +281,11 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Eviden
     if isinstance(value, Mapping):
         yield from _mapping_rows(value, table, path, depth)
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        rows = _row if _is_table(value) else read_rows
-        for n, item in enumerate(value if depth < MAX_EVIDENCE_DEPTH else ()):
-            yield from rows(item, table, f"{path}[{n}]", depth + 1)
+        if depth >= MAX_EVIDENCE_DEPTH:
+            return
+        read_item = _row if _is_table(value) else read_rows
+        for number, item in enumerate(value):
+            yield from read_item(item, table, f"{path}[{number}]", depth + 1)
     else:
         yield EvidenceRow(table=table, path=path, key=(), cells={(): value})
 
@@ -262,24 +297,26 @@ def _is_table(value: Any) -> bool:
 
 
 def _row(
-    row: Mapping[Any, Any], table: Path, path: str, depth: int, key: Path = ()
+    row: Mapping[Any, Any], table: Path, path: str, depth: int, *, key: Path = ()
 ) -> Iterator[EvidenceRow]:
-    """Yield one row, with the values of nested mappings as cells, then rows of nested
-    tables.
+    """Yield one row, then the rows of the tables nested in it.
+
+    The values of nested mappings are cells.
     """
     cells = dict(_flatten(row, (), depth))
-    nested = [
-        (name, cell) for name, cell in cells.items() if type(cell) not in _CELL_TYPES
-    ]
-    inner = [
-        (name, cells.pop(name)) for name, cell in nested if _is_table(cell) and cell
-    ]
+    nested = {
+        name: cell
+        for name, cell in cells.items()
+        if type(cell) not in _CELL_TYPES and _is_table(cell) and cell
+    }
+    for name in nested:
+        del cells[name]
+
     if cells:
         yield EvidenceRow(table=table, path=path, key=key, cells=cells)
-    for name, value in inner:
-        yield from read_rows(
-            value, (*table, *name), f"{path}.{'.'.join(name)}", depth + 1
-        )
+    for name, rows in nested.items():
+        nested_path = f"{path}.{'.'.join(name)}"
+        yield from read_rows(rows, (*table, *name), nested_path, depth + 1)
 
 
 def _flatten(
@@ -301,27 +338,26 @@ def _flatten(
 def _mapping_rows(
     value: Mapping[Any, Any], table: Path, path: str, depth: int
 ) -> Iterator[EvidenceRow]:
-    """Yield a row for each of several nested mappings with similar keys, and one for
-    the rest.
-    """
-    nested = {name: set(v) for name, v in value.items() if isinstance(v, Mapping) and v}
+    """Yield a row for each nested mapping with similar keys, and one for the rest."""
+    nested = {
+        name: set(item)
+        for name, item in value.items()
+        if isinstance(item, Mapping) and item
+    }
     shape = next(iter(nested.values()), set())
     alike = [
         name
         for name, keys in nested.items()
         if 2 * len(keys & shape) >= len(keys | shape)
     ]
-    alike = alike if len(alike) > 1 else []
+    if len(alike) < 2:
+        alike = []
     for name in alike:
-        yield from _row(
-            value[name],
-            table=(*table, "*"),
-            path=f"{path}.{name}",
-            depth=depth,
-            key=(str(name),),
-        )
-    if rest := {name: cell for name, cell in value.items() if name not in alike}:
-        yield from _row(rest, table, path, depth)
+        row_path = f"{path}.{name}"
+        yield from _row(value[name], (*table, "*"), row_path, depth, key=(str(name),))
+    others = {name: cell for name, cell in value.items() if name not in alike}
+    if others:
+        yield from _row(others, table, path, depth)
 
 
 class EvidenceTable:
@@ -339,31 +375,43 @@ class EvidenceTable:
     @cached_property
     def columns(self) -> dict[Path, Words]:
         """For each column with numbers, its path and the parts of its name."""
-        numeric = (
-            p for p in self.paths if any(row.number(p) is not None for row in self.rows)
-        )
-        return {path: split_name(path[-1]) if path else () for path in numeric}
+        columns: dict[Path, Words] = {}
+        for path in self.paths:
+            if any(row.number(path) is not None for row in self.rows):
+                columns[path] = split_name(path[-1]) if path else ()
+        return columns
 
-    def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
-        """Return the numeric columns that best match `phrase`; `whole`: only full
-        column names.
+    def bind(self, phrase: Words, *, whole: bool = False) -> list[Path]:
+        """Return the numeric columns that best match `phrase`.
+
+        With `whole`, all parts of a column's name have to be in the phrase.
         """
         if phrase not in self._bound:
-            terms = [
-                word for word in phrase if word != "a"
-            ]  # an article, never a column
-            parts = set[str]().union(*self.columns.values())
-            ranks = {
-                part: max((likeness(w, part) for w in terms), default=0)
-                for part in parts
-            }
-            sums = {c: sum(ranks[part] for part in p) for c, p in self.columns.items()}
-            best = max(sums.values(), default=0)
-            columns = [column for column, score in sums.items() if score == best > 0]
-            complete = any(p and all(map(ranks.get, p)) for p in self.columns.values())
-            self._bound[phrase] = complete, columns
-        complete, columns = self._bound[phrase]
-        return columns if complete or not whole else []
+            self._bound[phrase] = self._best_columns(phrase)
+        has_whole_name, columns = self._bound[phrase]
+        return columns if has_whole_name or not whole else []
+
+    def _best_columns(self, phrase: Words) -> tuple[bool, list[Path]]:
+        """Return whether the phrase has a whole name, and the best columns."""
+        terms = [word for word in phrase if word != "a"]  # an article, never a column
+        ranks: dict[str, int] = {}
+        for parts in self.columns.values():
+            for part in parts:
+                if part not in ranks:
+                    likenesses = (likeness(word, part) for word in terms)
+                    ranks[part] = max(likenesses, default=0)
+
+        scores: dict[Path, int] = {}
+        has_whole_name = False
+        for column, parts in self.columns.items():
+            scores[column] = sum(ranks[part] for part in parts)
+            if parts and all(ranks[part] for part in parts):
+                has_whole_name = True
+        best = max(scores.values(), default=0)
+        columns = [
+            column for column, score in scores.items() if score == best and best > 0
+        ]
+        return has_whole_name, columns
 
 
 class Mention(NamedTuple):
@@ -400,40 +448,49 @@ class Evidence:
         for row in read_rows(value, (), "$", depth=0):
             self._index(row)
             self.tables.setdefault(row.table, EvidenceTable()).rows.append(row)
-        paths = {path for table in self.tables.values() for path in table.paths}
-        names = {name for path in paths for name in path}
-        parts = {part for name in names for part in split_name(name)}
-        self._parts = [part for part in parts if not part.isdecimal()]
-        self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
-        stems = set[str]()
-        numbers = set(self._plain)
-        for text in (
-            *self._texts,
-            *names,
-            *(" ".join(split_name(name)) for name in names),
-        ):
-            tokens = tokenize(text)
-            stems.update(
-                words.content_stems(
-                    token.low for token in tokens if token.kind == "word"
-                )
-            )
-            numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))
-        self.words: set[str] = stems
-        self.numbers: list[float] = sorted(numbers)
-        every = self.tables.values()
+
+        tables_of_rows = self.tables.values()
         self.prose: bool = all(
-            len(table.paths) == len(table.rows) == 1 for table in every
+            len(table.paths) == len(table.rows) == 1 for table in tables_of_rows
         )
         self.singles: list[EvidenceRow] = [
-            table.rows[0] for table in every if len(table.rows) == 1
+            table.rows[0] for table in tables_of_rows if len(table.rows) == 1
         ]
-        whole = (date[2:] for date, _ in self.dates if date.year and date.day)
-        self.weekdays: set[int] = {weekday(*date) for date in whole}
-        self._roots = {word[:4] for word in stems if len(word) > 3 and not self.prose}
+        self.weekdays: set[int] = {
+            weekday(date.year, date.month, date.day)
+            for date, _ in self.dates
+            if date.year and date.day
+        }
+        self._index_words()
+        self._roots = {
+            word[:4] for word in self.words if len(word) > 3 and not self.prose
+        }
         # Texts of two to four capitals may abbreviate a name.
-        codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
-        self._codes = {text.casefold() for text in codes}
+        self._codes = {
+            text.casefold()
+            for text in self._texts
+            if 1 < len(text) <= MAX_CODE_CHARS and text.isupper()
+        }
+
+    def _index_words(self) -> None:
+        """Collect the words and numbers of all texts and of all names of columns."""
+        names: set[str] = set()
+        for table in self.tables.values():
+            for path in table.paths:
+                names.update(path)
+        split_names = [split_name(name) for name in names]
+        parts = set[str]().union(*split_names)
+        self._parts = [part for part in parts if not part.isdecimal()]
+        self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
+
+        self.words: set[str] = set()
+        numbers = set(self._plain)
+        for text in (*self._texts, *names, *(" ".join(name) for name in split_names)):
+            tokens = tokenize(text)
+            lows = (token.low for token in tokens if token.kind == "word")
+            self.words.update(words.content_stems(lows))
+            numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))
+        self.numbers: list[float] = sorted(numbers)
 
     def __bool__(self) -> bool:
         """Return True if the evidence is not empty."""
@@ -445,37 +502,38 @@ class Evidence:
                 self._plain.add(abs(cell))
                 continue
             for value in cell if isinstance(cell, list | tuple) else (cell,):
-                if (plain := _number(value)) is not None:
-                    self._plain.add(abs(plain))
+                number = _number(value)
+                if number is not None:
+                    self._plain.add(abs(number))
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
                     self._index_name(row, path, value)
 
     def _index_name(self, row: EvidenceRow, path: Path, cell: str) -> None:
-        tokens = tokenize(cell) if path and len(cell) <= MAX_COLUMN_NAME_CHARS else []
-        first = next((token.text for token in tokens if token.kind == "word"), "a")
-        named = path and not _NAME_COLUMN_WORDS.isdisjoint(split_name(path[-1]))
-        if named or not first[0].islower():
-            for token in tokens:
-                plain = (
-                    token.low in words.STOP_WORDS and token.text != "May"
-                )  # the month
-                if token.kind in ("word", "number") and not plain:
-                    self._named[token.low].append((row, token.text.istitle()))
+        """Index the words of a text that names its row: a short one, no prose."""
+        if not path or len(cell) > MAX_COLUMN_NAME_CHARS:
+            return
+        tokens = tokenize(cell)
+        first_word = next((token.text for token in tokens if token.kind == "word"), "a")
+        is_name_column = not _NAME_COLUMN_WORDS.isdisjoint(split_name(path[-1]))
+        if not is_name_column and first_word[0].islower():
+            return
+        for token in tokens:
+            is_stop_word = token.low in words.STOP_WORDS
+            if token.text == "May":  # the month
+                is_stop_word = False
+            if token.kind in ("word", "number") and not is_stop_word:
+                self._named[token.low].append((row, token.text.istitle()))
 
     def knows(self, word: str) -> bool:
-        """Return True if the evidence contains the stem `word` or a column with a
-        similar name.
-        """
+        """Return whether the evidence has the stem `word` or a column named alike."""
         return word in self.words or any(
             likeness(word, part) > 1 for part in self._parts
         )
 
     def knows_name(self, word: str) -> bool:
-        """Return True if the evidence contains `word` or a form of it: DE or German for
-        Germany.
-        """
+        """Return whether the evidence has a form of `word`, as DE for Germany."""
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
         return any(words.is_abbreviation(code, word) for code in self._codes)
@@ -485,31 +543,35 @@ class Evidence:
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
     def on(self, date: Date) -> list[EvidenceRow]:
-        """Return the rows with a date that matches `date` in every part that both dates
-        have.
-        """
+        """Return the rows with a date that agrees with `date`."""
         return [row for other, row in self.dates if other.agrees(date)]
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
-        """Yield each run of tokens that names rows, in order; a run is as long as
-        possible.
-        """
-        at = 0
-        while at < len(tokens):
-            first = at
-            rows = self._rows(tokens[at]) if tokens[at].kind == "word" else []
-            at += 1
-            while rows and at < len(tokens):
-                more = set(self._rows(tokens[at]))
-                both = [row for row in rows if row in more]
-                if not both:
+        """Yield each run of tokens that names rows, in order, as long as possible."""
+        position = 0
+        while position < len(tokens):
+            first = position
+            rows: list[EvidenceRow] = []
+            if tokens[position].kind == "word":
+                rows = self._rows(tokens[position])
+            position += 1
+            while rows and position < len(tokens):
+                next_rows = set(self._rows(tokens[position]))
+                common = [row for row in rows if row in next_rows]
+                if not common:
                     break
-                rows = both
-                at = at + 1
+                rows = common
+                position += 1
             if rows:
-                yield Mention(first, at - 1, rows)
+                yield Mention(first, position - 1, rows)
 
     def _rows(self, token: Token) -> list[EvidenceRow]:
-        named = self._named.get(token.low, []) if len(token.low) > 1 else []
-        rows = (row for row, title in named if not (title and token.text[0].islower()))
-        return list(dict.fromkeys(rows)) if len(named) <= MAX_WORD_CELLS else []
+        """Return the rows that a token names; a word in very many cells names none."""
+        if len(token.low) < 2:
+            return []
+        named = self._named.get(token.low, [])
+        if len(named) > MAX_WORD_CELLS:
+            return []
+        is_lower = token.text[0].islower()
+        rows = [row for row, is_title in named if not (is_title and is_lower)]
+        return list(dict.fromkeys(rows))

@@ -1,12 +1,16 @@
-"""Check that the metrics, columns and results that a text cites exist, and count its
-numbers.
+"""Check that what a text cites of a run exists, and count its numbers.
+
+`insights` finds citations by fixed patterns: names of metrics, names beside a word such
+as "column", and words such as "predicts". A citation is a finding if the run has no
+such metric, column or result. `precision` counts the numbers of a text, and says what
+share of them the evidence of `grounding` does not support.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
@@ -23,29 +27,25 @@ OMITTED_ARGUMENT: Any = ...
 
 # The metrics of a model's quality; a list has the names of one metric.
 _METRIC_LIST = (
-    "mae | mean absolute error; mse | mean squared error; rmse | root mean squared "
-    "error; mape |"
-    " mean absolute percentage error; r2 | r² | r squared | coefficient of "
-    "determination; accuracy;"
-    " precision; recall; sensitivity; specificity; f1 | f score; auc | auroc | area "
-    "under the"
-    " curve; log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; "
-    "rouge; aic;"
-    " bic"
+    "mae | mean absolute error; mse | mean squared error; "
+    "rmse | root mean squared error; mape | mean absolute percentage error; "
+    "r2 | r² | r squared | coefficient of determination; accuracy; precision; recall; "
+    "sensitivity; specificity; f1 | f score; auc | auroc | area under the curve; "
+    "log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; rouge; "
+    "aic; bic"
 )
 METRIC_NAMES = [names.split(" | ") for names in _METRIC_LIST.split("; ")]
 _METRIC_ALIASES = {alias: names for names in METRIC_NAMES for alias in names}
-_METRIC_ALTERNATIVES = "|".join(sorted(_METRIC_ALIASES, key=len, reverse=True)).replace(
-    " ", r"[\s-]+"
-)
+_METRIC_ALTERNATIVES = "|".join(sorted(_METRIC_ALIASES, key=len, reverse=True))
+_METRIC_ALTERNATIVES = _METRIC_ALTERNATIVES.replace(" ", r"[\s-]+")
 _METRIC_PATTERN = re.compile(rf"(?i)\b(?:{_METRIC_ALTERNATIVES})(?=s?\b|(?<=²))")
 # Everyday words: they cite a metric only beside a number.
 _EVERYDAY_METRICS = frozenset("precision recall sensitivity specificity".split())
 _METRIC_CONTEXT_CHARS = 30
 _NUMBER_START_PATTERN = re.compile(r"\b\d")
 _DENIAL_PATTERN = re.compile(
-    r"(?i)\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could|would|should)\b"
-    r"|n['’]t\b"
+    r"(?i)\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could"
+    r"|would|should)\b|n['’]t\b"
 )
 _PREDICTION_PATTERN = re.compile(
     r"(?i)(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b"
@@ -56,17 +56,27 @@ _ACTUAL_COLUMN_WORDS = frozenset(
 _COLUMN_NAME_PATTERN = re.compile(
     r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)"""
 )
+_COLUMN_NAME_REGEX = rf"(?:{_COLUMN_NAME_PATTERN.pattern})"
 _COLUMN_WORD_REGEX = r"(?i:columns?|fields?|features?|variables?)"
 # A word like "column", with names after it or one before it, in quotes or with
 # underscores.
 _COLUMN_PATTERN = re.compile(
-    rf"\b{_COLUMN_WORD_REGEX}\s+(?:{_COLUMN_NAME_PATTERN.pattern})(?:(?:\s*,)?(?:\s*\band)?\s*(?:{_COLUMN_NAME_PATTERN.pattern}))*"
-    rf"|(?:{_COLUMN_NAME_PATTERN.pattern})\s+{_COLUMN_WORD_REGEX}\b"
+    rf"\b{_COLUMN_WORD_REGEX}\s+{_COLUMN_NAME_REGEX}"
+    rf"(?:(?:\s*,)?(?:\s*\band)?\s*{_COLUMN_NAME_REGEX})*"
+    rf"|{_COLUMN_NAME_REGEX}\s+{_COLUMN_WORD_REGEX}\b"
 )
-Cited = tuple[tuple[int, int], str, list[list[str]]]
-"""The span of a citation, the key of its finding, and the words of each name of what it
-cites.
-"""
+MAX_LISTED_NAMES = 12
+
+
+class Citation(NamedTuple):
+    """What a text cites, at the characters `span`.
+
+    `key` is that of the finding. `aliases` are the words of each name of what is cited.
+    """
+
+    span: tuple[int, int]
+    key: str
+    aliases: Sequence[Sequence[str]]
 
 
 def insights(
@@ -88,75 +98,121 @@ def insights(
     but no number cite no metric and no prediction. Raises InvalidInput without any
     argument.
     """
-    given = (metrics, columns, results)
-    values = [value for value in given if value is not OMITTED_ARGUMENT]
+    arguments = (metrics, columns, results)
+    values = [value for value in arguments if value is not OMITTED_ARGUMENT]
     require(bool(values), "metrics", value=None, allowed="given, or columns or results")
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        has, names, saved = (v(text, context.data) if callable(v) else v for v in given)
-        if isinstance(has, Mapping):  # a metric without a value does not count
-            empty = [
-                n
-                for n, v in has.items()
-                if v is None or (isinstance(v, float) and isnan(v))
-            ]
-            has = {name: value for name, value in has.items() if name not in empty}
-        measured = Evidence(None if has is OMITTED_ARGUMENT else has)
-        data = [] if names is OMITTED_ARGUMENT or names is None else column_names(names)
-        columned = Evidence(dict.fromkeys(data, 0))
+        measured = _resolve(metrics, text, context)
+        names = _resolve(columns, text, context)
+        predictions = _resolve(results, text, context)
+        citations = Citations(text, measured, names)
+        yield from citations.metric_findings()
+        if citations.has_columns:
+            yield from citations.column_findings()
+        if predictions is not OMITTED_ARGUMENT and not _is_there(predictions):
+            yield from citations.prediction_findings()
 
-        def absent(cited: Iterator[Cited], what: str, fix: str) -> Iterator[Finding]:
-            done = set()
-            for span, key, aliases in cited:
-                known = (
-                    all(measured.knows(w) or columned.knows(w) for w in a)
-                    for a in aliases
-                )
-                if key not in done and not any(known):
-                    done.add(key)
-                    said = f"{shorten(text[slice(*span)])} {what}"
-                    name = f"{INSIGHTS_CHECK}: {key}"
-                    yield Finding(
-                        INSIGHTS_CHECK, said, fix=fix, severity=0.8, key=name, span=span
-                    )
+    reads_more = any(map(callable, values)) or isinstance(results, Path | str)
+    return TextCheck(
+        name="insights", judge=judge, pure=not reads_more, names=(INSIGHTS_CHECK,)
+    )
 
-        actual = any(
-            not _ACTUAL_COLUMN_WORDS.isdisjoint(split_name(name)) for name in data
+
+def _resolve(argument: Any, text: str, context: Context) -> Any:
+    return argument(text, context.data) if callable(argument) else argument
+
+
+class Citations:
+    """What a text cites, beside the metrics and columns that the run has."""
+
+    def __init__(self, text: str, metrics: Any, columns: Any) -> None:
+        self.text: str = text
+        self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
+        self.has_columns: bool = columns is not OMITTED_ARGUMENT
+        evidence = _measured(metrics) if self.has_metrics else None
+        self.metrics: Evidence = Evidence(evidence)
+        self.column_names: Sequence[str] = []
+        if self.has_columns and columns is not None:
+            self.column_names = column_names(columns)
+        self.columns: Evidence = Evidence(dict.fromkeys(self.column_names, 0))
+
+    def metric_findings(self) -> Iterator[Finding]:
+        """Yield a finding for each metric that the run does not have.
+
+        Without metrics, only a run whose columns cannot give any is judged.
+        """
+        has_actual_values = any(
+            not _ACTUAL_COLUMN_WORDS.isdisjoint(split_name(name))
+            for name in self.column_names
         )
-        if has is not OMITTED_ARGUMENT or (
-            names is not OMITTED_ARGUMENT and not actual
-        ):
-            paths = (
-                ".".join(path)
-                for table in measured.tables.values()
-                for path in table.columns
-            )
-            there = ", ".join(sorted(filter(None, paths))[:12]) or "none"
-            what = f"is cited, and the run has no such metric; it has: {there}"
-            fix = (
-                "ground insights in the results: cite metrics that the run has, or none"
-            )
-            yield from absent(_metrics(text), what, fix)
-        if names is not OMITTED_ARGUMENT:
-            there = ", ".join(data[:12]) or "none"
-            what = (
-                "is cited as a column, and the data has none of that name; it has: "
-                f"{there}"
-            )
-            yield from absent(_columns(text), what, "cite columns that exist, or none")
-        if saved is not OMITTED_ARGUMENT and not _is_there(saved):
-            fix = (
-                "leave predictions out until the stage that makes them has saved its "
-                "results"
-            )
-            what = "claims a prediction, and there are no results"
-            verbs = _cited(text, _PREDICTION_PATTERN)
-            yield from absent(
-                ((verb.span(), "prediction", []) for verb in verbs), what, fix
+        if not self.has_metrics and (not self.has_columns or has_actual_values):
+            return
+        names: list[str] = []
+        for table in self.metrics.tables.values():
+            names += (".".join(path) for path in table.columns)
+        listed = ", ".join(sorted(filter(None, names))[:MAX_LISTED_NAMES]) or "none"
+        yield from self._absent(
+            _metrics(self.text),
+            f"is cited, and the run has no such metric; it has: {listed}",
+            "ground insights in the results: cite metrics that the run has, or none",
+        )
+
+    def column_findings(self) -> Iterator[Finding]:
+        """Yield a finding for each column that the data does not have."""
+        listed = ", ".join(self.column_names[:MAX_LISTED_NAMES]) or "none"
+        yield from self._absent(
+            _columns(self.text),
+            "is cited as a column, and the data has none of that name; it has: "
+            f"{listed}",
+            "cite columns that exist, or none",
+        )
+
+    def prediction_findings(self) -> Iterator[Finding]:
+        """Yield a finding if the text claims a prediction."""
+        verbs = _cited(self.text, _PREDICTION_PATTERN)
+        yield from self._absent(
+            (Citation(verb.span(), "prediction", []) for verb in verbs),
+            "claims a prediction, and there are no results",
+            "leave predictions out until the stage that makes them has saved its "
+            "results",
+        )
+
+    def _absent(
+        self, citations: Iterator[Citation], what: str, fix: str
+    ) -> Iterator[Finding]:
+        """Yield one finding for each key of citations that the run does not have."""
+        keys = set()
+        for span, key, aliases in citations:
+            if key in keys or any(self._knows(name) for name in aliases):
+                continue
+            keys.add(key)
+            start, end = span
+            yield Finding(
+                INSIGHTS_CHECK,
+                f"{shorten(self.text[start:end])} {what}",
+                fix=fix,
+                severity=0.8,
+                key=f"{INSIGHTS_CHECK}: {key}",
+                span=span,
             )
 
-    pure = not (any(map(callable, values)) or isinstance(results, Path | str))
-    return TextCheck(name="insights", judge=judge, pure=pure, names=(INSIGHTS_CHECK,))
+    def _knows(self, name: Sequence[str]) -> bool:
+        """Return whether the run has each word of a name, as metric or column."""
+        return all(
+            self.metrics.knows(word) or self.columns.knows(word) for word in name
+        )
+
+
+def _measured(metrics: Any) -> Any:
+    """Return the metrics; one without a value does not count."""
+    if not isinstance(metrics, Mapping):
+        return metrics
+    return {
+        name: value
+        for name, value in metrics.items()
+        if not (value is None or (isinstance(value, float) and isnan(value)))
+    }
 
 
 def _is_there(results: Any) -> bool:
@@ -167,35 +223,41 @@ def _is_there(results: Any) -> bool:
 
 
 def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the matches of `pattern`, except in sentences with "no", "if" etc. and no
-    number.
+    """Yield the matches of `pattern` in sentences that state something.
+
+    A sentence with a word such as "no" or "if" and no number states nothing.
     """
-    for start, end in (sentence.span for sentence in sentences(text, Evidence(None))):
+    for sentence in sentences(text, Evidence(None)):
+        start, end = sentence.span
         inside = text[start:end]
         if _NUMBER_START_PATTERN.search(inside) or not _DENIAL_PATTERN.search(inside):
             yield from pattern.finditer(text, start, end)
 
 
-def _metrics(text: str) -> Iterator[Cited]:
+def _metrics(text: str) -> Iterator[Citation]:
     for match in _cited(text, _METRIC_PATTERN):
+        if match[0] == "Mae":  # a first name
+            continue
         alias = re.sub(r"[\s-]+", " ", match[0].casefold())
-        near = text[
-            max(0, match.start() - _METRIC_CONTEXT_CHARS) : match.end()
-            + _METRIC_CONTEXT_CHARS
-        ]
-        everyday = alias in _EVERYDAY_METRICS and not _NUMBER_START_PATTERN.search(near)
-        if not everyday and match[0] != "Mae":  # a first name
-            names = _METRIC_ALIASES[alias]
-            yield match.span(), f"metric {names[0]}", [name.split() for name in names]
+        if alias in _EVERYDAY_METRICS:
+            start = max(0, match.start() - _METRIC_CONTEXT_CHARS)
+            end = match.end() + _METRIC_CONTEXT_CHARS
+            if not _NUMBER_START_PATTERN.search(text[start:end]):
+                continue
+        names = _METRIC_ALIASES[alias]
+        aliases = [name.split() for name in names]
+        yield Citation(match.span(), f"metric {names[0]}", aliases)
 
 
-def _columns(text: str) -> Iterator[Cited]:
+def _columns(text: str) -> Iterator[Citation]:
     for match in _COLUMN_PATTERN.finditer(text):
-        for found in _COLUMN_NAME_PATTERN.finditer(text, *match.span()):
-            span = found.span(found.lastindex or 0)
-            name = text[slice(*span)]
+        for name_match in _COLUMN_NAME_PATTERN.finditer(
+            text, match.start(), match.end()
+        ):
+            group = name_match.lastindex or 0
+            name = name_match[group]
             parts = [part for part in split_name(name) if not part.isdecimal()]
-            yield span, f"column {name.casefold()}", [parts]
+            yield Citation(name_match.span(group), f"column {name.casefold()}", [parts])
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
@@ -210,28 +272,25 @@ def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     index = index_source(evidence)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        claims = ground(text, index(text, context.data))
-        wrong = [
-            claim.verdict != "supported" for claim in claims if claim.kind == "number"
+        numbers = [
+            claim
+            for claim in ground(text, index(text, context.data))
+            if claim.kind == "number"
         ]
-        if len(wrong) > at_most:
-            share = sum(wrong) / len(wrong)
-            what = (
-                f"{len(wrong)} specific numbers, {share:.0%} of them not supported by "
-                "evidence"
-            )
-            fix = (
-                "cross-check them with the results; leave out those that are not there"
-            )
-            level: Level = "warning" if share else "note"
-            yield Finding(
-                PRECISION_CHECK,
-                what,
-                fix=fix,
-                level=level,
-                severity=share / 2,
-                key=PRECISION_CHECK,
-            )
+        if len(numbers) <= at_most:
+            return
+        unsupported = [claim for claim in numbers if claim.verdict != "supported"]
+        share = len(unsupported) / len(numbers)
+        level: Level = "warning" if share else "note"
+        yield Finding(
+            PRECISION_CHECK,
+            f"{len(numbers)} specific numbers, {share:.0%} of them not supported by "
+            "evidence",
+            fix="cross-check them with the results; leave out those that are not there",
+            level=level,
+            severity=share / 2,
+            key=PRECISION_CHECK,
+        )
 
     return TextCheck(
         name="precision",

@@ -1,12 +1,24 @@
-"""Split a text into sentences, find their claims, and judge each claim by the
-evidence.
+"""Split a text into sentences, find their claims, and judge each claim by the evidence.
+
+A claim is judged by rules, and no model is asked. `sentences` splits the text and finds
+in each sentence what it is about: the tokens, the dates, and the mentions, which are
+words that name rows of the evidence. `claims` then applies five rules to a sentence:
+
+- `_numbers`: each number is bound to cells of the evidence. Its rows are those that the
+  sentence named last before it; its columns are named by the words around it. A number
+  that a cell rounds to is supported, any other bound number is contradicted. A number
+  without cells is supported if it occurs anywhere in the evidence.
+- `_dates`: weekdays and dates have to agree with a date of the evidence.
+- `_names`: capitalised words have to occur in the evidence.
+- `_extremes`: "the lowest RMSE" has to be that of the row that is named.
+- `_statement`: a sentence that shares few words with the evidence is not found.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.checks.claims import words
 from heedful.checks.claims.evidence import Cell, Evidence, EvidenceRow, Mention, Words
@@ -23,22 +35,24 @@ from heedful.checks.claims.words import (
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
-# the most words of a phrase, and the most tokens that it spans
 MAX_PHRASE_WORDS = 6
-MAX_PHRASE_TOKENS = 12
+MAX_PHRASE_TOKENS = 12  # the most tokens that a phrase spans
+MAX_LINKED_PHRASE_WORDS = 4
+MAX_CLAIM_PATHS = 3
 # The least share of the words of a sentence that must be in the evidence. These values
 # agree best with people on 984 texts about data and 376 about prose.
 MIN_PROSE_WORD_SHARE = 0.5
 MIN_DATA_WORD_SHARE = 0.2
+MIN_STATEMENT_WORDS = 3
 _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 _PHRASE_BREAKS = frozenset(
     ("", *".,!?;)[]", *"and but while whereas although which who".split())
 )
 _NUMBER_LINKS = frozenset("of is was at : =".split())
-_CHANGE_PREPOSITIONS = frozenset(
-    "by from to per".split()
-)  # after these, a number is a change or a unit
+# After these, a number is a change or a unit.
+_CHANGE_PREPOSITIONS = frozenset("by from to per".split())
 _NUMBER_JOINERS = frozenset("- – of for".split())
+_MAX_JOINING_TOKENS = 3
 _MAXIMUM_WORDS = frozenset(
     "highest largest greatest biggest most maximum longest heaviest".split()
 )
@@ -68,8 +82,7 @@ class Claim:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sentence:
-    """A sentence of `text`, with its tokens, its dates, and the evidence for its
-    claims.
+    """A sentence of `text`, with its tokens and dates, and the evidence for its claims.
 
     `topic` are the rows of the evidence that were named last before this sentence.
     """
@@ -87,37 +100,42 @@ class Sentence:
 
     @cached_property
     def mentions(self) -> list[Mention]:
-        """The tokens of the sentence that name rows of the evidence, with these
-        rows.
-        """
+        """The tokens that name rows of the evidence, with these rows."""
         return list(self.evidence.mentions(self.tokens))
 
     @cached_property
     def dated(self) -> set[int]:
         """The positions of the tokens that are part of a date."""
-        spans = [range(date.start, date.end) for date in self.dates]
-        return {
-            n
-            for n, t in enumerate(self.tokens)
-            if any(t.start in span for span in spans)
-        }
+        positions: set[int] = set()
+        for date in self.dates:
+            for position, token in enumerate(self.tokens):
+                if date.start <= token.start < date.end:
+                    positions.add(position)
+        return positions
 
     @cached_property
     def quantities(self) -> list[Quantity]:
         """The numbers that are not part of a date or of the name of a row or column."""
-        named = {
-            at for m in self.mentions for at in range(m.first, m.last + 1)
-        } | self.dated
-        every = words.quantities(self.tokens)
-        return [q for q in every if q.first not in named and not self._is_label(q)]
+        taken = set(self.dated)
+        for mention in self.mentions:
+            taken.update(range(mention.first, mention.last + 1))
+        return [
+            quantity
+            for quantity in words.quantities(self.tokens)
+            if quantity.first not in taken and not self._is_label(quantity)
+        ]
 
     @cached_property
     def _numbered(self) -> set[int]:
-        return {at for q in self.quantities for at in range(q.first, q.last + 1)}
+        """The positions of the tokens that are part of a number."""
+        positions: set[int] = set()
+        for quantity in self.quantities:
+            positions.update(range(quantity.first, quantity.last + 1))
+        return positions
 
-    def low(self, at: int) -> str:
+    def low(self, position: int) -> str:
         """Return the token at a position in lower case, or "" beyond the ends."""
-        return self.lows[at] if 0 <= at < len(self.lows) else ""
+        return self.lows[position] if 0 <= position < len(self.lows) else ""
 
     @property
     def span(self) -> tuple[int, int]:
@@ -125,84 +143,106 @@ class Sentence:
         return self.tokens[0].start, self.tokens[-1].end
 
     def claim(
-        self, first: int, last: int, kind: Kind, verdict: Verdict, **more: Any
+        self,
+        kind: Kind,
+        verdict: Verdict,
+        *,
+        first: int,
+        last: int,
+        why: str,
+        paths: tuple[str, ...] = (),
+        nearest: str = "",
     ) -> Claim:
-        """Return a claim about the tokens `first` to `last`, with `more` fields."""
+        """Return a claim about the tokens `first` to `last` (both included)."""
         start = self.tokens[first].start
         end = self.tokens[last].end
         return Claim(
-            (start, end), self.text[start:end], kind=kind, verdict=verdict, **more
+            (start, end),
+            self.text[start:end],
+            kind=kind,
+            verdict=verdict,
+            paths=paths,
+            nearest=nearest,
+            why=why,
         )
 
     def _is_label(self, quantity: Quantity) -> bool:
-        """Return True if the number is part of a column name: "three-point", "5G"."""
-        at = quantity.last + 1
-        hyphen = self.low(at) == "-" and self.low(at + 1) not in ("of", "for", "")
-        close = (
-            at < len(self.tokens) and self.tokens[at].start == self.tokens[at - 1].end
-        )
-        noun = (hyphen or close) and self.low(at + hyphen)[:1].isalpha()
-        return noun and quantity.value in self.evidence.labels
+        """Return whether a number is part of a column name: "three-point", "5G"."""
+        after = quantity.last + 1
+        if self.low(after) == "-" and self.low(after + 1) not in ("of", "for", ""):
+            noun = self.low(after + 1)
+        elif (
+            after < len(self.tokens)
+            and self.tokens[after].start == self.tokens[after - 1].end
+        ):
+            noun = self.low(after)
+        else:
+            return False
+        return noun[:1].isalpha() and quantity.value in self.evidence.labels
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from `first` on (`step` -1: backwards), up to a break or a
-        number.
+        """Return the words from `first` on, up to a break or a number.
+
+        With a `step` of -1 the words are read backwards.
         """
-        found: list[str] = []
-        for at in range(first, first + step * MAX_PHRASE_TOKENS, step):
-            low = self.low(at)
-            if at in self._numbered or low in _PHRASE_BREAKS:
+        found_words: list[str] = []
+        for position in range(first, first + step * MAX_PHRASE_TOKENS, step):
+            low = self.low(position)
+            if position in self._numbered or low in _PHRASE_BREAKS:
                 break
             if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
-                found += split_name(low)
+                found_words += split_name(low)
             elif low[0].isalnum():
-                found.append(low)
-        return tuple(found[:MAX_PHRASE_WORDS])
+                found_words.append(low)
+        return tuple(found_words[:MAX_PHRASE_WORDS])
 
-    def subject(self, at: int) -> list[EvidenceRow]:
-        """Return the rows that the token at `at` is about, the likeliest first.
+    def subject(self, position: int) -> list[EvidenceRow]:
+        """Return the rows that the token at a position is about, the likeliest first.
 
         These are the rows of the last mention before the token, then the rows of the
         last mention of another table. If no mention is before the token, they are the
         rows of `topic`.
         """
-        before = [m for m in self.mentions if m.last < at]
+        before = [mention for mention in self.mentions if mention.last < position]
         if not before:
             return list(self.topic)
-        tables = {row.table for row in before[-1].rows}
-        others = [m for m in before if tables.isdisjoint(row.table for row in m.rows)]
-        return list(
-            dict.fromkeys(row for m in [before[-1], *others[-1:]] for row in m.rows)
-        )
+        last = before[-1]
+        tables = {row.table for row in last.rows}
+        rows = list(last.rows)
+        for mention in reversed(before):
+            if tables.isdisjoint(row.table for row in mention.rows):
+                rows += mention.rows
+                break
+        return list(dict.fromkeys(rows))
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
     tokens = evidence.lexicon.read(words.tokenize(text))
-    waiting = list(words.dates(text))[::-1]
+    dates = list(words.dates(text))
     topic: Sequence[EvidenceRow] = ()
     start = 0
-    for at, token in enumerate(tokens, 1):
-        gap = text[token.end : tokens[at].start] if at < len(tokens) else "\n"
-        if not (
-            (token.low in _SENTENCE_ENDS and gap)
-            or "\n" in gap
-            or at - start >= MAX_SENTENCE_TOKENS
-        ):
+    first_date = 0
+    for end, token in enumerate(tokens, 1):
+        gap = text[token.end : tokens[end].start] if end < len(tokens) else "\n"
+        is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
+        if not is_end and end - start < MAX_SENTENCE_TOKENS:
             continue
-        inside = []
-        while waiting and waiting[-1].start < token.end:
-            inside.append(waiting.pop())
+        next_date = first_date
+        while next_date < len(dates) and dates[next_date].start < token.end:
+            next_date += 1
         sentence = Sentence(
             text=text,
-            tokens=tokens[start:at],
-            dates=inside,
+            tokens=tokens[start:end],
+            dates=dates[first_date:next_date],
             evidence=evidence,
             topic=topic,
         )
         yield sentence
-        topic = sentence.mentions[-1].rows if sentence.mentions else topic
-        start = at
+        if sentence.mentions:
+            topic = sentence.mentions[-1].rows
+        start = end
+        first_date = next_date
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
@@ -212,56 +252,55 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _numbers(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each number that is written in digits or refers to cells of
-    evidence.
-    """
+    """Yield a claim for each number in digits, or that refers to cells of evidence."""
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
-        between = (
-            sentence.lows[quantity.last + 1 : waiting[-1].first] if waiting else []
-        )
-        if 0 < len(between) < 4 and _NUMBER_JOINERS.issuperset(
-            between
-        ):  # "113 - 107", "3 of 5"
-            pair = quantity, waiting.pop()
-            for one, cell in zip(pair, _paired(sentence, *pair), strict=True):
-                yield _judge(sentence, one, [cell] if cell else [])
-        else:
-            cells = _bind(sentence, quantity)
-            if cells or quantity.digits:
-                yield _judge(sentence, quantity, cells)
+        if waiting and _are_joined(sentence, quantity, waiting[-1]):
+            second = waiting.pop()
+            cell, second_cell = _paired_cells(sentence, quantity, second)
+            yield _judge(sentence, quantity, [cell] if cell else [])
+            yield _judge(sentence, second, [second_cell] if second_cell else [])
+            continue
+        cells = _bind(sentence, quantity)
+        if cells or quantity.digits:
+            yield _judge(sentence, quantity, cells)
+
+
+def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
+    """Return whether two numbers are written as one: "113 - 107", "3 of 5"."""
+    between = sentence.lows[quantity.last + 1 : second.first]
+    few = 0 < len(between) <= _MAX_JOINING_TOKENS
+    return few and _NUMBER_JOINERS.issuperset(between)
 
 
 def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
-    """Compare a number with `cells`, or with all evidence if `cells` is empty; return
-    the claim.
-    """
-    right = [cell for cell in cells if quantity.fits(cell.value)]
-    near = min(
-        (c.value for c in right or cells),
-        key=lambda v: abs(v - quantity.value),
-        default=0,
-    )
-    first = quantity.first
-    last = quantity.last
+    """Compare a number with `cells`, or with all evidence if there are none."""
     if cells:
-        paths = tuple(cell.path for cell in (right or cells)[:3])
-        verdict: Verdict = "supported" if right else "contradicted"
-        known = {
-            "paths": paths,
-            "nearest": f"{near:g}",
-            "why": "compared with its row and column",
-        }
-        return sentence.claim(first, last, "number", verdict, **known)
+        fitting = [cell for cell in cells if quantity.fits(cell.value)]
+        compared = fitting or cells
+        nearest = min(
+            (cell.value for cell in compared),
+            key=lambda value: abs(value - quantity.value),
+        )
+        return sentence.claim(
+            "number",
+            "supported" if fitting else "contradicted",
+            first=quantity.first,
+            last=quantity.last,
+            why="compared with its row and column",
+            paths=tuple(cell.path for cell in compared[:MAX_CLAIM_PATHS]),
+            nearest=f"{nearest:g}",
+        )
     value = abs(quantity.value)
     half = quantity.step / 2
+    verdict: Verdict = "not found"
+    why = "occurs nowhere in the evidence"
     if sentence.evidence.holds(value - half, value + half):
-        return sentence.claim(
-            first, last, "number", "supported", why="occurs in the evidence"
-        )
+        verdict = "supported"
+        why = "occurs in the evidence"
     return sentence.claim(
-        first, last, "number", "not found", why="occurs nowhere in the evidence"
+        "number", verdict, first=quantity.first, last=quantity.last, why=why
     )
 
 
@@ -273,89 +312,121 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     columns are named by the words before "of" ("an RMSE of 3"), or else by the words
     after or before the number.
     """
-    low = sentence.low(quantity.first - 1)
-    before = sentence.phrase(quantity.first - 1, -1)
-    after = sentence.phrase(quantity.last + 1, 1)
-    phrases = [before[:4]] * (low in _NUMBER_LINKS) + [after or before] * (
-        low not in _CHANGE_PREPOSITIONS
-    )
-    dates = sentence.dates
-    dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
-    subject = sentence.subject(quantity.first)
-    singles = sentence.evidence.singles
-    for rows, strict in ((subject, False), (dated, False), (singles, True)):
+    evidence = sentence.evidence
+    dated: list[EvidenceRow] = []
+    if len(sentence.dates) == 1:
+        dated = evidence.on(sentence.dates[0])
+    phrases = _column_phrases(sentence, quantity)
+    for rows, whole in (
+        (sentence.subject(quantity.first), False),
+        (dated, False),
+        (evidence.singles, True),
+    ):
         for phrase in phrases:
-            cells = [
-                Cell(value, row, column)
-                for row in rows
-                for column in sentence.evidence.tables[row.table].bind(
-                    phrase, whole=strict
-                )
-                if (value := row.number(column)) is not None
-            ]
+            cells = _cells(evidence, rows, phrase, whole=whole)
             if cells:
-                return [
-                    cell for cell in cells if _names_table(sentence, cell.row)
-                ] or cells
+                in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
+                return in_table or cells
     return []
 
 
+def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
+    """Return the phrases that may name the column of a number, the likeliest first."""
+    low = sentence.low(quantity.first - 1)
+    before = sentence.phrase(quantity.first - 1, -1)
+    after = sentence.phrase(quantity.last + 1, 1)
+    phrases = []
+    if low in _NUMBER_LINKS:
+        phrases.append(before[:MAX_LINKED_PHRASE_WORDS])
+    if low not in _CHANGE_PREPOSITIONS:
+        phrases.append(after or before)
+    return phrases
+
+
+def _cells(
+    evidence: Evidence, rows: Sequence[EvidenceRow], phrase: Words, *, whole: bool
+) -> list[Cell]:
+    """Return the numbers of the rows in the columns that a phrase names."""
+    cells = []
+    for row in rows:
+        for column in evidence.tables[row.table].bind(phrase, whole=whole):
+            value = row.number(column)
+            if value is not None:
+                cells.append(Cell(value, row, column))
+    return cells
+
+
 def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
-    parts = [part for name in row.table for part in split_name(name)]
-    return any(likeness(word, part) == 3 for part in parts for word in sentence.lows)
+    """Return whether a word of the sentence names the table of the row."""
+    for name in row.table:
+        for part in split_name(name):
+            if any(likeness(word, part) == 3 for word in sentence.lows):
+                return True
+    return False
 
 
-def _paired(
-    sentence: Sentence, one: Quantity, two: Quantity
+def _paired_cells(
+    sentence: Sentence, quantity: Quantity, second: Quantity
 ) -> tuple[Cell | None, Cell | None]:
-    """Return the two cells of a `Lexicon` pair whose name follows the numbers, or
-    (None, None).
+    """Return the two cells of a `Lexicon` pair whose name follows the numbers.
+
+    Without such a pair there are none.
     """
-    phrase = sentence.phrase(two.last + 1, 1)
-    named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
-    best: tuple[int, Cell | None, Cell | None] = (-1, None, None)
-    for name, columns in sentence.evidence.lexicon.pairs.items():
+    phrase = sentence.phrase(second.last + 1, 1)
+    in_parentheses = (
+        sentence.low(quantity.first - 1) == "(" and sentence.low(second.last + 1) == ")"
+    )
+    best: tuple[Cell | None, Cell | None] = (None, None)
+    best_score = -1
+    for name, (column, second_column) in sentence.evidence.lexicon.pairs.items():
         terms = name.casefold().split()
-        fits = all(any(likeness(w, term) > 1 for w in phrase) for term in terms)
-        if not fits or not (terms or named):
+        if not (terms or in_parentheses) or not _has_all(phrase, terms):
             continue
-        for row in sentence.subject(one.first):
-            a, b = (row.named(column) for column in columns)
-            if a and b:
-                right = one.fits(a.value) + two.fits(b.value)
-                best = max(
-                    best, (3 * len(terms) + right, a, b), key=lambda option: option[0]
-                )
-    return best[1:]
+        for row in sentence.subject(quantity.first):
+            cell = row.named(column)
+            second_cell = row.named(second_column)
+            if not (cell and second_cell):
+                continue
+            score = 3 * len(terms)
+            if quantity.fits(cell.value):
+                score += 1
+            if second.fits(second_cell.value):
+                score += 1
+            if score > best_score:
+                best_score = score
+                best = (cell, second_cell)
+    return best
+
+
+def _has_all(phrase: Words, terms: Sequence[str]) -> bool:
+    """Return whether each term is like a word of the phrase."""
+    return all(any(likeness(word, term) > 1 for word in phrase) for term in terms)
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each weekday and date, supported if the evidence has a matching
-    date.
+    """Yield a claim for each weekday and date.
+
+    It is supported if the evidence has a matching date.
     """
     evidence = sentence.evidence
-    spans = [
-        (
-            token.start,
-            token.end,
-            WEEKDAY_NUMBERS[low] in evidence.weekdays or low in evidence.words,
-        )
-        for low, token in zip(sentence.lows, sentence.tokens, strict=True)
-        if low in WEEKDAY_NUMBERS and token.text[0].isupper()
-    ]
-    spans += [
+    supported_spans: list[tuple[int, int, bool]] = []
+    for token in sentence.tokens:
+        if token.low in WEEKDAY_NUMBERS and token.text[0].isupper():
+            number = WEEKDAY_NUMBERS[token.low]
+            supported = number in evidence.weekdays or token.low in evidence.words
+            supported_spans.append((token.start, token.end, supported))
+    supported_spans += [
         (date.start, date.end, bool(evidence.on(date))) for date in sentence.dates
     ]
-    wrong: Verdict = "contradicted" if evidence.dates else "not found"
-    why = f"compared with {len(evidence.dates)} dates in the evidence"
-    for start, end, true in spans:
-        verdict = "supported" if true else wrong
+
+    otherwise: Verdict = "contradicted" if evidence.dates else "not found"
+    for start, end, supported in supported_spans:
         yield Claim(
             (start, end),
             sentence.text[start:end],
             kind="date",
-            verdict=verdict,
-            why=why,
+            verdict="supported" if supported else otherwise,
+            why=f"compared with {len(evidence.dates)} dates in the evidence",
         )
 
 
@@ -366,79 +437,96 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
     contain such a name; otherwise it is "not found".
     """
 
-    def capital(at: int) -> bool:
-        token = sentence.tokens[at]
-        plain = (
-            at in sentence.dated
-            or token.low in STOP_WORDS
-            or token.low in WEEKDAY_NUMBERS
+    def is_name(position: int) -> bool:
+        token = sentence.tokens[position]
+        return (
+            token.kind == "word"
+            and token.text[0].isupper()
+            and position not in sentence.dated
+            and token.low not in STOP_WORDS
+            and token.low not in WEEKDAY_NUMBERS
         )
-        return token.kind == "word" and token.text[0].isupper() and not plain
 
     # The first word of a sentence always has a capital.
-    for capitals, run in groupby(range(1, len(sentence.tokens)), capital):
-        places = list(run)
-        first = places[0]
-        last = places[-1]
-        if capitals and not all(
-            sentence.evidence.knows_name(sentence.lows[at]) for at in places
-        ):
-            near = sentence.low(first - 1)
-            before = sentence.low(first - 2)
-            shared = near == "to" or (
-                near == "the" and before not in ("at", "in", "from")
-            )
-            verdict: Verdict = "contradicted" if shared else "not found"
-            yield sentence.claim(
-                first, last, "name", verdict, why="not named in the evidence"
-            )
+    for are_names, run in groupby(range(1, len(sentence.tokens)), is_name):
+        positions = list(run)
+        knows_name = sentence.evidence.knows_name
+        if not are_names or all(knows_name(sentence.lows[at]) for at in positions):
+            continue
+        first = positions[0]
+        article = sentence.low(first - 1)
+        preposition = sentence.low(first - 2)
+        is_shared = article == "to" or (
+            article == "the" and preposition not in ("at", "in", "from")
+        )
+        yield sentence.claim(
+            "name",
+            "contradicted" if is_shared else "not found",
+            first=first,
+            last=positions[-1],
+            why="not named in the evidence",
+        )
 
 
 def _statement(sentence: Sentence) -> Iterator[Claim]:
-    """Yield the sentence as one claim, not found, if few of its words are in the
-    evidence.
-    """
+    """Yield the sentence as one claim if few of its words are in the evidence."""
     evidence = sentence.evidence
     stems = words.content_stems(
         token.low for token in sentence.tokens if token.kind == "word"
     )
-    known = sum(map(evidence.knows, stems))
-    if len(stems) > 2 and known < (
-        MIN_PROSE_WORD_SHARE if evidence.prose else MIN_DATA_WORD_SHARE
-    ) * len(stems):
-        why = f"{known} of its {len(stems)} words are in the evidence"
+    shared = sum(map(evidence.knows, stems))
+    share = MIN_PROSE_WORD_SHARE if evidence.prose else MIN_DATA_WORD_SHARE
+    if len(stems) >= MIN_STATEMENT_WORDS and shared < share * len(stems):
         yield sentence.claim(
-            0, len(sentence.tokens) - 1, "statement", "not found", why=why
+            "statement",
+            "not found",
+            first=0,
+            last=len(sentence.tokens) - 1,
+            why=f"{shared} of its {len(stems)} words are in the evidence",
         )
 
 
 def _extremes(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative, such as "the lowest RMSE", about the only row
-    named.
+    """Yield a claim for each superlative about the only rows that are named."""
+    if len(sentence.mentions) != 1:
+        return
+    rows = sentence.mentions[0].rows
+    for position, low in enumerate(sentence.lows):
+        if low in _MAXIMUM_WORDS or low in _MINIMUM_WORDS:
+            phrase = sentence.phrase(position + 1, 1)
+            for row in rows if phrase else ():
+                claim = _extreme(sentence, position, row, phrase)
+                if claim is not None:
+                    yield claim
+                    break
+
+
+def _extreme(
+    sentence: Sentence, position: int, row: EvidenceRow, phrase: Words
+) -> Claim | None:
+    """Return the claim that the row has the highest or lowest number of its table.
+
+    None is returned if the words after the superlative do not name one column.
     """
-    rows = sentence.mentions[0].rows if len(sentence.mentions) == 1 else ()
-    for at, low in enumerate(sentence.lows):
-        phrase = (
-            sentence.phrase(at + 1, 1)
-            if low in _MAXIMUM_WORDS or low in _MINIMUM_WORDS
-            else ()
-        )
-        for row in rows if phrase else ():
-            table = sentence.evidence.tables[row.table]
-            columns = table.bind(phrase, whole=True)
-            own = row.number(columns[0]) if len(columns) == 1 else None
-            if own is not None and len(table.rows) > 1:
-                cells = [
-                    (n, r)
-                    for r in table.rows
-                    if (n := r.number(columns[0])) is not None
-                ]
-                top, best = (max if low in _MAXIMUM_WORDS else min)(
-                    cells, key=lambda cell: cell[0]
-                )
-                why = f"{best.title} has {top:g}, {row.title} {own:g}"
-                verdict: Verdict = "supported" if own == top else "contradicted"
-                yield sentence.claim(
-                    at, at + 1, "comparison", verdict, nearest=best.title, why=why
-                )
-                break
+    table = sentence.evidence.tables[row.table]
+    columns = table.bind(phrase, whole=True)
+    if len(columns) != 1 or len(table.rows) < 2:
+        return None
+    number = row.number(columns[0])
+    if number is None:
+        return None
+    numbers = [
+        (value, other)
+        for other in table.rows
+        if (value := other.number(columns[0])) is not None
+    ]
+    choose = max if sentence.lows[position] in _MAXIMUM_WORDS else min
+    extreme, holder = choose(numbers, key=lambda pair: pair[0])
+    return sentence.claim(
+        "comparison",
+        "supported" if number == extreme else "contradicted",
+        first=position,
+        last=position + 1,
+        nearest=holder.title,
+        why=f"{holder.title} has {extreme:g}, {row.title} {number:g}",
+    )

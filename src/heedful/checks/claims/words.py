@@ -1,10 +1,14 @@
-"""Find words, numbers and dates in a text, and compare words with the names of
-columns.
+"""Find words, numbers and dates in a text; compare words with the names of columns.
+
+Everything here is a rule about English: number words, months, word endings. A text is
+read as tokens (`tokenize`), from which `quantities` and `dates` are made. `likeness`
+says how well a word of a text matches a part of a column's name, such as "temperature"
+and "temp", "points" and "pts", or "fourth" and "4".
 """
 
 import re
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
@@ -21,15 +25,15 @@ _CLAIM_TOKEN_PATTERN = re.compile(
 )
 _CARDINAL_UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen "
-    "fourteen"
+    "fourteen fifteen sixteen seventeen eighteen nineteen"
 )
-_CARDINAL_UNITS += " fifteen sixteen seventeen eighteen nineteen"
 _CARDINAL_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_CARDINALS = {word: n for n, word in enumerate(_CARDINAL_UNITS.split())} | {
+_CARDINALS = {
+    **{word: number for number, word in enumerate(_CARDINAL_UNITS.split())},
+    **{word: 10 * number for number, word in enumerate(_CARDINAL_TENS.split(), 2)},
     "dozen": 12,
     "hundred": 100,
 }
-_CARDINALS |= {word: 10 * n for n, word in enumerate(_CARDINAL_TENS.split(), 2)}
 _ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "squared": 2, "cubed": 3}
 _NUMBER_SCALES = {
     "hundred": 1e2,
@@ -38,17 +42,18 @@ _NUMBER_SCALES = {
     "million": 1e6,
     "mn": 1e6,
     "billion": 1e9,
+    "bn": 1e9,
+    "trillion": 1e12,
 }
-_NUMBER_SCALES |= {"bn": 1e9, "trillion": 1e12}
+_PERCENT_WORDS = ("%", "percent", "pct", "percentage")
 STOP_WORDS = frozenset(
-    "a an the of to in on at for and or is are was were be been do does did has have "
-    "had with by"
-    " from as that this it its his her their he she they i you we not but who which "
-    "what when where"
-    " while also into after before than then there will would can could may over "
-    "under between"
-    " during about up out so if no all some any more most other such only both each "
-    "'s s nt".split()
+    """
+    a an the of to in on at for and or is are was were be been do does did has have had
+    with by from as that this it its his her their he she they i you we not but who
+    which what when where while also into after before than then there will would can
+    could may over under between during about up out so if no all some any more most
+    other such only both each 's s nt
+    """.split()
 )
 
 
@@ -82,33 +87,42 @@ class Quantity(NamedTuple):
     percent: bool
 
     def fits(self, value: float) -> bool:
-        """Return True if `value` rounds to this number; both 38 and 0.38 fit the number
-        "38 %".
+        """Return whether `value` rounds to this number.
+
+        Both 38 and 0.38 fit the number "38 %".
         """
-        values = (value, value * 100) if self.percent and abs(value) <= 1 else (value,)
-        return any(abs(v - self.value) <= self.step / 2 * (1 + 1e-9) for v in values)
+        tolerance = self.step / 2 * (1 + 1e-9)
+        if abs(value - self.value) <= tolerance:
+            return True
+        is_share = self.percent and abs(value) <= 1
+        return is_share and abs(value * 100 - self.value) <= tolerance
 
 
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of a text in order."""
-    return [
-        Token(
-            text=match[0],
-            low=low.casefold(),
-            start=match.start(),
-            end=match.end(),
-            kind=match.lastgroup or "",
+    tokens = []
+    for match in _CLAIM_TOKEN_PATTERN.finditer(text):
+        kind = match.lastgroup or ""
+        low = match[0]
+        if kind == "word":
+            low = normalize("NFKC", low)
+        tokens.append(
+            Token(
+                text=match[0],
+                low=low.casefold(),
+                start=match.start(),
+                end=match.end(),
+                kind=kind,
+            )
         )
-        for match in _CLAIM_TOKEN_PATTERN.finditer(text)
-        for low in (
-            normalize("NFKC", match[0]) if match.lastgroup == "word" else match[0],
-        )
-    ]
+    return tokens
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number in a text that is only a number ("1,234.5", "-3", "12 %"), or
-    None.
+    """Return the number in a text that is only a number, or None.
+
+    >>> parse_number("1,234.5"), parse_number("12 %"), parse_number("12 m")
+    (1234.5, 12.0, None)
     """
     plain = text.strip().removesuffix("%").rstrip()
     match = _CLAIM_TOKEN_PATTERN.fullmatch(plain)
@@ -123,39 +137,42 @@ def _ascii(digits: str) -> str:
 
 
 def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
-    """Yield the numbers among the tokens in order: digits, "twelve", "1.2 million", "12
-    %".
+    """Yield the numbers among the tokens, in order.
+
+    They are written in digits ("1.2 million", "12 %") or in words ("twelve").
     """
     lows = [*(token.low for token in tokens), "", "", ""]
-    at = 0
-    while at < len(tokens):
-        first = at
-        low = lows[at]
+    position = 0
+    while position < len(tokens):
+        first = position
+        low = lows[position]
         step = 1.0
-        digits = tokens[at].kind == "number"
-        at += 1
+        digits = tokens[position].kind == "number"
+        position += 1
         if digits:
             plain = _ascii(low)
             value = float(plain)
             step = 10.0 ** -len(plain.partition(".")[2])
         elif low in _CARDINALS:
             value = float(_CARDINALS[low])
-            unit = at + (lows[at] == "-")
-            if value >= 20 and 0 < _CARDINALS.get(lows[unit], 0) < 10:
-                value = value + _CARDINALS[lows[unit]]
-                at = unit + 1
+            unit = position + 1 if lows[position] == "-" else position
+            if value >= 20 and 0 < _CARDINALS.get(lows[unit], 0) < 10:  # "twenty-one"
+                value += _CARDINALS[lows[unit]]
+                position = unit + 1
         else:
             continue
-        factor = _NUMBER_SCALES.get(lows[at], 1.0)
-        at += factor != 1.0
-        percent = lows[at] in ("%", "percent", "pct", "percentage")
+        scale = _NUMBER_SCALES.get(lows[position])
+        if scale is not None:
+            value *= scale
+            step *= scale
+            position += 1
         yield Quantity(
             first=first,
-            last=at - 1,
-            value=value * factor,
-            step=step * factor,
+            last=position - 1,
+            value=value,
+            step=step,
             digits=digits,
-            percent=percent,
+            percent=lows[position] in _PERCENT_WORDS,
         )
 
 
@@ -165,20 +182,26 @@ _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _MONTH_REGEX = rf"(?:{'|'.join(_MONTH_NAMES)})[a-z]*\.?"
 _ORDINAL_SUFFIX_REGEX = r"(?:st|nd|rd|th)?"
 _CLAIM_DATE_PATTERN = re.compile(
-    rf"""\b(?:
-      (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
-    | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
-    | (?:(?P<d>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}\s+(?:of\s+)?|(?P<before>\d{{4}}),?\s+)?(?P<month>{_MONTH_REGEX})
-      (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?!\d))?(?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
-    )(?!(?!T\d\d:)\w)""",
+    rf"""
+    \b(?:
+        (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
+      | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
+      | (?:
+            (?P<d>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}\s+(?:of\s+)?
+          | (?P<before>\d{{4}}),?\s+
+        )?
+        (?P<month>{_MONTH_REGEX})
+        (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?!\d))?
+        (?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
+    )
+    (?!(?!T\d\d:)\w)
+    """,
     re.VERBOSE | re.IGNORECASE,
 )
 
 
 class Date(NamedTuple):
-    """A date at the characters `start` to `end` (excluded) of a text; a missing part is
-    0.
-    """
+    """A date at the characters `start` to `end` (excluded); a missing part is 0."""
 
     start: int
     end: int
@@ -187,9 +210,11 @@ class Date(NamedTuple):
     day: int
 
     def agrees(self, other: "Date") -> bool:
-        """Return True if year, month and day are equal where both dates have them."""
-        parts = zip(self[2:], other[2:], strict=True)
-        return all(not one or not two or one == two for one, two in parts)
+        """Return whether year, month and day are equal where both dates have them."""
+        for part, other_part in zip(self[2:], other[2:], strict=True):
+            if part and other_part and part != other_part:
+                return False
+        return True
 
 
 def dates(text: str) -> Iterator[Date]:
@@ -204,24 +229,34 @@ def dates(text: str) -> Iterator[Date]:
             for name, part in match.groupdict().items()
             if str(part).isdigit()
         }
-        year, month, day = (parts.get(name, 0) for name in ("year", "number", "day"))
-        if match["sign"]:
-            a = parts["a"]
-            b = parts["b"]
-            year = parts["y"]
-            month, day = (
-                (b, a) if a > 12 or (match["sign"] == "." and b <= 12) else (a, b)
-            )
-            year += 2000 * (year < 70) + 1900 * (70 <= year < 100)
-        elif match["month"]:
-            month = 1 + _MONTH_NAMES.index(match["month"][:3].casefold())
-            year = parts.get("after") or parts.get("before", 0)
-            day = parts.get("d") or parts.get("later", 0)
-        known = year or day  # "may" alone is a verb
-        if known and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
+        year, month, day = _year_month_day(match, parts)
+        is_date = year or day  # "may" alone is a verb
+        if is_date and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
             yield Date(
                 start=match.start(), end=match.end(), year=year, month=month, day=day
             )
+
+
+def _year_month_day(
+    match: re.Match[str], parts: Mapping[str, int]
+) -> tuple[int, int, int]:
+    """Return the parts of a date, 0 for a missing one."""
+    if match["sign"]:
+        year = parts["y"]
+        if year < 70:
+            year += 2000
+        elif year < 100:
+            year += 1900
+        first = parts["a"]
+        second = parts["b"]
+        day_first = first > 12 or (match["sign"] == "." and second <= 12)
+        return (year, second, first) if day_first else (year, first, second)
+    if match["month"]:
+        month = 1 + _MONTH_NAMES.index(match["month"][:3].casefold())
+        year = parts.get("after") or parts.get("before", 0)
+        day = parts.get("d") or parts.get("later", 0)
+        return year, month, day
+    return parts["year"], parts["number"], parts["day"]
 
 
 _NAME_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
@@ -236,10 +271,10 @@ def stem(word: str) -> str:
     word = word.casefold()
     if len(word) < 4 or not word.isascii():
         return word
-    ends = (end for end in ("ing", "ed", "ly", "es", "s", "e") if word.endswith(end))
-    return next(
-        (word.removesuffix(end) for end in ends if len(word) >= len(end) + 3), word
-    )
+    for ending in ("ing", "ed", "ly", "es", "s", "e"):
+        if word.endswith(ending) and len(word) >= len(ending) + 3:
+            return word.removesuffix(ending)
+    return word
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
@@ -259,14 +294,18 @@ def split_name(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=50_000)
 def likeness(word: str, part: str) -> int:
-    """Return how well a word of a text matches a part of a name, from 0 (no match) to 3
-    (certain).
+    """Return how well a word of a text matches a part of a name.
 
-    >>> likeness("temperatures", "temp"), likeness("points", "pts"), likeness("fourth", "4")
-    (3, 2, 3)
+    0 is no match, 3 is certain.
+
+    >>> likeness("temperatures", "temp"), likeness("points", "pts")
+    (3, 2)
+    >>> likeness("fourth", "4"), likeness("points", "rebounds")
+    (3, 0)
     """
     if part.isdecimal():
-        return 3 * (part in (word, str(_CARDINALS.get(word)), str(_ORDINALS.get(word))))
+        numbers = (word, str(_CARDINALS.get(word)), str(_ORDINALS.get(word)))
+        return 3 if part in numbers else 0
     if stem(word) == stem(part):
         return 3
     if min(len(word), len(part)) < 2 or word in STOP_WORDS:
@@ -274,15 +313,15 @@ def likeness(word: str, part: str) -> int:
     short, long = sorted((part, word), key=len)
     if long.startswith(short):
         return 3
-    consonants = 2 < len(short) < 6 and set(short[1:]).isdisjoint("aeiou")
-    return 2 * (
-        consonants and len(long) > len(short) and is_abbreviation(short, long + "s")
-    )
+    has_vowel_inside = not set(short[1:]).isdisjoint("aeiou")
+    if not 2 < len(short) < 6 or len(long) == len(short) or has_vowel_inside:
+        return 0
+    return 2 if is_abbreviation(short, f"{long}s") else 0
 
 
 def is_abbreviation(short: str, long: str) -> bool:
-    """Return True if `short` is the first letter and some later letters of `long`, in
-    order.
-    """
-    rest = iter(long[1:])
-    return short[0] == long[0] and all(letter in rest for letter in short[1:])
+    """Return whether `short` is the first letter and some later letters of `long`."""
+    if short[0] != long[0]:
+        return False
+    later_letters = iter(long[1:])
+    return all(letter in later_letters for letter in short[1:])
