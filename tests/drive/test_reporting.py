@@ -307,7 +307,8 @@ async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
     async def slow(turn: journal.Snapshot) -> None:
         turns.append(turn.state.stored.epoch)
         await heedful.override("a", "attempts", by="ada", store=store)
-        await turn.commit(JournalEntry(id="a", epoch=0, cancelled="bo"))
+        entry = JournalEntry(id="a", epoch=0, cancelled="bo")
+        await turn.journal().write(entry, turn.state.stored.loop)
 
     await begun(store)
     with pytest.raises(

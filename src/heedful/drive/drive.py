@@ -1,5 +1,9 @@
-"""Drive a loop in this process: generate, evaluate, decide, and repeat until the loop
-ends.
+"""Drive a loop in this process: generate, evaluate, decide, and repeat until it ends.
+
+`Run` holds the state of one loop: the loop so far, its candidates, the last verdict.
+Each step computes the next state and writes it to the journal; `decide` alone says
+whether another step follows. The state in memory is dropped when a step fails, and read
+from the journal again, because a write that raised may still have succeeded.
 """
 
 from __future__ import annotations
@@ -8,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from inspect import isfunction
 from typing import Any, Generic, TypeVar
 
@@ -42,11 +46,12 @@ from heedful.memory.memory import Memory
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store.records import Head, JournalEntry, Kind
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import require
 
 C = TypeVar("C")
+UNLIMITED_SECONDS = float("inf")
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,24 @@ class Result(Generic[C]):
 
     @property
     def best(self) -> int | None:
-        """The number of the attempt that made `candidate`, from 1; None without a
-        candidate.
-        """
+        """The number of the attempt that made `candidate`, from 1; None for none."""
         return self.verdict.best
 
     @property
     def stopped_by(self) -> tuple[stop.Stop, ...]:
-        """The rules that stopped the loop, the most important first; empty if the loop
-        passed.
-        """
+        """The rules that stopped the loop, the most important first; none if passed."""
         return self.verdict.stopped_by
 
     @property
     def wrong(self) -> tuple[str, ...]:
         """What is wrong with `candidate`: each error, and each goal that it misses."""
-        judged = self.loop.attempts[self.best - 1].evaluation if self.best else None
-        found = decide.triggers(judged, self.loop.goals) if judged else ()
-        return tuple(each.detail for each in found)
+        if not self.best:
+            return ()
+        evaluation = self.loop.attempts[self.best - 1].evaluation
+        if evaluation is None:
+            return ()
+        triggers = decide.triggers(evaluation, self.loop.goals)
+        return tuple(trigger.detail for trigger in triggers)
 
     @property
     def usage(self) -> record.Usage:
@@ -97,33 +102,47 @@ class Result(Generic[C]):
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Explain why the loop continued, why it ended, and what would have changed
-        that.
-        """
+        """Explain why the loop went on and ended, and what would have changed that."""
         return explain(self.loop, self.policy)
 
 
-def validate_arguments(
-    id: str,
-    checks: Sequence[Check],
-    goals: Sequence[record.Goal | str],
-    policy: decide.Policy | str,
+def validate_options(
+    *,
+    id: str = "",
+    checks: Sequence[Check] = (),
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
     memory_key: str | None = None,
+    tell: Tell = "both",
+    **_: object,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
-    """Check the arguments of a loop; return the policy and the goals, which may be
-    given as text.
+    """Check the options of a loop; return its policy and its goals.
 
-    Without `goals`, the goals are those of the policy. Raises InvalidInput,
-    UnknownName.
+    Both may be given as text. Without `goals`, the goals are those of the policy. Other
+    options are not checked here. Raises InvalidInput, UnknownName.
     """
     if not isinstance(policy, decide.Policy):
         policy = policies.policy(policy)
-    if redact(str(id)) != str(id):
-        raise errors.InvalidInput(
-            "id", id, "a name without a secret: ids are not redacted"
-        )
+    allowed = "a name without a secret: ids are not redacted"
+    require(redact(str(id)) == str(id), "id", id, allowed)
+    _validate_checks(checks)
+    allowed = "a function (candidate, context) that returns an Evaluation"
+    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
+    aims = _validate_goals(goals) or policy.goals
+    record.check_goals(aims)
+    if timeout is not None and not (
+        isinstance(timeout, int | float) and 0 < timeout < UNLIMITED_SECONDS
+    ):
+        raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+    _validate_memory_key(memory_key)
+    allowed = f"one of {', '.join(PROMPT_FORMS)}"
+    require(tell in PROMPT_FORMS, "tell", tell, allowed)
+    return policy, aims
+
+
+def _validate_checks(checks: Sequence[Check]) -> None:
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput(
             "checks", checks, "a list of callables (candidate, context)"
@@ -132,47 +151,44 @@ def validate_arguments(
         name = getattr(check, "__qualname__", ".")
         if "." not in name and str(check.__module__).startswith("heedful.checks."):
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
-    allowed = "a function (candidate, context) that returns an Evaluation"
-    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
+
+
+def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
     if not isinstance(goals, Sequence) or isinstance(goals, str):
         raise errors.InvalidInput(
             "goals", goals, 'a list of Goal or text: ["quality >= 0.8"]'
         )
-    given = (
-        one if isinstance(one, record.Goal) else policies.goal(one) for one in goals
+    return tuple(
+        goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
     )
-    aims = tuple(given) or policy.goals
-    record.check_goals(aims)
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and 0 < timeout < UNLIMITED_SECONDS
-    ):
-        raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
-    most = journal.MAX_MEMORY_KEY_CHARS
-    shown = isinstance(memory_key, str) and memory_key.isprintable()
-    if memory_key and not (shown and redact(memory_key[:most]) == memory_key):
-        allowed = f"None, or at most {most} printable characters without a secret"
-        raise errors.InvalidInput("memory_key", memory_key, allowed)
-    return policy, aims
 
 
-UNLIMITED_SECONDS = float("inf")  # seconds
+def _validate_memory_key(key: str | None) -> None:
+    if not key:
+        return
+    limit = journal.MAX_MEMORY_KEY_CHARS
+    printable = isinstance(key, str) and key.isprintable()
+    if not printable or redact(key[:limit]) != key:
+        allowed = f"None, or at most {limit} printable characters without a secret"
+        raise errors.InvalidInput("memory_key", key, allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
+    """What a run knows of its loop; `answer` belongs to an attempt not yet stored."""
+
     loop: record.Loop
     values: tuple[Any, ...] = ()
     verdict: decide.Verdict = field(default_factory=decide.Again)
-    answer: CandidateBatch | None = None  # of an attempt that is not stored yet
+    answer: CandidateBatch | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
-    """A loop that a program can run step by step; with a store it can be resumed by its
-    `id`.
+    """A loop that a program runs step by step; with a store it is resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the
-    journal. Only a pipeline sets `stage`, before the first step.
+    journal. Only a pipeline gives a `stage`.
     """
 
     task: Any = field(kw_only=False)
@@ -194,18 +210,18 @@ class Run(Generic[C]):
     feedback: Feedback | None = None
     memory_key: str | None = None
     tell: Tell = "both"
-    stage: StageHead | None = field(default=None, init=False)
+    stage: StageHead | None = None
 
     def __post_init__(self) -> None:
-        self.policy, self._goals = validate_arguments(
-            *(self.id, self.checks, self.goals, self.policy, self.timeout),
-            *(self.evaluate, self.memory_key),
-        )
-        require(
-            self.tell in PROMPT_FORMS,
-            "tell",
-            self.tell,
-            f"one of {', '.join(PROMPT_FORMS)}",
+        self.policy, self._goals = validate_options(
+            id=self.id,
+            checks=self.checks,
+            goals=self.goals,
+            policy=self.policy,
+            timeout=self.timeout,
+            evaluate=self.evaluate,
+            memory_key=self.memory_key,
+            tell=self.tell,
         )
         known = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
@@ -213,45 +229,51 @@ class Run(Generic[C]):
         if self.memory_key is None:
             self.memory_key = "" if self.memory is None else self._default_key()
         self._pure = pure(self.checks, self.evaluate)
-        memory = (
-            self.memory if self.memory is None else Memory.of(self.memory, self.scope)
+        memory = None
+        scope = self.scope
+        if self.memory is not None:
+            memory = Memory.of(self.memory, scope)
+            scope = scope or memory.scope
+        self._lease = journal.Lease(self.store, scope, self.id, known)
+        self._memory = None if memory is None else self._loop_memory(memory)
+        self._journal = journal.Journal(
+            self._lease.store, self._lease.scope, self._lease, self._memory
         )
-        scope = self.scope or (memory.scope if memory else None)
-        judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
-        held = self._journal = journal.Journal(
-            store=self.store, scope=scope, id=self.id, known=known
-        )
-        at = None if memory is None else (memory.store, memory.scope)
-        self._recorder = journal.LoopRecorder(
-            write=held.commit,
-            memory=memory,
-            task=journal.text_of(self.task),
-            together=at == (held.store, held.scope),
-            judged=bool(judges),
-            memory_key=self.memory_key,
-            checks=stop.check_names(judges) if memory else (),
-            tell=self.tell,
-        )
+        self._stored_briefing: Briefing | None = None
         self._budgets = [
             rule for rule in self.policy.rules if isinstance(rule, stop.Budget)
         ]
         seconds = (rule.seconds for rule in self._budgets if rule.seconds)
-        self._most_seconds = min(seconds, default=UNLIMITED_SECONDS)
+        self._max_seconds = min(seconds, default=UNLIMITED_SECONDS)
         self._state: _State | None = None
         self._lock = asyncio.Lock()
         self._began = 0.0
 
+    def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
+        """Return what memory does for this loop."""
+        judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
+        names = self.stage.checks if self.stage else stop.check_names(judges)
+        shares_store = memory.store == self._lease.store
+        return journal.LoopMemory(
+            memory=memory,
+            task=journal.text_of(self.task),
+            together=shares_store and memory.scope == self._lease.scope,
+            evidence="measured" if judges else "none",
+            memory_key=self.memory_key or "",
+            checks=names,
+            tell=self.tell,
+        )
+
     def _default_key(self) -> str:
-        """Return the memory key of the function, or for a model that of its checks'
-        functions.
-        """
+        """Return the memory key of the function; for a model, that of the checks."""
         if not isinstance(self._generate, Writer):
             return journal.key_of(self._generate)
         keys = [
             journal.key_of(check) if isfunction(check) else "" for check in self.checks
         ]
-        lasting = all(key and "<locals>" not in key for key in keys)
-        return ", ".join(keys)[-journal.MAX_MEMORY_KEY_CHARS :] if lasting else ""
+        if not all(key and "<locals>" not in key for key in keys):
+            return ""
+        return ", ".join(keys)[-journal.MAX_MEMORY_KEY_CHARS :]
 
     @property
     def loop(self) -> record.Loop:
@@ -260,14 +282,13 @@ class Run(Generic[C]):
 
     @property
     def briefing(self) -> Briefing | None:
-        """What memory tells the loop; None without a memory, and before the first
-        step.
-        """
-        return self._recorder.briefing
+        """What memory tells the loop; None without memory or before the first step."""
+        if self._memory is not None and self._memory.briefing is not None:
+            return self._memory.briefing
+        return self._stored_briefing
 
     async def step(self) -> decide.Verdict:
-        """Make one attempt and return the verdict; a loop that has ended returns its
-        last verdict.
+        """Make one attempt and return the verdict; an ended loop returns its last one.
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
         resumed.
@@ -276,28 +297,28 @@ class Run(Generic[C]):
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
-        """Make attempts until the loop ends, and return its result. Raises the errors
-        of `step`.
-        """
+        """Make attempts until the loop ends; return its result. Raises like `step`."""
         while True:
             state = await self._change(self._attempt)
-            if isinstance(state.verdict, decide.Done):
-                best = state.verdict.best
-                candidate = None
-                if best is not None:
-                    candidate = state.values[best - 1]
-                return Result(
-                    self.id,
-                    candidate,
-                    verdict=state.verdict,
-                    loop=state.loop,
-                    policy=self.policy,
-                    briefing=self.briefing,
-                )
+            if not isinstance(state.verdict, decide.Done):
+                continue
+            best = state.verdict.best
+            candidate = None
+            if best is not None:
+                candidate = state.values[best - 1]
+            return Result(
+                self.id,
+                candidate,
+                verdict=state.verdict,
+                loop=state.loop,
+                policy=self.policy,
+                briefing=self.briefing,
+            )
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """Cancel the loop for the actor `by`; return the verdict. An ended loop does
-        not change.
+        """Cancel the loop for the actor `by`; return the verdict.
+
+        An ended loop does not change.
         """
 
         async def end(state: _State) -> _State:
@@ -306,7 +327,7 @@ class Run(Generic[C]):
             loop, verdict, entry = journal.cancel_loop(
                 state.loop, self.policy, by, time.time()
             )
-            await self._recorder.commit(entry, loop)
+            await self._journal.write(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
         return (await self._change(end)).verdict
@@ -319,116 +340,117 @@ class Run(Generic[C]):
         decisions: int = 1,
         until: float | None = None,
     ) -> decide.Verdict:
-        """Let the loop continue past `rule`; a loop that this rule stopped is open
-        again.
+        """Let the loop continue past `rule`; a loop that this rule stopped opens again.
 
         The override counts for this number of `decisions`, but not after `until`, in
-        seconds since
-        1970. Raises OverrideRefused if the loop passed, if the override has expired or
-              has no actor
-        (`by`), or if the rule is not in the policy or cannot be overridden.
+        seconds since 1970. Raises OverrideRefused if the loop passed, if the override
+        has expired or has no actor (`by`), or if the rule is not in the policy or
+        cannot be overridden.
         """
 
         async def lift(state: _State) -> _State:
-            new = record.Override(rule, by, why=why, decisions=decisions, until=until)
+            override = record.Override(
+                rule, by, why=why, decisions=decisions, until=until
+            )
             loop = replace(state.loop, at=time.time())
             after, verdict = decide.apply_override(
-                loop, self.policy, state.verdict, new
+                loop, self.policy, state.verdict, override
             )
             verdict = await self._worded(state, after, verdict)
             entry = JournalEntry(id=self.id, epoch=0)
             if isinstance(state.verdict, decide.Done):
-                await self._recorder.brief(self.id, begins=False)
+                if self._memory is not None:
+                    await self._memory.brief(self.id, begins=False)
                 entry = journal.decision_entry(loop, self.policy, verdict)
-            await self._recorder.commit(replace(entry, override=new), loop)
+            await self._journal.write(replace(entry, override=override), loop)
             return replace(state, loop=after, verdict=verdict)
 
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Lock the loop, compute its next state with `work`, remember this state, and
-        return it.
-        """
+        """Lock the loop, compute its next state with `work`, and remember this state."""
         async with self._lock:
-            with self._journal:
-                self._state = self._state or await self._open()
-                state = None
+            with self._lease:
+                if self._state is None:
+                    self._state = await self._open()
                 try:
-                    self._state = state = await work(self._state)
-                    return state
-                finally:
+                    self._state = await work(self._state)
+                except BaseException:
                     # A write that raised may still have succeeded: only the journal
                     # knows.
-                    if state is None:
-                        self._journal.known = True
-                        self._state = None if self._journal.durable else self._state
+                    self._lease.known = True
+                    if self._lease.durable:
+                        self._state = None
+                    raise
+                return self._state
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the state of a new loop."""
-        if self.stage is not None:
-            self._recorder.checks = self.stage.checks
         state = _State(
             loop=record.Loop(self.id, self._goals, improves=self.policy.improvement)
         )
         stored = None
-        if self._journal.durable:
-            kind: Kind = "loop" if self.stage is None else "stage"
-            goals = [codec.to_document(goal) for goal in self._goals]
-            policy = codec.policy_to(self.policy)
-            key = self.memory_key or ""
-            head = Head(
-                task=self.task,
-                goals=goals,
-                policy=policy,
-                context=None,
-                kind=kind,
-                stage=self.stage,
-                memory_key=key,
+        if self._lease.durable:
+            stored = await self._lease.open(self._head())
+        if stored is None:
+            self._began = self._began or time.time()
+        else:
+            self._began = self._began or stored.created
+            self._stored_briefing = stored.briefing
+            if self.data is None:
+                self.data = stored.head.context
+            state = self._state_of(stored)
+        if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
+            echoes = await self._lease.echoes()
+            state = replace(state, loop=replace(state.loop, echoes=echoes))
+        if self._memory is not None:
+            await self._memory.open(
+                state.loop, state.verdict, answered=state.answer is not None
             )
-            stored = await self._journal.open(head)
-        self._began = self._began or (stored.created if stored else time.time())
-        if stored is not None:
-            self._recorder.briefing = stored.briefing
-            self.data = stored.head.context if self.data is None else self.data
-            answer = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
-            made = None if answer is None else CandidateBatch.of(answer)
-            produced = made and replace(
-                made, values=objects(self._generate, made.values)
-            )
-            loop = replace(
-                stored.loop, goals=self._goals, improves=self.policy.improvement
-            )
-            last = decide.latest_verdict(stored.decisions)
-            state = _State(
-                loop=loop,
-                values=objects(self._generate, stored.values),
-                verdict=last,
-                answer=produced,
-            )
-        if self._journal.durable and any(map(stop.counts_scope, self.policy.rules)):
-            state = replace(
-                state, loop=replace(state.loop, echoes=await self._journal.echoes())
-            )
-        await self._recorder.opened(state.loop, state.verdict, state.answer is not None)
         return state
+
+    def _head(self) -> Head:
+        """Return what the store holds of the loop beside its attempts."""
+        return Head(
+            task=self.task,
+            goals=[codec.to_document(goal) for goal in self._goals],
+            policy=codec.policy_to(self.policy),
+            kind="loop" if self.stage is None else "stage",
+            stage=self.stage,
+            memory_key=self.memory_key or "",
+        )
+
+    def _state_of(self, stored: StoredLoop) -> _State:
+        """Return the state of a stored loop, with candidates as the function made them."""
+        answer = None
+        document = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
+        if document is not None:
+            answer = CandidateBatch.of(document)
+            answer = replace(answer, values=objects(self._generate, answer.values))
+        return _State(
+            loop=replace(
+                stored.loop, goals=self._goals, improves=self.policy.improvement
+            ),
+            values=objects(self._generate, stored.values),
+            verdict=decide.latest_verdict(stored.decisions),
+            answer=answer,
+        )
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
-        """Generate, evaluate, decide and write the next attempt, unless the loop has
-        ended.
-        """
+        """Make, judge, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
         if any(rule(state.loop) for rule in self._budgets):
-            return await self._over(state)  # failed calls have spent the budget
-        began = time.perf_counter() - (
-            state.answer.usage.seconds if state.answer else 0
-        )
-        budget = self._most_seconds
+            return await self._end_by_budget(state)  # failed calls have spent it
+        began = time.perf_counter()
+        if state.answer is not None:
+            began -= state.answer.usage.seconds
+        budget = self._max_seconds
         if budget < UNLIMITED_SECONDS:
             budget -= state.loop.usage.seconds
-        left = max(0.001, budget + began - time.perf_counter())
-        limit = min(left, self.timeout or left)
+        budget_left = max(0.001, budget + began - time.perf_counter())
+        limit = min(budget_left, self.timeout or budget_left)
         try:
             if limit == UNLIMITED_SECONDS:  # a timer costs a tenth of an attempt
                 value, attempt = await self._try(state, began)
@@ -437,184 +459,190 @@ class Run(Generic[C]):
                     value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
-            if (
-                left <= limit
-            ):  # the budget ends the loop, and the cost of the attempt counts
-                state = self._state or state
-                spent = state.answer.usage if state.answer else record.Usage(calls=1)
-                extra = state.loop.extra + spent.lasting(max(budget, seconds))
-                return await self._over(
-                    replace(state, loop=replace(state.loop, extra=extra))
-                )
-            await self._record_failure(seconds)
-            again = (
-                f"; the loop can be resumed as {self.id!r}"
-                if self._journal.durable
-                else ""
-            )
-            late = (
-                f"attempt {len(state.loop.attempts) + 1} had no result within "
-                f"{self.timeout:g} s"
-            )
-            raise errors.ModelTimeout(f"{late}{again}") from None
+            if budget_left > limit:
+                await self._record_failure(seconds)
+                raise self._late(state) from None
+            # The budget ends the loop, and the cost of the attempt counts.
+            state = self._state or state
+            usage = state.answer.usage if state.answer else record.Usage(calls=1)
+            extra = state.loop.extra + usage.lasting(max(budget, seconds))
+            loop = replace(state.loop, extra=extra)
+            return await self._end_by_budget(replace(state, loop=loop))
         except (errors.UserCodeError, errors.ModelError) as error:
-            await self._record_failure(
-                time.perf_counter() - began, getattr(error, "usage", None)
-            )
+            seconds = time.perf_counter() - began
+            await self._record_failure(seconds, getattr(error, "usage", None))
             raise
+        return await self._decide_on(state, value, attempt)
+
+    async def _decide_on(
+        self, state: _State, value: Any, attempt: record.Attempt
+    ) -> _State:
+        """Decide on an attempt with its candidate `value`, and write both."""
         loop = journal.append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
-        if self._journal.durable:
-            data = journal.journalable(value)
+        if self._lease.durable:
             entry = journal.decision_entry(
-                loop, policy=self.policy, verdict=verdict, attempt=attempt, value=data
+                loop,
+                self.policy,
+                verdict,
+                attempt=attempt,
+                value=journal.journalable(value),
             )
-            await self._recorder.commit(entry, loop)
-        elif self._recorder.memory is not None:
-            await self._recorder.commit(
-                JournalEntry(id=self.id, epoch=0, verdict=verdict), loop
-            )
+            await self._journal.write(entry, loop)
+        elif self._memory is not None:
+            entry = JournalEntry(id=self.id, epoch=0, verdict=verdict)
+            await self._journal.write(entry, loop)
         return _State(
             loop=decide.consume_overrides(loop, verdict),
             values=(*state.values, value),
             verdict=verdict,
         )
 
+    def _late(self, state: _State) -> errors.ModelTimeout:
+        message = (
+            f"attempt {len(state.loop.attempts) + 1} had no result within "
+            f"{self.timeout:g} s"
+        )
+        if self._lease.durable:
+            message += f"; the loop can be resumed as {self.id!r}"
+        return errors.ModelTimeout(message)
+
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict; the user's `feedback` function, if any, writes its
-        feedback.
-        """
+        """Return the verdict, with the feedback that the user's function writes."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
-        at = self._context(state, len(loop.attempts))
-        return replace(
-            verdict, feedback=await worded(self.feedback, evaluation, loop.goals, at)
-        )
+        context = self._context(state, len(loop.attempts))
+        feedback = await worded(self.feedback, evaluation, loop.goals, context)
+        return replace(verdict, feedback=feedback)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, record.Attempt]:
+        """Make one attempt; return its candidate and its record."""
         loop = state.loop
-        number = len(state.loop.attempts) + 1
-        at = self._context(state, number)
+        number = len(loop.attempts) + 1
+        context = self._context(state, number)
         answer = state.answer
         if answer is None:
-            if number == 1 and self.initial is not None:
-                answer = CandidateBatch((self.initial,), record.Usage())
-            elif number > 1 and self.revise is not None:
-                last = loop.attempts[-1].evaluation
-                answer = await revised(self.revise, at, last.findings if last else ())
-            else:
-                answer = await produce(self._generate, at, self._blocks)
-            answer = CandidateBatch(
-                answer.values, answer.usage.lasting(time.perf_counter() - began)
-            )
-            if self._journal.durable and not self._pure:
+            answer = await self._answer(loop, context)
+            usage = answer.usage.lasting(time.perf_counter() - began)
+            answer = CandidateBatch(answer.values, usage)
+            if self._lease.durable and not self._pure:
                 step = (f"{number}/answer", answer.plain())
-                await self._recorder.commit(
-                    JournalEntry(id=self.id, epoch=0, step=step), loop
-                )
+                entry = JournalEntry(id=self.id, epoch=0, step=step)
+                await self._journal.write(entry, loop)
             self._state = _State(
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
-        value, evaluation = await self._best_of(loop, answer, at)
+        value, evaluation = await self._best_of(loop, answer, context)
         candidate = record.Candidate.of(value)
-        judges = self.stage.checks if self.stage else ()
-        usage = (answer.usage + evaluation.usage).lasting(time.perf_counter() - began)
-        near = (
-            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
-        )
-        greedy = (
-            isinstance(self._generate, Writer)
-            and self.revise is None
-            and at.temperature == 0
-        )
+        near_repeat = None
+        if loop.attempts:
+            near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+        usage = answer.usage + evaluation.usage
         attempt = record.Attempt(
             number,
             candidate,
             evaluation=evaluation,
-            usage=usage,
-            repeats=near,
-            greedy=greedy,
-            judged_by=judges,
+            usage=usage.lasting(time.perf_counter() - began),
+            repeats=near_repeat,
+            greedy=(
+                isinstance(self._generate, Writer)
+                and self.revise is None
+                and context.temperature == 0
+            ),
+            judged_by=self.stage.checks if self.stage else (),
         )
         return value, attempt
 
+    async def _answer(self, loop: record.Loop, context: Context) -> CandidateBatch:
+        """Return the candidates of the attempt that `context` describes."""
+        if context.attempt == 1 and self.initial is not None:
+            return CandidateBatch((self.initial,), record.Usage())
+        if context.attempt > 1 and self.revise is not None:
+            evaluation = loop.attempts[-1].evaluation
+            findings = evaluation.findings if evaluation else ()
+            return await revised(self.revise, context, findings)
+        return await produce(self._generate, context, self._blocks)
+
     async def _best_of(
-        self, loop: record.Loop, answer: CandidateBatch, at: Context
+        self, loop: record.Loop, answer: CandidateBatch, context: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best by rank, where preference comes before
-        margins.
-        """
-        tried = [
-            await evaluated(value, at, self.checks, self.evaluate)
+        """Judge all candidates; return the best by rank, preference before margins."""
+        evaluations = [
+            await evaluated(value, context, self.checks, self.evaluate)
             for value in answer.values
         ]
-        if len(tried) == 1:  # nearly always
-            return answer.values[0], tried[0]
+        if len(evaluations) == 1:  # nearly always
+            return answer.values[0], evaluations[0]
 
-        def order(number: int) -> tuple[float, ...]:
-            failed, missed, *rest = tried[number].rank(loop.goals)
-            return failed, missed, -tried[number].preference, *rest
+        def order(index: int) -> tuple[float, ...]:
+            failed, missed, *margins = evaluations[index].rank(loop.goals)
+            return failed, missed, -evaluations[index].preference, *margins
 
-        best = min(range(len(tried)), key=order)
-        usage = sum((each.usage for each in tried), record.NO_USAGE)
-        return answer.values[best], replace(tried[best], usage=usage)
+        best = min(range(len(evaluations)), key=order)
+        usage = sum((judged.usage for judged in evaluations), record.NO_USAGE)
+        return answer.values[best], replace(evaluations[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        told = self._recorder.briefing
-        warmth = self.temperature
+        """Return what checks and generators may know of attempt `number`."""
+        temperature = self.temperature
         if number > 2:
-            repeats = sum(of is not None for of in state.loop.repeats())
-            warmth = max(warmth, min(1.0, warmth + RETRY_TEMPERATURE_STEP * repeats))
-        hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
-        previous = state.values[-1] if state.values else None
+            repeats = sum(earlier is not None for earlier in state.loop.repeats())
+            warmer = temperature + RETRY_TEMPERATURE_STEP * repeats
+            temperature = max(temperature, min(1.0, warmer))
+        hint = ""
+        if isinstance(state.verdict, decide.Again):
+            hint = state.verdict.feedback
+        briefing = self.briefing
         return Context(
             self.task,
             number,
             loop_id=self.id,
             hint=hint,
-            previous=previous,
+            previous=state.values[-1] if state.values else None,
             data=self.data,
-            temperature=warmth,
+            temperature=temperature,
             seed=self.seed + number - 1,
-            examples=told.examples if told else (),
-            advice=told.advice if told else (),
+            examples=briefing.examples if briefing else (),
+            advice=briefing.advice if briefing else (),
             began=self._began,
         )
 
-    async def _over(self, state: _State) -> _State:
+    async def _end_by_budget(self, state: _State) -> _State:
         """End the loop because a budget is spent."""
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
-        entry = replace(
-            journal.decision_entry(loop, self.policy, verdict), extra=loop.extra
-        )
-        await self._recorder.commit(entry, loop)
+        entry = journal.decision_entry(loop, self.policy, verdict)
+        await self._journal.write(replace(entry, extra=loop.extra), loop)
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(
         self, seconds: float, judging: record.Usage | None = None
     ) -> None:
-        """Add the cost of a failed attempt to the loop, and its answer, if any, to the
-        journal.
-        """
+        """Add the cost of a failed attempt to the loop, and its answer to the journal."""
         state = self._state or _State(loop=self.loop)
         extra = record.Usage(1, seconds=seconds)
         step = None
         answer = state.answer
         if answer is not None:
-            extra = (judging or record.Usage()).lasting(
-                max(0.0, seconds - answer.usage.seconds)
-            )
-            if self._journal.durable:
+            judging_seconds = max(0.0, seconds - answer.usage.seconds)
+            extra = (judging or record.Usage()).lasting(judging_seconds)
+            if self._lease.durable:
                 step = (f"{len(state.loop.attempts) + 1}/answer", answer.plain())
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._recorder.commit(
-            JournalEntry(id=self.id, epoch=0, step=step, extra=loop.extra), loop
-        )
+        entry = JournalEntry(id=self.id, epoch=0, step=step, extra=loop.extra)
+        await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
+
+
+# The keyword arguments that `run` and `self_correcting` share.
+RUN_OPTIONS = tuple(
+    option.name
+    for option in fields(Run)
+    if option.name not in ("task", "generate", "stage")
+)
 
 
 async def run(
@@ -639,8 +667,7 @@ async def run(
     memory_key: str | None = None,
     tell: Tell = "both",
 ) -> Result[Any]:
-    """Drive one task until a candidate passes or a rule stops the loop, and return the
-    result.
+    """Drive one task until a candidate passes or a rule stops the loop.
 
     `generate(task, hint)` returns a candidate, or a list whose best candidate becomes
     the attempt; a Model or a Writer is also a generator. `checks` find what is wrong,
@@ -659,6 +686,25 @@ async def run(
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
     resumed.
     """
-    options: dict[str, Any] = dict(locals())  # Run has the same arguments
-    loop: Run[Any] = Run(**options)  # a call of `Run[Any]` takes longer
+    loop: Run[Any] = Run(  # a call of `Run[Any]` takes longer
+        task,
+        generate=generate,
+        checks=checks,
+        evaluate=evaluate,
+        goals=goals,
+        policy=policies.policy(policy),
+        revise=revise,
+        memory=memory,
+        initial=initial,
+        store=store,
+        id=id,
+        scope=scope,
+        data=data,
+        timeout=timeout,
+        temperature=temperature,
+        seed=seed,
+        feedback=feedback,
+        memory_key=memory_key,
+        tell=tell,
+    )
     return await loop.finish()

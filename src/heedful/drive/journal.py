@@ -1,8 +1,13 @@
-"""The journal of a loop: everything that a store holds about the loop.
+"""The journal of a loop: the one way by which a loop is written.
 
-An attempt takes at most two transactions: one for its answer, one for its evaluation,
-verdict, lessons and exposures. A process that drives a loop holds it by a lease. A
-report from outside is written only if the loop has not changed since it was read.
+Whoever makes attempts gives the journal an entry for each step: `Journal.write` adds
+what memory told the loop and what the loop teaches, and stores all of it in one
+transaction. An attempt takes at most two: one for its answer, one for its evaluation,
+verdict, lessons and exposures.
+
+Two kinds of writers exist, and each excludes the others. A process that drives a loop
+holds it by a `Lease`. A report from outside writes on the `Snapshot` that it decided on;
+if the loop has changed since, nothing is written and the report is decided again.
 """
 
 from __future__ import annotations
@@ -14,11 +19,11 @@ import json
 import logging
 import random
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.briefing import Briefing, Tell
@@ -32,14 +37,20 @@ from heedful.store.loops import LOOP_LEASE_SECONDS
 from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
+T = TypeVar("T")
 ECHO_WINDOW_LOOPS = 20  # number of other loops whose findings are counted
 MAX_MEMORY_KEY_CHARS = 200  # characters of a memory key
+# When several write to one loop, one succeeds in each round; the others try again after
+# a random pause. With these values 64 writers finish within a second.
+MAX_WRITE_ROUNDS = 100
+MAX_PAUSE_SECONDS = 0.02
 _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return `value`, or the data of a pydantic object, as exact JSON. Raises
-    NotJournalable.
+    """Return `value`, or the data of a pydantic object, as exact JSON.
+
+    Raises NotJournalable.
     """
     value = as_data(value)
     with suppress(TypeError, ValueError, RecursionError):
@@ -47,13 +58,12 @@ def journalable(value: Any) -> Any:
             return value
     raise NotJournalable(
         f"a candidate of type {type(value).__name__} cannot be stored; generate text, "
-        "JSON "
-        "data or a pydantic object, or run with store=None"
+        "JSON data or a pydantic object, or run with store=None"
     )
 
 
 def check_json(**values: Any) -> None:
-    """Check that each of the named values can be stored. Raises InvalidInput."""
+    """Raise InvalidInput unless each of the named values can be stored."""
     for name, value in values.items():
         try:
             json.dumps(value)
@@ -64,9 +74,7 @@ def check_json(**values: Any) -> None:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; overrides that ended before `now` count no
-    longer.
-    """
+    """Return the loop with one more attempt; overrides that ended before `now` lapse."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -78,31 +86,26 @@ def decision_entry(
     attempt: Attempt | None = None,
     value: Any = None,
 ) -> JournalEntry:
-    """Return the journal entry for a verdict and, if there is one, the attempt and its
-    `value`.
-    """
-    worn = standing_of(loop, policy)
-    decision: dict[str, Any] = {
-        "verdict": verdict,
-        "standing": worn,
-        "decided": loop.at,
-    }
-    return JournalEntry(id=loop.id, epoch=0, attempt=attempt, value=value, **decision)
+    """Return the entry for a verdict and, if there is one, the attempt and its value."""
+    return JournalEntry(
+        id=loop.id,
+        epoch=0,
+        attempt=attempt,
+        value=value,
+        verdict=verdict,
+        standing=standing_of(loop, policy),
+        decided=loop.at,
+    )
 
 
 def cancel_loop(
     loop: Loop, policy: Policy, by: str, now: float
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """Return the cancelled loop, its verdict, and the journal entry that records
-    both.
-    """
+    """Return the cancelled loop, its verdict, and the entry that records both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
-    return (
-        loop,
-        verdict,
-        replace(decision_entry(loop, policy, verdict), cancelled=loop.cancelled),
-    )
+    entry = decision_entry(loop, policy, verdict)
+    return loop, verdict, replace(entry, cancelled=loop.cancelled)
 
 
 def text_of(task: Any) -> str:
@@ -124,123 +127,165 @@ def key_of(function: Any) -> str:
         return ""
     module = getattr(function, "__module__", None)
     if module == "__main__":
-        main = sys.modules["__main__"]
-        file = Path(getattr(main, "__file__", None) or "")
-        own = Path(inspect.getfile(function)).name == file.name
-        module = getattr(main.__spec__, "name", file.stem) if own else ""
-    return f"{module}.{function.__qualname__}"[-MAX_MEMORY_KEY_CHARS:] if module else ""
+        module = _name_of_script(function)
+    if not module:
+        return ""
+    return f"{module}.{function.__qualname__}"[-MAX_MEMORY_KEY_CHARS:]
+
+
+def _name_of_script(function: Callable[..., Any]) -> str:
+    """Return the name of the script's module; "" if another file has the function."""
+    main = sys.modules["__main__"]
+    script = Path(getattr(main, "__file__", None) or "")
+    if Path(inspect.getfile(function)).name != script.name:
+        return ""
+    return str(getattr(main.__spec__, "name", script.stem))
 
 
 class Journal:
-    """The journal of one loop; it renews the lease on the loop while an attempt runs.
+    """The journal of one loop; without a store, only memory gets what is written.
+
+    The `writer` signs the entries. `memory` is what memory tells the loop and learns
+    from it; None if no memory was given.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        scope: Scope,
+        writer: Lease | Snapshot,
+        memory: LoopMemory | None = None,
+    ) -> None:
+        self.store = store
+        self.scope = scope
+        self.memory = memory
+        self._writer = writer
+
+    @property
+    def briefing(self) -> Briefing | None:
+        """What memory tells the loop; None if no memory was asked yet."""
+        return self.memory.briefing if self.memory else None
+
+    async def write(self, entry: JournalEntry, loop: Loop) -> None:
+        """Write `entry`, exposures and lessons; `loop` includes the entry.
+
+        Raises LeaseLost if the writer no longer holds the loop, LoopChanged if its
+        snapshot is no longer true, or StoreError.
+        """
+        memory = self.memory
+        if memory is not None:
+            entry = await memory.add_to(entry, loop)
+        number = 0
+        if self.store is not None:
+            entry = self._writer.sign(entry)
+            number = await self.store.write(
+                self.scope, loops.commit, entry, owner=self._writer.owner
+            )
+            self._writer.note_written(entry)
+        if memory is not None:
+            await memory.note_written(entry, loop, number)
+
+
+class Lease:
+    """The right of this process to write one loop, renewed while an attempt runs.
 
     A loop is `known` if its id came from the caller: it may exist, so its lease is
-    taken before the first attempt. Any other loop is created by its first entry.
-    Without a store, nothing is kept.
+    taken by `open`, before the first attempt. Any other loop is created by its first
+    entry. The first decision of this process also writes the loop's goals and policy,
+    if they differ from the stored ones. Without a store there is nothing to hold.
     """
 
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        self.store: Store | None = (
-            store if isinstance(store, Store | None) else open_store(store)
-        )
-        self.durable: bool = self.store is not None
-        self.known: bool = known
+        if not isinstance(store, Store | None):
+            store = open_store(store)
+        self.store: Store | None = store
         self.scope: Scope = scope or Scope()
+        self.known: bool = known
+        self.owner: str = loops.new_owner() if store is not None else ""
         self._id = id
-        self._owner = loops.new_owner() if self.store is not None else ""
         self._head: Head | None = None  # if it is not stored yet
         self._claimed = False
         self._epoch = 1
 
+    @property
+    def durable(self) -> bool:
+        """True if the loop is stored."""
+        return self.store is not None
+
     def __enter__(self) -> None:
-        """Hold the loop's lease in a `with` block, which raises LeaseLost if it is
-        taken over.
-        """
+        """Hold the loop in a `with` block, which raises LeaseLost if it is taken over."""
         if self.store is None:
             return
-        loops.enter(self._owner)
+        loops.enter(self.owner)
         self._driver = asyncio.current_task()
-        self._beats = list[asyncio.Task[None]]()
+        self._heartbeats = list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
-        begin = lambda: self._beats.append(asyncio.create_task(self._beat()))  # noqa: E731
         self._timer = asyncio.get_running_loop().call_later(
-            LOOP_LEASE_SECONDS / 3, begin
+            LOOP_LEASE_SECONDS / 3, self._begin_heartbeat
         )
+
+    def _begin_heartbeat(self) -> None:
+        self._heartbeats.append(asyncio.create_task(self._beat()))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is None:
             return
         self._timer.cancel()
-        loops.leave(self._owner)
-        driver = self._driver
+        loops.leave(self.owner)
         lost = None
-        for beat in self._beats:
-            beat.cancel()
-            if beat.done() and not beat.cancelled():
-                lost = (
-                    beat.exception()
-                )  # only a driver that it cancelled has not yet ended
+        for heartbeat in self._heartbeats:
+            heartbeat.cancel()
+            if heartbeat.done() and not heartbeat.cancelled():
+                # Only a driver that it cancelled has not yet ended.
+                lost = heartbeat.exception()
         cancelled = lost and isinstance(error, asyncio.CancelledError)
+        driver = self._driver
         if cancelled and driver is not None and driver.uncancel() == 0:
             raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Take the lease and return the loop as the store holds it; return None for a
-        new loop.
+        """Take the lease and return the loop as the store holds it; None for a new loop.
 
         Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
-        stored = None
         if self.store is None:
             return None
         check_json(task=head.task)
+        stored = None
         if self.known:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(
-                self.scope, loops.claim, self._id, head, self._owner
+                self.scope, loops.claim, self._id, head, self.owner
             )
             self._epoch = stored.epoch
             self._claimed = True
-
-        def lasting(head: Head) -> tuple[Any, ...]:
-            return (
-                head.kind,
-                head.stage,
-                head.memory_key,
-                list(head.goals),
-                dict(head.policy),
-            )
-
-        self._head = None if stored and lasting(stored.head) == lasting(head) else head
+        self._head = head
+        if stored is not None and _is_same_head(stored.head, head):
+            self._head = None
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Count, for each finding's key, the attempts with that finding in other recent
-        loops.
-        """
+        """Count, by a finding's key, the attempts with it in other recent loops."""
         if self.store is None:
             return {}
         return await self.store.read(
             self.scope, loops.echoes, self._id, ECHO_WINDOW_LOOPS
         )
 
-    async def commit(self, entry: JournalEntry) -> int:
-        """Write `entry` in one transaction.
+    def sign(self, entry: JournalEntry) -> JournalEntry:
+        """Return the entry with the epoch of the lease and the head, if it is due."""
+        head = self._head
+        if self._claimed and entry.verdict is None:
+            head = None
+        return replace(entry, epoch=self._epoch, head=head)
 
-        The first decision of this process also writes the loop's goals and policy, if
-        they differ from the stored ones. Raises LeaseLost if another process drives the
-        loop, or StoreError.
-        """
-        if self.store is None:
-            return 0
-        head = None if self._claimed and entry.verdict is None else self._head
-        entry = replace(entry, epoch=self._epoch, head=head)
-        number = await self.store.write(self.scope, loops.commit, entry, self._owner)
+    def note_written(self, entry: JournalEntry) -> None:
+        """Remember that the loop exists now, and that its head is stored."""
         self._claimed = True
-        self._head = None if head is not None else self._head
-        return number
+        if entry.head is not None:
+            self._head = None
 
     async def _beat(self) -> None:
         """Renew the lease until cancelled; cancel the driver if the lease is lost."""
@@ -260,175 +305,51 @@ class Journal:
             await asyncio.sleep(LOOP_LEASE_SECONDS / 3)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LoopRecorder:
-    """Writes a loop to its journal, and what the loop teaches to its memory.
-
-    Exposures are written with the first entry, lessons and outcome with the last. If
-    journal and memory share a store and scope (`together`), each is in the transaction
-    of its entry. If not, exposures are written before the entry, because the prompt may
-    have influenced the attempt, and lessons after the entry, because only the holder of
-    the lease may teach. When a loop is opened again, the recorder writes what a crash
-    prevented. Loops without evaluations (`judged` is False) teach nothing. Lessons of
-    evaluations that are not `measured` are quarantined. `briefing` is what `brief`
-    recalled, and `exposed` is True if it is already stored. `memory_key`, the names of
-    the `checks` and `tell` are as in `Memory.brief`.
-    """
-
-    write: Callable[[JournalEntry], Awaitable[int]]
-    memory: Memory | None
-    task: str
-    together: bool
-    judged: bool = True
-    measured: bool = True
-    briefing: Briefing | None = None
-    exposed: bool = False
-    memory_key: str = ""
-    checks: tuple[str, ...] = ()
-    tell: Tell = "both"
-
-    async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Recall lessons for an open loop; for an ended loop, write what a crash
-        prevented.
-
-        `answered` is True if the journal holds an answer without a verdict. Raises
-        StoreError.
-        """
-        memory = self.memory
-        ended = isinstance(verdict, Done)
-        if memory is None or (ended and self.together):
-            return
-        begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
-        await self.brief(loop.id, begins=not begun)
-        if ended:
-            await self._teach(memory, loop, self._ending(loop))
-
-    async def brief(self, loop: str, begins: bool) -> None:
-        """Recall lessons for a loop; a resumed loop (not `begins`) gets its first
-        lessons again.
-        """
-        if self.memory is not None:
-            how = self.memory_key, self.checks, self.tell
-            self.briefing = await self.memory.brief(self.task, loop, begins, *how)
-            self.exposed = False
-
-    async def commit(self, entry: JournalEntry, loop: Loop) -> None:
-        """Write `entry`, exposures and lessons; `loop` includes the entry. Raises
-        StoreError.
-        """
-        memory = self.memory
-        if memory is None:
-            await self.write(entry)
-            return
-        told = None if self.exposed else self.briefing
-        ended = isinstance(entry.verdict, Done)
-        lessons, outcome = self._ending(loop) if ended else ((), None)
-        if self.together:
-            most = memory.max_entries or 0
-            taught: Any = {"reflections": lessons, "outcome": outcome, "most": most}
-            entry = replace(entry, briefing=told, quota=memory.quota, **taught)
-        elif told is not None:
-            shown = told.exposures
-            entry = replace(entry, briefing=replace(told, exposures=()))
-            if shown:
-                await memory.store.write(
-                    memory.scope, exposures.remember, (), exposures=shown
-                )
-        number = await self.write(entry)
-        self.exposed = True
-        if ended:
-            await self._teach(memory, loop, (lessons, outcome), number)
-
-    def _ending(self, loop: Loop) -> _Taught:
-        """Return the lessons and the outcome (None if cancelled) of an ended loop."""
-        told = self.briefing or Briefing()
-        # If a source is revoked, lessons that were learnt with its text in the prompt
-        # go, too.
-        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
-        origin |= {
-            "space": told.space,
-            "vector": told.vector,
-            "memory_key": told.memory_key,
-        }
-        origin |= {} if self.measured else {"trust": "tool"}
-        about = self.task, self.tell != "rules", told.memory_key, self.checks
-        lessons = [
-            replace(one, **origin)
-            for one in (learn(loop, *about) if self.judged else ())
-        ]
-        broken = frozenset(one.cause.rule for one in lessons if one.cause)
-        return lessons, None if loop.cancelled else outcome_of(
-            loop, told.memory_key, broken
-        )
-
-    async def _teach(
-        self, memory: Memory, loop: Loop, taught: _Taught, number: int = 0
-    ) -> None:
-        """Write to a memory that has another store; review its lessons and log errors
-        of that.
-        """
-        lessons, outcome = taught
-        if not self.together and (lessons or outcome):
-            most = memory.max_entries or 0
-            remember = exposures.remember
-            await memory.store.write(
-                memory.scope, remember, lessons, outcome=outcome, most=most
-            )
-            number = (
-                await memory.store.read(memory.scope, exposures.past, loop.id)
-            ).number
-        try:
-            await memory.look(number)
-        except StoreError as error:
-            _log.warning(
-                "loop %s ended; its lessons were not reviewed: %s", loop.id, error
-            )
-
-
-_Taught = tuple[Sequence[Lesson], Outcome | None]
-T = TypeVar("T")
-# When several write to one loop, one succeeds in each round; the others try again after
-# a random pause. With these values 64 writers finish within a second.
-MAX_WRITE_ROUNDS = 100
+def _is_same_head(stored: Head, head: Head) -> bool:
+    """Return True if nothing of `head` has to be written over the stored head."""
+    return (
+        stored.kind == head.kind
+        and stored.stage == head.stage
+        and stored.memory_key == head.memory_key
+        and list(stored.goals) == list(head.goals)
+        and dict(stored.policy) == dict(head.policy)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read; one entry may be written, if the loop has not changed
-    since then.
-    """
+    """A loop as it was read; one entry may be written, unless the loop has changed."""
 
     store: Store
     scope: Scope
     state: LoopState
+    owner: ClassVar[str] = ""  # no process drives the loop
 
-    async def commit(self, entry: JournalEntry) -> int:
-        """Write `entry` in one transaction. Raises _ChangedError if the loop has
-        changed.
-        """
-        try:
-            stored = self.state.stored
-            entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            return await self.store.write(self.scope, loops.commit, entry, owner="")
-        except LeaseLost as error:
-            raise _ChangedError from error
+    def journal(self, memory: LoopMemory | None = None) -> Journal:
+        """Return the journal that writes on this snapshot."""
+        return Journal(self.store, self.scope, self, memory)
+
+    def sign(self, entry: JournalEntry) -> JournalEntry:
+        """Return the entry with what the loop must still be when it is written."""
+        stored = self.state.stored
+        return replace(entry, epoch=stored.epoch, seen=stored.updated)
+
+    def note_written(self, entry: JournalEntry) -> None:
+        """Do nothing: nobody writes twice on one snapshot."""
 
     def check_free(self) -> None:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
-            driven = f"loop {self.state.stored.id!r} is being driven by another process"
-            raise LeaseLost(f"{driven} ({self.state.driver}); wait for it, or stop it")
-
-
-class _ChangedError(Exception):
-    """The loop has changed since it was read."""
+            raise LeaseLost(
+                f"loop {self.state.stored.id!r} is being driven by another process "
+                f"({self.state.driver}); wait for it, or stop it"
+            )
 
 
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Read the loop and call `work` with it; repeat both if another process wrote at
-    the same time.
+    """Read the loop and call `work` with it; repeat both if another process wrote.
 
     Returns the result of `work`. Raises NotFound, and LeaseLost after 100 conflicts.
     """
@@ -436,6 +357,164 @@ async def retry_on_conflict(
         state = await store.read(scope, loops.state, id, ECHO_WINDOW_LOOPS)
         try:
             return await work(Snapshot(store, scope, state))
-        except _ChangedError:
-            await asyncio.sleep(random.random() * 0.02)  # seconds
+        except loops.LoopChanged:
+            await asyncio.sleep(random.random() * MAX_PAUSE_SECONDS)
     raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")
+
+
+# What the evaluations of a loop prove. "measured": its own checks and critics, or a host
+# that is vouched for, judged the candidates. "unvouched": nobody vouches for the
+# reports, so their lessons wait in quarantine. "none": nothing judged the candidates,
+# and the loop teaches nothing.
+Evidence = Literal["measured", "unvouched", "none"]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LoopMemory:
+    """What memory tells one loop, and what the loop teaches memory.
+
+    This is a sequence of three states. `brief` recalls lessons: the briefing is then
+    `unwritten`. The next entry writes it with its exposures. The entry that ends the
+    loop writes the lessons and the outcome.
+
+    If memory has the store and the scope of the journal (`together`), each of these is
+    in the transaction of its entry. If not, exposures are written before the entry,
+    because the prompt may have influenced the attempt, and lessons after the entry,
+    because only the holder of the lease may teach. When a loop is opened again, `open`
+    writes what a crash prevented. `memory_key`, the names of the `checks` and `tell`
+    are as in `Memory.brief`.
+    """
+
+    memory: Memory
+    task: str
+    together: bool
+    evidence: Evidence = "measured"
+    briefing: Briefing | None = None
+    memory_key: str = ""
+    checks: tuple[str, ...] = ()
+    tell: Tell = "both"
+    unwritten: Briefing | None = None
+
+    async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
+        """Recall lessons for an open loop; for an ended one, write what a crash left out.
+
+        `answered` is True if the journal holds an answer without a verdict. Raises
+        StoreError.
+        """
+        ended = isinstance(verdict, Done)
+        if ended and self.together:
+            return
+        begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
+        await self.brief(loop.id, begins=not begun)
+        if ended:
+            await self._review(loop, await self._teach(loop))
+
+    async def brief(self, loop: str, begins: bool) -> None:
+        """Recall lessons for a loop; a resumed loop gets its first lessons again."""
+        self.briefing = await self.memory.brief(
+            self.task,
+            loop,
+            begins,
+            memory_key=self.memory_key,
+            checks=self.checks,
+            tell=self.tell,
+        )
+        self.unwritten = self.briefing
+
+    async def add_to(self, entry: JournalEntry, loop: Loop) -> JournalEntry:
+        """Return the entry with the exposures and the lessons of its transaction.
+
+        Exposures in another store are written now.
+        """
+        memory = self.memory
+        briefing = self.unwritten
+        if not self.together:
+            if briefing is None:
+                return entry
+            if briefing.exposures:
+                await memory.store.write(
+                    memory.scope,
+                    exposures.remember,
+                    (),
+                    exposures=briefing.exposures,
+                )
+            return replace(entry, briefing=replace(briefing, exposures=()))
+
+        lessons: list[Lesson] = []
+        outcome = None
+        if isinstance(entry.verdict, Done):
+            lessons, outcome = self._ending(loop)
+        return replace(
+            entry,
+            briefing=briefing,
+            reflections=lessons,
+            outcome=outcome,
+            most=memory.max_entries or 0,
+            quota=memory.quota,
+        )
+
+    async def note_written(self, entry: JournalEntry, loop: Loop, number: int) -> None:
+        """Teach another store and review the lessons, if the entry ended the loop.
+
+        `number` is that of the outcome which the entry wrote, 0 for none.
+        """
+        self.unwritten = None
+        if isinstance(entry.verdict, Done):
+            if not self.together:
+                number = await self._teach(loop)
+            await self._review(loop, number)
+
+    def _ending(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
+        """Return the lessons and the outcome (None if cancelled) of an ended loop."""
+        briefing = self.briefing or Briefing()
+        lessons: list[Lesson] = []
+        if self.evidence != "none":
+            for lesson in learn(
+                loop,
+                self.task,
+                outputs=self.tell != "rules",
+                memory_key=briefing.memory_key,
+                checks=self.checks,
+            ):
+                trust = "tool" if self.evidence == "unvouched" else lesson.trust
+                # If a source is revoked, lessons that were learnt with its text in the
+                # prompt go, too.
+                lesson = replace(
+                    lesson,
+                    source=f"loop:{loop.id}",
+                    parents=briefing.shown,
+                    space=briefing.space,
+                    vector=briefing.vector,
+                    memory_key=briefing.memory_key,
+                    trust=trust,
+                )
+                lessons.append(lesson)
+        if loop.cancelled:
+            return lessons, None
+        broken = frozenset(lesson.cause.rule for lesson in lessons if lesson.cause)
+        return lessons, outcome_of(loop, briefing.memory_key, broken)
+
+    async def _teach(self, loop: Loop) -> int:
+        """Write lessons and outcome to a store of its own; return the outcome's number."""
+        memory = self.memory
+        lessons, outcome = self._ending(loop)
+        if not lessons and outcome is None:
+            return 0
+        await memory.store.write(
+            memory.scope,
+            exposures.remember,
+            lessons,
+            outcome=outcome,
+            most=memory.max_entries or 0,
+        )
+        past = await memory.store.read(memory.scope, exposures.past, loop.id)
+        return past.number
+
+    async def _review(self, loop: Loop, number: int) -> None:
+        """Review the lessons after outcome `number`; only log a StoreError."""
+        try:
+            await self.memory.look(number)
+        except StoreError as error:
+            _log.warning(
+                "loop %s ended; its lessons were not reviewed: %s", loop.id, error
+            )

@@ -1,5 +1,7 @@
-"""Call heedful from code without an event loop; one background loop serves the whole
-process.
+"""Call heedful from code without an event loop, through one loop in the background.
+
+`run_sync` runs one coroutine; `self_correcting` makes a function that runs a loop each
+time it is called. The background loop serves the whole process.
 """
 
 from __future__ import annotations
@@ -9,15 +11,15 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from heedful.drive.drive import Run
+from heedful.drive.drive import RUN_OPTIONS, Run, validate_options
 from heedful.drive.generate import declared
 from heedful.drive.journal import key_of
 from heedful.errors import NotPassed, UsageError
@@ -66,8 +68,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
             f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an "
-            "async "
-            "iterator, use `async for` in an async function, and pass a call of the "
+            "async iterator, use `async for` in an async function, and pass a call of the "
             "function"
         )
     try:
@@ -90,14 +91,14 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
     tasks: list[asyncio.Task[T]] = []
     ended = threading.Event()
 
-    def over(task: asyncio.Task[T]) -> None:
+    def finish(task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # otherwise asyncio reports it as never retrieved
         ended.set()
 
     def begin() -> None:
         tasks.append(loop.create_task(coroutine, context=context))
-        tasks[0].add_done_callback(over)
+        tasks[0].add_done_callback(finish)
 
     def give_up() -> None:
         if tasks:
@@ -147,67 +148,99 @@ def self_correcting(
     require(
         on_exhausted in ("raise", "best"), "on_exhausted", on_exhausted, "raise or best"
     )
-    known = [field.name for field in fields(Run) if field.init][
-        2:
-    ]  # without task and generate
-    check_options("self_correcting", options, [*known, "on_exhausted"])
-    Run(
-        None, **{"generate": len, **options, "memory": None, "store": None}
-    )  # checks the others
+    check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted"])
+    validate_options(**options)
     if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
-        key = options.get("memory_key")
-        settings = {**options, "memory_key": key_of(function) if key is None else key}
-        fine = callable(function) and not isinstance(function, type)
-        returned = declared(function)
-        signature = inspect.signature(function) if fine else inspect.Signature()
-        takes = signature.parameters
-        names = [name for name in takes if name not in ("hint", "feedback")]
-        outer = signature.replace(parameters=[takes[name] for name in names])
-        first = next((name for name in names if name not in ("self", "cls")), "")
-        require(first, "function", function, "a function of the task; name checks=[…]")
+        call = _TaskFunction.of(function)
+        settings = dict(options)
+        if settings.get("memory_key") is None:
+            settings["memory_key"] = key_of(function)
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            try:
-                bound = outer.bind(*args, **named)
-            except TypeError as error:
-                raise TypeError(
-                    f"{error}; call it as {outer}, the loop passes the hint"
-                ) from None
-            bound.apply_defaults()
-            given = bound.arguments
-
-            def generate(task: Any, hint: str) -> Any:
-                whole = {
-                    **dict.fromkeys(takes.keys() - names, hint),
-                    **given,
-                    first: task,
-                }
-                call = inspect.BoundArguments(signature, whole)
-                return function(*call.args, **call.kwargs)
-
-            generate.__annotations__["return"] = returned
-            generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
+            arguments = call.bind(args, named)
             result = await Run[Any](
-                given[first], generate=generate, **settings
+                arguments[call.task],
+                generate=call.generator(arguments),
+                **settings,
             ).finish()
             if not result.passed and (on_exhausted == "raise" or result.best is None):
                 raise NotPassed(result)
             return result.candidate
 
         @functools.wraps(function)
-        def called(*args: Any, **named: Any) -> Any:
+        def drive_in_background(*args: Any, **named: Any) -> Any:
             level = _level.get()
             with suppress(RuntimeError):
-                level += asyncio.get_running_loop() is _loop(level)
+                if asyncio.get_running_loop() is _loop(level):
+                    level += 1
             return _wait(drive(*args, **named), level)
 
-        return cast(
-            "Callable[..., T]",
-            drive if inspect.iscoroutinefunction(function) else called,
-        )
+        if inspect.iscoroutinefunction(function):
+            return cast("Callable[..., T]", drive)
+        return cast("Callable[..., T]", drive_in_background)
 
     return decorate if function is None else decorate(function)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskFunction:
+    """A decorated function: how callers call it, and how a loop does.
+
+    `task` is its first parameter but `self` or `cls`. `hints` are the parameters that
+    get the feedback; `outer` is the signature without them, which callers use.
+    """
+
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    outer: inspect.Signature
+    task: str
+    hints: tuple[str, ...]
+    returns: Any
+
+    @classmethod
+    def of(cls, function: Any) -> _TaskFunction:
+        """Return the description of `function`. Raises InvalidInput."""
+        signature = inspect.Signature()
+        if callable(function) and not isinstance(function, type):
+            signature = inspect.signature(function)
+        parameters = signature.parameters
+        names = [name for name in parameters if name not in ("hint", "feedback")]
+        task = next((name for name in names if name not in ("self", "cls")), "")
+        require(task, "function", function, "a function of the task; name checks=[…]")
+        return cls(
+            function=function,
+            signature=signature,
+            outer=signature.replace(parameters=[parameters[name] for name in names]),
+            task=task,
+            hints=tuple(name for name in parameters if name not in names),
+            returns=declared(function),
+        )
+
+    def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name, with defaults. Raises TypeError."""
+        try:
+            bound = self.outer.bind(*args, **named)
+        except TypeError as error:
+            raise TypeError(
+                f"{error}; call it as {self.outer}, the loop passes the hint"
+            ) from None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def generator(self, arguments: Mapping[str, Any]) -> Callable[[Any, str], Any]:
+        """Return the function of task and hint that makes candidates in a loop."""
+
+        def generate(task: Any, hint: str) -> Any:
+            hints = dict.fromkeys(self.hints, hint)
+            values = {**hints, **arguments, self.task: task}
+            call = inspect.BoundArguments(self.signature, values)
+            return self.function(*call.args, **call.kwargs)
+
+        generate.__annotations__["return"] = self.returns
+        is_async = inspect.iscoroutinefunction(self.function)
+        generate.is_async = is_async  # type: ignore[attr-defined]
+        return generate

@@ -1,4 +1,9 @@
-"""Decide on attempts that an outside orchestrator makes and reports."""
+"""Decide on attempts that an outside orchestrator makes and reports.
+
+A report is decided on a snapshot of its loop, and written only if the loop is still as
+it was read; otherwise the report is decided again. The same report again returns the
+stored verdict and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +32,8 @@ from heedful.store.store import Store
 from heedful.validation import check_integer, check_options, require
 
 MAX_LOOP_ID_CHARS = 200  # characters of an id, which appears in addresses and lists
-REPORT_JUDGE = (
-    "report"  # the name of a report's own evaluation among the judges of an attempt
-)
+# The name of a report's own evaluation among the judges of an attempt.
+REPORT_JUDGE = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,77 +62,76 @@ class AttemptReport:
 
     def __post_init__(self) -> None:
         output = self.output
-        spent = self.usage
-        if not isinstance(output, str | dict | None) and (answer := answer_of(output)):
-            output = answer.text
-            spent = answer.usage if spent == record.NO_USAGE else spent
-        spent = spent if isinstance(spent, record.Usage) else usage_of(spent)
-        require(
-            spent is not None, "usage", self.usage, "a Usage, or the usage of an SDK"
-        )
-        if not isinstance(self.evaluation, record.Evaluation | None):
-            raise errors.InvalidInput(
-                "evaluation", self.evaluation, "an Evaluation, or None"
-            )
-        require(
-            isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks"
-        )
-        given = self.digest or self.checks or self.request
-        if output is None and self.evaluation is None and not given:
+        usage: Any = self.usage
+        if not isinstance(output, str | dict | None):
+            answer = answer_of(output)
+            if answer is not None:
+                output = answer.text
+                usage = answer.usage if usage == record.NO_USAGE else usage
+        if not isinstance(usage, record.Usage):
+            usage = usage_of(usage)
+        allowed = "a Usage, or the usage of an SDK"
+        require(usage is not None, "usage", self.usage, allowed)
+        allowed = "an Evaluation, or None"
+        judged = isinstance(self.evaluation, record.Evaluation | None)
+        require(judged, "evaluation", self.evaluation, allowed)
+        listed = isinstance(self.checks, Sequence)
+        require(listed, "checks", self.checks, "a list of checks")
+        described = self.digest or self.checks or self.request
+        if output is None and self.evaluation is None and not described:
             raise errors.UsageError(
                 "the report is empty: give output, digest or evaluation"
             )
         object.__setattr__(self, "output", output)
-        object.__setattr__(self, "usage", spent)
+        object.__setattr__(self, "usage", usage)
 
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
-        evaluation = self.evaluation and codec.to_document(self.evaluation)
-        made = (
+        document = (
             record.as_data(self.output),
             self.digest,
-            evaluation,
+            self.evaluation and codec.to_document(self.evaluation),
             codec.to_document(self.usage),
+            dict(self.labels),
+            self.request,
+            self.reported_as,
         )
-        parts = (*made, dict(self.labels), self.request, self.reported_as)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[
-            :32
-        ]
+        text = json.dumps(document, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt. If it has no output and no digest, it never counts as a
-        repeat.
-        """
-        given = self.output is not None
-        own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
-        candidate = record.Candidate(
-            self.digest or own.digest, own.text if given else None
-        )
-        judges = (
-            *map(stop.rule_name, self.checks),
-            *[REPORT_JUDGE] * (self.evaluation is not None),
-        )
-        usage = self.usage + evaluation.usage if evaluation is not None else self.usage
-        near = (
-            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None
-        )
-        vouched = self.vouched and (
-            self.goals is None or set(self.goals) == set(loop.goals)
-        )
+        """Return the attempt. Without output and digest, it never counts as a repeat."""
+        if self.output is None:
+            candidate = record.Candidate.of(f"{loop.id}/{number}")
+            candidate = record.Candidate(self.digest or candidate.digest)
+        else:
+            candidate = record.Candidate.of(self.output)
+            if self.digest:
+                candidate = replace(candidate, digest=self.digest)
+        near_repeat = None
+        if loop.attempts:
+            near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+        usage = self.usage
+        if evaluation is not None:
+            usage = usage + evaluation.usage
+        judges = tuple(stop.rule_name(check) for check in self.checks)
+        if self.evaluation is not None:
+            judges = (*judges, REPORT_JUDGE)
+        same_goals = self.goals is None or set(self.goals) == set(loop.goals)
         return record.Attempt(
             number,
             candidate,
             evaluation=evaluation,
             usage=usage,
-            repeats=near,
+            repeats=near_repeat,
             labels=self.labels,
             report=self.name,
             reported_as=self.reported_as,
             judged_by=judges,
-            vouched=vouched,
+            vouched=self.vouched and same_goals,
         )
 
 
@@ -164,42 +167,55 @@ async def report(
     missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
-    data = journal.journalable(attempt_report.output)
-    judged = list[
-        tuple[AttemptReport, record.Evaluation | None]
-    ]()  # at most one, if read again
+    value = journal.journalable(attempt_report.output)
+    # The report with its checks, and its evaluation: made once, even if another process
+    # writes meanwhile and the loop is read again.
+    judged: tuple[AttemptReport, record.Evaluation | None] | None = None
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
+        nonlocal judged
         stored = snapshot.state.stored
         if 0 < number <= len(stored.loop.attempts):
-            known = stored.loop.upto(number)
-            if known.attempts[-1].report != attempt_report.name:
-                other = f"attempt {number} of {id!r} was reported with other content"
-                raise errors.AttemptTaken(other)
-            first = next(each for each in stored.decisions if each.attempt == number)
-            return ReportResult(known, first.verdict, new=False)
+            return _decided_before(stored, number, attempt_report.name)
         policy = _next_policy(snapshot, number)
-        if not judged:
-            new = (
-                replace(attempt_report, checks=await load()) if load else attempt_report
-            )
-            judged.append((new, await _evaluation(new, stored)))
-        [(new, evaluation)] = judged
+        if judged is None:
+            new = attempt_report
+            if load is not None:
+                new = replace(attempt_report, checks=await load())
+            judged = (new, await _evaluation(new, stored))
+        new, evaluation = judged
         attempt = new.attempt(stored.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
-        # Redact as the store does: joined texts can form a secret that no part
-        # contains.
-        verdict = codec.verdict_from(
-            redact_data(codec.verdict_to(decide.decide(loop, policy)))
-        )
+        verdict = _as_stored(decide.decide(loop, policy))
         entry = journal.decision_entry(
-            loop, policy, verdict=verdict, attempt=attempt, value=data
+            loop, policy, verdict, attempt=attempt, value=value
         )
-        await _commit(snapshot, memory, entry, loop)
+        await _write(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
+
+
+def _decided_before(stored: StoredLoop, number: int, report: str) -> ReportResult:
+    """Return the stored verdict of a report. Raises AttemptTaken for another report."""
+    loop = stored.loop.upto(number)
+    if loop.attempts[-1].report != report:
+        raise errors.AttemptTaken(
+            f"attempt {number} of {stored.id!r} was reported with other content"
+        )
+    for decision in stored.decisions:
+        if decision.attempt == number:
+            return ReportResult(loop, decision.verdict, new=False)
+    raise errors.StoreCorrupt(f"attempt {number} of {stored.id!r} has no decision")
+
+
+def _as_stored(verdict: decide.Verdict) -> decide.Verdict:
+    """Return the verdict without secrets, as a repeated report will get it.
+
+    Texts that were joined can form a secret that none of them contains.
+    """
+    return codec.verdict_from(redact_data(codec.verdict_to(verdict)))
 
 
 @dataclass(eq=False, repr=False)
@@ -237,26 +253,23 @@ class ReportedLoop:
 
     @property
     def passed(self) -> bool:
-        """True if the loop has ended with a candidate that has no error and meets every
-        goal.
-        """
+        """True if the loop ended with a candidate without error that meets every goal."""
         return decide.state_after(self.verdict) == "passed"
 
     @property
     def candidate(self) -> Any:
-        """The best candidate so far as text or JSON data; None before the first
-        evaluation.
-        """
-        return self.stored.values[self.loop.best - 1] if self.loop.best else None
+        """The best candidate as text or JSON data; None before the first evaluation."""
+        best = self.loop.best
+        return self.stored.values[best - 1] if best else None
 
     @property
     def hint(self) -> str:
-        """What memory tells, then what was wrong with the last attempt; "" for
-        neither.
-        """
-        at = _context(self.stored)
-        told = self.briefing
-        return whole_hint(replace(at, examples=told.examples, advice=told.advice))
+        """What memory tells, then what was wrong with the last attempt, if anything."""
+        briefing = self.briefing
+        context = replace(
+            _context(self.stored), examples=briefing.examples, advice=briefing.advice
+        )
+        return whole_hint(context)
 
     async def report(
         self, output: Any = None, *, attempt: int | None = None, **fields: Any
@@ -269,25 +282,26 @@ class ReportedLoop:
         InvalidInput, UsageError for an empty report.
         """
         check_options("a report", fields, AttemptReport.__slots__)
-        made = AttemptReport(output, **fields)
-        made = made if "checks" in fields else replace(made, checks=self.checks)
-        number = len(self.loop.attempts) + 1 if attempt is None else attempt
+        attempt_report = AttemptReport(output, **fields)
+        if "checks" not in fields:
+            attempt_report = replace(attempt_report, checks=self.checks)
+        number = attempt
+        if number is None:
+            number = len(self.loop.attempts) + 1
         check_integer("attempt", number)
         result = await report(
             self.store,
             scope=self.scope,
             id=self.stored.id,
             number=number,
-            attempt_report=made,
+            attempt_report=attempt_report,
             memory=self.memory,
         )
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
         return result.verdict
 
     def explain(self) -> Explanation:
-        """Explain why the loop continued, why it ended, and what would have changed
-        that.
-        """
+        """Explain why the loop went on, why it ended, and what would have changed that."""
         return self.stored.explain()
 
 
@@ -314,53 +328,45 @@ async def open_loop(
     `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
     with another task, context, goals, policy or memory key.
     """
-    policy, aims = drive.validate_arguments(
-        id, checks, goals, policy, memory_key=memory_key
+    policy, aims = drive.validate_options(
+        id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
     )
     journal.check_json(task=task, context=context)
-    if not (
-        isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS and id.isprintable()
-    ):
-        raise errors.InvalidInput(
-            "id", id, f"1 to {MAX_LOOP_ID_CHARS} printable characters"
-        )
-    plain = codec.policy_to(policy)
+    named = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
+    allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"
+    require(named and id.isprintable(), "id", id, allowed)
+    policy_document = codec.policy_to(policy)
     allowed = "made of shipped rules: no code of the host"
-    require(codec.is_complete(plain), "policy", policy.name, allowed)
-    known = memory if memory is None else Memory.of(memory, scope)
-    held = (
-        known.store
-        if known
-        else store
-        if isinstance(store, Store)
-        else open_store(store)
-    )
-    scope = known.scope if known else scope or Scope()
+    require(codec.is_complete(policy_document), "policy", policy.name, allowed)
+    if memory is not None:
+        memory = Memory.of(memory, scope)
+        store = memory.store
+        scope = memory.scope
+    if not isinstance(store, Store):
+        store = open_store(store)
+    scope = scope or Scope()
     require(isinstance(scope, Scope), "scope", scope, "a Scope")
     head = Head(
         task=task,
-        goals=list(map(codec.to_document, aims)),
-        policy=plain,
+        goals=[codec.to_document(goal) for goal in aims],
+        policy=policy_document,
         context=context,
         memory_key=memory_key,
     )
-    stored, created = await held.write(scope, loops.begin, id, head)
-    opened = ReportedLoop(
-        held, scope, stored=stored, created=created, memory=known, checks=checks
+    stored, created = await store.write(scope, loops.begin, id, head)
+    loop = ReportedLoop(
+        store, scope, stored=stored, created=created, memory=memory, checks=checks
     )
-    if known is not None:
-        names = stop.check_names(checks)
-        new = not opened.loop.attempts
-        brief = await known.brief(
+    if memory is not None:
+        loop.briefing = await memory.brief(
             journal.text_of(task),
             loop=id,
-            begins=new,
+            begins=not loop.loop.attempts,
             memory_key=memory_key,
-            checks=names,
+            checks=stop.check_names(checks),
         )
-        await held.write(scope, loops.brief, id, brief)
-        opened.briefing = brief
-    return opened
+        await store.write(scope, loops.brief, id, loop.briefing)
+    return loop
 
 
 async def learn(
@@ -373,17 +379,19 @@ async def learn(
     `open_loop`, without a policy. Raises the errors of `open_loop` and of
     `ReportedLoop.report`.
     """
-    if not attempts or not all(isinstance(made, AttemptReport) for made in attempts):
-        raise errors.InvalidInput("attempts", attempts, "a list of AttemptReport")
+    reports = attempts and all(
+        isinstance(attempt, AttemptReport) for attempt in attempts
+    )
+    require(reports, "attempts", attempts, "a list of AttemptReport")
     policy = decide.Policy((stop.MaxAttempts(len(attempts)),), name="as made")
     loop = await open_loop(id, task, policy=policy, **options)
-    for number, made in enumerate(attempts, 1):
+    for number, attempt in enumerate(attempts, 1):
         await report(
             loop.store,
             scope=loop.scope,
             id=id,
             number=number,
-            attempt_report=made,
+            attempt_report=attempt,
             memory=loop.memory,
         )
     loop.stored = await loop.store.read(loop.scope, loops.read, id)
@@ -398,10 +406,10 @@ async def cancel(
     why: str = "",
     memory: Memory | None = None,
 ) -> decide.Verdict:
-    """Cancel a loop for the actor `by`; return the verdict. An ended loop does not
-    change.
+    """Cancel a loop for the actor `by`; return the verdict.
 
-    Raises NotFound, and LeaseLost if a process drives the loop.
+    An ended loop does not change. Raises NotFound, and LeaseLost if a process drives
+    the loop.
     """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
@@ -413,7 +421,7 @@ async def cancel(
         actor = redact(f"{by}: {why}" if why else by)
         loop = _loop(snapshot, policy)
         loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
-        await _commit(snapshot, memory, entry, loop)
+        await _write(snapshot, memory, entry, loop)
         return verdict
 
     return await journal.retry_on_conflict(store, scope, id, end)
@@ -437,64 +445,64 @@ async def override(
     OverrideRefused if user code stopped the loop, NotFound, and LeaseLost if a process
     drives the loop.
     """
-    new = record.Override(rule, by, why=why, decisions=decisions, until=until)
+    override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        head = snapshot.state.stored.head
-        last = decide.latest_verdict(snapshot.state.stored.decisions)
+        stored = snapshot.state.stored
+        last = decide.latest_verdict(stored.decisions)
         policy = snapshot.state.policy
-        entry = JournalEntry(id=loop, epoch=0)
-        known = {stop.rule_name(rule) for rule in policy.rules} | {
-            "cancelled",
-            "unscored",
-        }
-        stops = (
-            [each.rule for each in last.stopped_by]
-            if isinstance(last, decide.Done)
-            else []
-        )
-        if unknown := [one for one in stops if one not in known]:
-            raise errors.OverrideRefused(
-                f"the loop was stopped by {unknown[0]!r}, a rule that is user code; "
-                "override it in the program with this code, with Run.override"
-            )
+        _check_no_user_code(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
-        after, verdict = decide.apply_override(before, policy, last, new)
+        after, verdict = decide.apply_override(before, policy, last, override)
         snapshot.check_free()
-        verdict = runs.with_stage_feedback(verdict, after, head.stage)
+        verdict = runs.with_stage_feedback(verdict, after, stored.head.stage)
+        entry = JournalEntry(id=loop, epoch=0)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
-        await snapshot.commit(replace(entry, override=new))
+        await snapshot.journal().write(replace(entry, override=override), before)
         return verdict
 
-    held = store if isinstance(store, Store) else open_store(store)
-    return await journal.retry_on_conflict(held, scope or Scope(), loop, lift)
+    if not isinstance(store, Store):
+        store = open_store(store)
+    return await journal.retry_on_conflict(store, scope or Scope(), loop, lift)
+
+
+def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
+    """Raise OverrideRefused if a rule that is user code stopped the loop."""
+    if not isinstance(verdict, decide.Done):
+        return
+    known = {stop.rule_name(rule) for rule in policy.rules}
+    known |= {"cancelled", "unscored"}
+    for reason in verdict.stopped_by:
+        if reason.rule not in known:
+            raise errors.OverrideRefused(
+                f"the loop was stopped by {reason.rule!r}, a rule that is user code; "
+                "override it in the program with this code, with Run.override"
+            )
 
 
 def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
-    """Return the stored loop with the improvement and the counts of findings that
-    `policy` uses.
-    """
+    """Return the stored loop with the improvement and the echoes of `policy`."""
     loop = snapshot.state.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
-    """Return the policy that judges attempt `number`. Raises OutOfOrder, LoopEnded,
-    Conflict.
+    """Return the policy that judges attempt `number`.
+
+    Raises OutOfOrder, LoopEnded, LeaseLost, Conflict.
     """
     stored = snapshot.state.stored
-    following = len(snapshot.state.stored.loop.attempts) + 1
+    following = len(stored.loop.attempts) + 1
     if number != following:
-        what = (
+        raise errors.OutOfOrder(
             f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         )
-        raise errors.OutOfOrder(what)
     last = decide.latest_verdict(stored.decisions)
     if isinstance(last, decide.Done):
-        how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
+        end = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(
-            f"loop {stored.id!r} {how}; attempt {number} comes too late"
+            f"loop {stored.id!r} {end}; attempt {number} comes too late"
         )
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
@@ -514,58 +522,57 @@ async def _evaluation(
     async def as_reported(*_: object) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
 
-    own = None if report.evaluation is None else as_reported
-    return await evaluated(report.output, _context(stored), report.checks, own)
+    evaluate = None if report.evaluation is None else as_reported
+    context = _context(stored)
+    return await evaluated(report.output, context, report.checks, evaluate)
 
 
 def _context(stored: StoredLoop) -> Context:
+    """Return what checks may know of the next attempt."""
     last = decide.latest_verdict(stored.decisions)
-    head = stored.head
-    hint = last.feedback if isinstance(last, decide.Again) else ""
-    previous = stored.values[-1] if stored.values else None
-    number = len(stored.values) + 1
     return Context(
-        head.task,
-        number,
+        stored.head.task,
+        len(stored.values) + 1,
         loop_id=stored.id,
-        hint=hint,
-        previous=previous,
-        data=head.context,
+        hint=last.feedback if isinstance(last, decide.Again) else "",
+        previous=stored.values[-1] if stored.values else None,
+        data=stored.head.context,
         began=stored.created,
     )
 
 
-async def _commit(
+async def _write(
     snapshot: journal.Snapshot,
     memory: Memory | None,
     entry: JournalEntry,
     loop: record.Loop,
 ) -> None:
-    """Write `entry`. With a `memory`, write the lessons and the outcome of the loop,
-    too.
-    """
-    task = journal.text_of(snapshot.state.stored.head.task)
-    brief = Briefing(snapshot.state.stored.head.memory_key)
+    """Write `entry` and, with a `memory`, the lessons and the outcome of the loop."""
+    if memory is None:
+        await snapshot.journal().write(entry, loop)
+        return
+    if memory.store is not snapshot.store or memory.scope != snapshot.scope:
+        allowed = "one in the store and scope of the loop"
+        raise errors.InvalidInput("memory", memory, allowed)
+
+    head = snapshot.state.stored.head
+    task = journal.text_of(head.task)
+    briefing = Briefing(head.memory_key)
     teaches = False
-    if memory is not None:
-        if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            raise errors.InvalidInput(
-                "memory", memory, "one in the store and scope of the loop"
-            )
-        done = entry.verdict if isinstance(entry.verdict, decide.Done) else None
-        teaches = bool(done and (brief.memory_key or done.passed) and memory.embedder)
-        if teaches and memory.embedder and memory.later is None:
-            (vector,) = await embed(memory.embedder, [redact(task)])
-            brief = replace(brief, space=space_of(memory.embedder), vector=vector)
-    measured = all(attempt.vouched for attempt in loop.attempts)
-    known: Any = {
-        "together": True,
-        "measured": measured,
-        "briefing": brief,
-        "exposed": True,
-    }
-    await journal.LoopRecorder(
-        write=snapshot.commit, memory=memory, task=task, **known
-    ).commit(entry, loop)
-    if teaches and memory and memory.later:
+    if isinstance(entry.verdict, decide.Done) and memory.embedder:
+        teaches = bool(head.memory_key) or entry.verdict.passed
+        if teaches and memory.later is None:
+            [vector] = await embed(memory.embedder, [redact(task)])
+            space = space_of(memory.embedder)
+            briefing = replace(briefing, space=space, vector=vector)
+    vouched = all(attempt.vouched for attempt in loop.attempts)
+    loop_memory = journal.LoopMemory(
+        memory=memory,
+        task=task,
+        together=True,
+        evidence="measured" if vouched else "unvouched",
+        briefing=briefing,
+    )
+    await snapshot.journal(loop_memory).write(entry, loop)
+    if teaches and memory.later:
         await memory.later()

@@ -16,9 +16,9 @@ from typing import Any, TypeVar, get_args, overload
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
 from heedful.checks.numbers import TableCheck
-from heedful.drive.drive import Run, validate_arguments
+from heedful.drive.drive import Run, validate_options
 from heedful.drive.generate import Writer, generator
-from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, key_of
+from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, Lease, key_of
 from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
@@ -248,9 +248,13 @@ class Pipeline:
                 **given,
             }
             stage = Stage(**{**key, "name": name, "function": function})
-            policy, goals = validate_arguments(
-                *("", stage.checks, stage.goals, stage.policy, stage.timeout),
-                *(stage.evaluate, stage.memory_key),
+            policy, goals = validate_options(
+                checks=stage.checks,
+                goals=stage.goals,
+                policy=stage.policy,
+                timeout=stage.timeout,
+                evaluate=stage.evaluate,
+                memory_key=stage.memory_key,
             )
             self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
             return function
@@ -347,7 +351,8 @@ class PipelineRun:
         self.pipeline: Pipeline = pipeline
         self.state: Any = state
         # The run is claimed even if its id is new, so that others see it in progress.
-        self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
+        self._lease = Lease(pipeline.store, pipeline.scope, self.id, known=True)
+        self._journal = Journal(pipeline.store, pipeline.scope, self._lease)
         self._reports: list[runs.StageReport] = []
         self._began = time.time()
         self._active = False  # True once a stage has run in this process
@@ -358,9 +363,9 @@ class PipelineRun:
         stages.fields_of(self.state)
         stages.reports_of(self.state)
         names = [stage.name for stage in pipeline.stages]
-        with self._journal:
+        with self._lease:
             task = {"pipeline": pipeline.name, "stages": names}
-            run = await self._journal.open(
+            run = await self._lease.open(
                 Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
             )
             past: Mapping[str, StoredLoop] = {}
@@ -446,9 +451,8 @@ class PipelineRun:
         if past and not self._active and max(decided, default=0.0) <= past[-1].at:
             report = replace(report, ended=past[-1].decided)
         else:
-            await self._journal.commit(
-                _end(report, len(run.loop.attempts) + 1 if run else 1)
-            )
+            number = len(run.loop.attempts) + 1 if run else 1
+            await self._journal.write(_end(report, number), record.Loop(self.id))
         report, seconds = replace(report, state=self.state), report.ended - report.began
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         self.say(
@@ -536,6 +540,15 @@ class StageRunner:
         own: Any = {
             n: getattr(stage, n) for n in ("goals", "policy", "timeout", "memory_key")
         }
+        head = StageHead(
+            run=self._run.id,
+            name=stage.name,
+            pipeline=pipeline.name,
+            checks=stage.names,
+            on_exhausted=stage.on_exhausted,
+            on_unvalidated=stage.on_unvalidated,
+            model=stage.writer.model.name if stage.writer else "",
+        )
         run = Run[Any](
             await self._task(),
             generate=stage.writer or self._attempts,
@@ -544,17 +557,9 @@ class StageRunner:
             data=self._attempts.state,
             feedback=self._feedback,
             tell="both" if stage.writer else "rules",
+            stage=head,
             **home,
             **own,
-        )
-        run.stage = StageHead(
-            run=self._run.id,
-            name=stage.name,
-            pipeline=pipeline.name,
-            checks=stage.names,
-            on_exhausted=stage.on_exhausted,
-            on_unvalidated=stage.on_unvalidated,
-            model=stage.writer.model.name if stage.writer else "",
         )
         made = len(self._attempts.made)
         rules = stop.flat(stage.policy.rules)
@@ -745,7 +750,7 @@ async def validate(
     InvalidInput.
     """
     _check_name("name of a stage", stage)
-    validate_arguments("", checks, (), policies.stage)
+    validate_options(checks=checks, policy=policies.stage)
     began = time.monotonic()
     at = Context(stage, data=state)
     evaluation = await evaluated(

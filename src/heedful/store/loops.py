@@ -52,6 +52,13 @@ NOTED_FINDING_PREFIX = "bias: "
 _active: set[str] = set()
 
 
+class LoopChanged(LeaseLost):
+    """A loop without a driver has changed since its writer read it."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"loop {id!r} has changed since it was read; read it again")
+
+
 def new_owner() -> str:
     """Return a token for one driver in this process: host, process id and a nonce."""
     return f"{_host()}|{os.getpid()}|{os.urandom(6).hex()}"
@@ -493,7 +500,7 @@ def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _
         entry.head is None
         or (n := _insert(db, key, head=entry.head, owner=owner, now=now)) is None
     ):
-        raise _lost(entry.id)
+        raise LoopChanged(entry.id) if not owner else _lost(entry.id)
     return n, "", False
 
 
