@@ -11,7 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
 from math import inf, sqrt
@@ -29,18 +29,17 @@ from heedful.validation import check_integer, check_number, require
 
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows"]
 
-# values beyond ± this count as infinite, because sums of their squares overflow
+# Values beyond ± this count as infinite, because sums of their squares overflow.
 MAX_FINITE_VALUE = 1e150
-ROUNDING_SHARE = (
-    1e-9  # a value passes if it exceeds a bound by less than this share of the bound
-)
-MAX_FILE_TIME_SECONDS = (
-    2.5e11  # seconds since 1970: the year 9892; dates end soon after
-)
-# seconds by which the clock of a file system may be late: its ticks are coarse
-CLOCK_LAG_SECONDS = 0.05
-MIN_SKILL_ROWS = 10  # the least number of rows for the findings `leakage` and `skill`
-MIN_SHUFFLE_ROWS = 30  # the least number of rows for the finding `shuffled`
+# A value passes if it exceeds a bound by less than this share of the bound.
+ROUNDING_SHARE = 1e-9
+# In seconds since 1970: the year 9892; dates end soon after.
+MAX_FILE_TIME_SECONDS = 2.5e11
+CLOCK_LAG_SECONDS = 0.05  # the clock of a file system may be late: its ticks are coarse
+MIN_SKILL_ROWS = 10  # for the findings `leakage` and `skill`
+MIN_SHUFFLE_ROWS = 30  # for the finding `shuffled`
+MAX_SHUFFLED_CORRELATION = 0.2
+MAX_KEY_EXAMPLES = 3
 
 Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
 
@@ -61,28 +60,27 @@ class TableCheck:
     pure: ClassVar[bool] = False
 
     def check_packages(self) -> None:
-        """Raise PackageMissing if a package is missing to read the data that may
-        come.
-        """
-        path = (
-            str(self.source).lower() if isinstance(self.source, str | PathLike) else ""
-        )
+        """Raise PackageMissing if a package to read the expected data is missing."""
+        path = ""
+        if isinstance(self.source, str | PathLike):
+            path = str(self.source).lower()
         if path.endswith((".parquet", ".pq")):
             tables.load_package("pyarrow.parquet", "reading Parquet")
-        for name in ("pandas", "polars", "pyarrow") if not path else ():
+        if path:
+            return
+        for name in ("pandas", "polars", "pyarrow"):
             if name in sys.modules:  # the program makes data frames
                 tables.load_package("narwhals", f"checking data frames of {name}")
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         findings: list[Finding] = []
         try:
-            findings += self.judge(
-                tables.locate(self.source, candidate, context), context
-            )
+            data = tables.locate(self.source, candidate, context)
+            findings += self.judge(data, context)
         except TableError as error:
-            check = error.check or (
-                self.names[0] if len(self.names) == 1 else self.name
-            )
+            check = error.check
+            if not check:
+                check = self.names[0] if len(self.names) == 1 else self.name
             findings.append(
                 report(check, error.kind, error.what, error.fix, severity=0.9)
             )
@@ -90,14 +88,16 @@ class TableCheck:
 
 
 def _names(argument: str, columns: Any) -> tuple[str, ...]:
-    """Return `columns`, one name or several, as a tuple without repeats. Raises
-    InvalidInput.
+    """Return `columns`, one name or several, as a tuple without repeats.
+
+    Raises InvalidInput.
     """
-    columns = (columns,) if isinstance(columns, str) else columns
-    fine = isinstance(columns, Sequence) and all(
-        isinstance(c, str) and c for c in columns
+    if isinstance(columns, str):
+        columns = (columns,)
+    are_names = isinstance(columns, Sequence) and all(
+        isinstance(name, str) and name for name in columns
     )
-    require(fine, argument, columns, "names of columns")
+    require(are_names, argument, columns, "names of columns")
     return tuple(dict.fromkeys(columns))
 
 
@@ -131,8 +131,9 @@ class Column:
     def add(
         self, values: "tables.Floats", wrong: int = 0, example: object = None
     ) -> None:
-        """Add a batch of values, NaN for missing or wrong cells; `example` is a wrong
-        cell.
+        """Add a batch of values, NaN for missing or wrong cells.
+
+        `wrong` counts the wrong cells, and `example` is the first of them.
         """
         import numpy as np
 
@@ -140,14 +141,16 @@ class Column:
         missing = int(np.isnan(values).sum())
         self.missing += missing
         self.infinite += len(values) - missing - len(finite)
-        self.example = self.example if self.wrong else example
+        if not self.wrong:
+            self.example = example
         self.wrong += wrong
         self.outside += int(((values < self.low) | (values > self.high)).sum())
         if len(finite):
-            self.origin = self.origin if self.n else float(finite.mean())
-            away = finite - self.origin
-            self.total += float(away.sum())
-            self.squares += float((away * away).sum())
+            if not self.n:
+                self.origin = float(finite.mean())
+            distances = finite - self.origin
+            self.total += float(distances.sum())
+            self.squares += float((distances * distances).sum())
             self.least = min(self.least, float(finite.min()))
             self.most = max(self.most, float(finite.max()))
             self.n += len(finite)
@@ -164,55 +167,61 @@ class Column:
 
     @property
     def std(self) -> float:
-        """The sample standard deviation (ddof = 1); 0 for equal values or fewer than
-        two values.
+        """The sample standard deviation (ddof = 1).
+
+        It is 0 for equal values and for fewer than two.
         """
         if self.n < 2 or self.least == self.most:
             return 0.0
         return sqrt(max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1))
 
     def unusable(self, missing: Level = "error") -> Iterator[Finding]:
-        """Yield findings for wrong and infinite cells, and for missing cells (level
-        `missing`).
+        """Yield findings for wrong, missing and infinite cells.
+
+        `missing` is the level of the finding for missing cells.
         """
-        fix = f"write finite numbers in {self.name} for every row, or leave the row out"
-        wrong = f"that are no numbers, first {shorten(self.example)}"
-        kinds: tuple[tuple[int, str, str, Level], ...] = (
-            (self.wrong, wrong, "no numbers", "error"),
-            (self.missing - self.wrong, "that are NaN or missing", "missing", missing),
-            (self.infinite, "that are infinite or beyond ±1e150", "infinite", "error"),
+        example = shorten(self.example)
+        yield from self._count_finding(
+            self.wrong, "no numbers", f"that are no numbers, first {example}"
         )
-        for count, what, key, level in kinds:
-            if count:
-                what = f"{self.name} has {count} of {self.rows} cells {what}"
-                yield report(
-                    "finite", kind=f"{self.name} {key}", what=what, fix=fix, level=level
-                )
+        yield from self._count_finding(
+            self.missing - self.wrong,
+            "missing",
+            "that are NaN or missing",
+            level=missing,
+        )
+        yield from self._count_finding(
+            self.infinite, "infinite", "that are infinite or beyond ±1e150"
+        )
+
+    def _count_finding(
+        self, count: int, kind: str, what: str, level: Level = "error"
+    ) -> Iterator[Finding]:
+        if count:
+            yield report(
+                "finite",
+                kind=f"{self.name} {kind}",
+                what=f"{self.name} has {count} of {self.rows} cells {what}",
+                fix=f"write finite numbers in {self.name} for every row, or leave the "
+                "row out",
+                level=level,
+            )
 
     def findings(self, check: str) -> Iterator[Finding]:
-        """Yield findings for unusable cells, an empty column, and values out of
-        bounds.
-        """
+        """Yield findings for unusable cells, no numbers, and values out of bounds."""
         name = self.name
-        low = _exact(self.low)
-        high = _exact(self.high)
         yield from self.unusable()
         if not self.n:
             what = f"{name} has no numbers in {self.rows} rows"
             yield report(check, f"{name} empty", what, f"write numbers in {name}")
         if self.outside:
+            bounds = f"{_exact(self.low)} to {_exact(self.high)}"
             what = (
-                f"{name} has {self.outside} of {self.rows} values outside {low} to "
-                f"{high}; "
-            )
-            what += (
+                f"{name} has {self.outside} of {self.rows} values outside {bounds}; "
                 f"its finite values lie from {_exact(self.least)} to "
                 f"{_exact(self.most)}"
             )
-            fix = (
-                f"keep {name} from {low} to {high}: correct the rows or how they are "
-                "made"
-            )
+            fix = f"keep {name} from {bounds}: correct the rows or how they are made"
             yield report(check, f"{name} outside", what, fix)
 
 
@@ -221,8 +230,9 @@ def _exact(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number as text with six significant digits, or as a whole number from a
-    million on.
+    """Return a number as text with six significant digits.
+
+    From a million on it is a whole number.
 
     >>> short(1234567.89), short(0.1 + 0.2), short(1e300)
     ('1234568', '0.3', '1e+300')
@@ -233,39 +243,52 @@ def short(value: float) -> str:
 def _check_columns(
     name: str, source: Any, bounds: Mapping[str, tuple[float, float]]
 ) -> TableCheck:
-    """Make a check of the columns in `bounds`, or of all columns with numbers if it is
-    empty.
-    """
+    """Make a check of the columns in `bounds`, or of all columns with numbers."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
-        wanted = bounds or dict.fromkeys(table.columns, (-inf, inf))
-        columns = [
-            Column(name=column, low=low, high=high)
-            for column, (low, high) in wanted.items()
-        ]
-        for batch in table.batches(tuple(wanted)) if wanted else ():
-            for column, cells in zip(columns, batch, strict=True):
-                column.add(*tables.to_numbers(cells))
+        columns = _read_columns(table, bounds)
         if not bounds:  # then columns of text are left out
-            columns = [c for c in columns if c.n or not c.wrong]
+            columns = [column for column in columns if column.n or not column.wrong]
         if not columns:
-            what = "there is no column of numbers"
-            fix = "write a column of numbers"
-            yield report(name, "no numbers", what, fix)
+            yield report(
+                name,
+                "no numbers",
+                "there is no column of numbers",
+                "write a column of numbers",
+            )
         for column in columns:
             yield from column.findings(name)
 
     return TableCheck(name=name, source=source, judge=judge, names=(name,))
 
 
+def _read_columns(
+    table: tables.DataTable, bounds: Mapping[str, tuple[float, float]]
+) -> list[Column]:
+    """Return the statistics of the columns in `bounds`; if empty, of all columns."""
+    if bounds:
+        columns = [
+            Column(name=name, low=low, high=high)
+            for name, (low, high) in bounds.items()
+        ]
+    else:
+        columns = [Column(name=name) for name in dict.fromkeys(table.columns)]
+    if columns:
+        for batch in table.batches([column.name for column in columns]):
+            for column, cells in zip(columns, batch, strict=True):
+                values, wrong, example = tables.to_numbers(cells)
+                column.add(values, wrong, example)
+    return columns
+
+
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
-    """Check that `columns` (default: all columns with numbers) have only finite
-    numbers.
+    """Check that `columns` have only finite numbers.
+
+    By default these are all columns with numbers.
     """
-    return _check_columns(
-        "finite", source, dict.fromkeys(_names("columns", columns), (-inf, inf))
-    )
+    names = _names("columns", columns)
+    return _check_columns("finite", source, dict.fromkeys(names, (-inf, inf)))
 
 
 def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
@@ -280,114 +303,160 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
         value=None,
         allowed="one column or more with its (low, high)",
     )
-    allowed = "(low, high) of numbers, low <= high; None is an open end"
-    bounds = {}
-    for name, pair in columns.items():
-        low, high = (
-            pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
-        )
-        ends = bounds[name] = (
-            -inf if low is None else low,
-            inf if high is None else high,
-        )
-        fine = all(isinstance(end, int | float) for end in ends) and ends[0] <= ends[1]
-        require(fine and ends != (-inf, inf), f"range of {name}", pair, allowed)
+    bounds = {name: _bounds(name, pair) for name, pair in columns.items()}
     return _check_columns("ranges", source, bounds)
 
 
+def _bounds(name: str, pair: Any) -> tuple[float, float]:
+    """Return the bounds of a column. Raises InvalidInput."""
+    low = None
+    high = None
+    if isinstance(pair, list | tuple) and len(pair) == 2:
+        low, high = pair
+    if low is None:
+        low = -inf
+    if high is None:
+        high = inf
+    are_numbers = isinstance(low, int | float) and isinstance(high, int | float)
+    require(
+        are_numbers and low <= high and (low, high) != (-inf, inf),
+        f"range of {name}",
+        pair,
+        "(low, high) of numbers, low <= high; None is an open end",
+    )
+    return low, high
+
+
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield the key of each row, empty if all its cells are missing; the text "NA" is
-    valid.
-    """
+    """Yield the key of each row, empty if all its cells are missing."""
     for batch in tables.open_table(data, key).batches(key):
         for cells in zip(*batch, strict=True):
-            texts = [
-                str(cell).strip()
-                if isinstance(cell, str) or not tables.is_missing(cell)
-                else ""
-                for cell in cells
-            ]
-            yield "\0".join(texts if any(texts) else ()).encode(
-                "utf-8", "surrogatepass"
-            )
+            texts = [_key_text(cell) for cell in cells]
+            joined = "\0".join(texts) if any(texts) else ""
+            yield joined.encode("utf-8", "surrogatepass")
+
+
+def _key_text(cell: Any) -> str:
+    """Return a cell of a key as text; the text "NA" is a key like any other."""
+    if not isinstance(cell, str) and tables.is_missing(cell):
+        return ""
+    return str(cell).strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyProblem:
+    """What may be wrong with keys: how many keys have it, and what a finding says.
+
+    `count` and `where` are SQL about the table `keys`; `what` follows the count.
+    """
+
+    kind: str
+    count: str
+    where: str
+    what: str
+    fix: str
+
+
+def _key_problems(key: Sequence[str], rows_count: int) -> list[KeyProblem]:
+    name = " and ".join(key)
+    return [
+        KeyProblem(
+            kind="no key",
+            count="own",
+            where="own and key = x''",
+            what=f"of {rows_count} rows have no {name}",
+            fix=f"write {name} in every row",
+        ),
+        KeyProblem(
+            kind="twice",
+            count="own - 1",
+            where="own > 1 and key > x''",
+            what=f"of {rows_count} rows have the same {name} as one before",
+            fix="write it once",
+        ),
+        KeyProblem(
+            kind="missing",
+            count="1",
+            where="own = 0 and key > x''",
+            what=f"wanted rows are missing by {name}",
+            fix="write a row for each",
+        ),
+        KeyProblem(
+            kind="unwanted",
+            count="1",
+            where="wanted = 0 and key > x''",
+            what=f"rows are not wanted by {name}",
+            fix="leave these rows out",
+        ),
+    ]
+
+
+_CREATE_KEYS = "create table keys (key blob primary key, own, wanted) without rowid"
+_ADD_KEY = "insert into keys values (?, 1, 0) on conflict do update set own = own + 1"
+_ADD_WANTED_KEY = (
+    "insert into keys values (?, 0, 1) on conflict do update set wanted = 1"
+)
 
 
 def _judge_keys(
     key: Sequence[str], same_as: Any, data: Any, context: Context
 ) -> Iterator[Finding]:
-    """Yield findings for missing and repeated keys, and for keys that only one source
-    has.
+    """Yield findings for missing and repeated keys, and for keys of only one source.
 
     SQLite stores the keys in a temporary file, so memory does not grow with their
     number.
     """
-    by = " and ".join(key)
     with closing(sqlite3.connect("", isolation_level=None)) as database:
-        database.execute(
-            "create table keys (key blob primary key, own, wanted) without rowid"
-        )
+        database.execute(_CREATE_KEYS)
         database.execute("begin")
-        add = "insert into keys values (?, {}) on conflict do update set {}"
-        database.executemany(add.format("1, 0", "own = own + 1"), zip(_keys(data, key)))
-        ((rows,),) = database.execute("select coalesce(sum(own), 0) from keys")
-        if not rows:
-            what = "the results have no rows"
-            fix = "write the results"
-            yield report(MISSING_TABLE_CHECK, "empty", what, fix, severity=0.9)
+        database.executemany(_ADD_KEY, ((text,) for text in _keys(data, key)))
+        ((rows_count,),) = database.execute("select coalesce(sum(own), 0) from keys")
+        if not rows_count:
+            yield report(
+                MISSING_TABLE_CHECK,
+                "empty",
+                "the results have no rows",
+                "write the results",
+                severity=0.9,
+            )
             return
         if same_as is not None:
-            other = _keys(tables.locate(same_as, None, context), key)
-            database.executemany(add.format("0, 1", "wanted = 1"), zip(other))
-        part = f"of {rows} rows have"
-        wanted = "wanted = 0" if same_as is not None else "false"
-        for kind, count, where, what, fix in (
-            ("no key", "own", "own", f"{part} no {by}", f"write {by} in every row"),
-            (
-                "twice",
-                "own - 1",
-                "own > 1",
-                f"{part} the same {by} as one before",
-                "write it once",
-            ),
-            (
-                "missing",
-                "1",
-                "own = 0",
-                f"wanted rows are missing by {by}",
-                "write a row for each",
-            ),
-            (
-                "unwanted",
-                "1",
-                wanted,
-                f"rows are not wanted by {by}",
-                "leave these rows out",
-            ),
-        ):
-            select = (
-                f"select sum({count}) over (), key from keys where {where} and key "
-            )
-            select += f"{'=' if kind == 'no key' else '>'} x'' order by key limit 3"
-            if found := database.execute(select).fetchall():
-                shown = (
-                    k.decode("utf-8", "surrogatepass").replace("\0", ", ")
-                    for _, k in found
-                )
-                examples = (
-                    ", such as " + "; ".join(map(shorten, shown)) if found[0][1] else ""
-                )
-                yield report("rows", kind, f"{found[0][0]} {what}{examples}", fix)
+            wanted = _keys(tables.locate(same_as, None, context), key)
+            database.executemany(_ADD_WANTED_KEY, ((text,) for text in wanted))
+        for problem in _key_problems(key, rows_count):
+            if problem.kind == "unwanted" and same_as is None:
+                continue
+            yield from _key_findings(database, problem)
+
+
+def _key_findings(
+    database: sqlite3.Connection, problem: KeyProblem
+) -> Iterator[Finding]:
+    found = database.execute(
+        f"select sum({problem.count}) over (), key from keys "
+        f"where {problem.where} order by key limit {MAX_KEY_EXAMPLES}"
+    ).fetchall()
+    if not found:
+        return
+    count = found[0][0]
+    what = f"{count} {problem.what}"
+    if found[0][1]:
+        examples = []
+        for _, key in found:
+            text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
+            examples.append(shorten(text))
+        what += f", such as {'; '.join(examples)}"
+    yield report("rows", problem.kind, what, problem.fix)
 
 
 def rows(
     source: Any = None, key: str | Sequence[str] = (), same_as: Any = None
 ) -> TableCheck:
-    """Check that each row has a unique key and that the source `same_as` has the same
-    keys.
+    """Check that each row has a unique key, and the same keys as another source.
 
-    `key` names the column or columns that identify a row. Without `same_as` only this
-    source is checked. The order of rows does not matter. Raises InvalidInput without
-    `key`.
+    `key` names the column or columns that identify a row. `same_as` is the other
+    source; without it only this source is checked. The order of rows does not matter.
+    Raises InvalidInput without `key`.
     """
     names = _names("key", key)
     require(bool(names), "key", key, "the columns that identify a row")
@@ -402,23 +471,24 @@ def rows(
 def _check_age(
     path: Any, newer_than: float | None, context: Context
 ) -> Iterator[Finding]:
-    """Yield a finding if a file is older than `newer_than` (None: the start of loop or
-    stage).
+    """Yield a finding if a file is older than `newer_than`.
+
+    None stands for the start of the loop or stage.
     """
-    since = context.began if newer_than is None else newer_than
-    if (
-        not isinstance(path, Path)
-        or not isfile(path)
-        or path.stat().st_mtime >= since - CLOCK_LAG_SECONDS
-    ):
+    if not isinstance(path, Path) or not isfile(path):
         return
-    name = "its stage, which began then" if newer_than is None else "allowed"
-    times = (
-        datetime.fromtimestamp(seconds, UTC)
-        for seconds in (path.stat().st_mtime, since)
+    since = newer_than
+    limit = "allowed"
+    if since is None:
+        since = context.began
+        limit = "its stage, which began then"
+    changed = path.stat().st_mtime
+    if changed >= since - CLOCK_LAG_SECONDS:
+        return
+    what = (
+        f"results file {path} is stale: written {_utc(changed)}, older than {limit} "
+        f"({_utc(since)})"
     )
-    when, then = (time.isoformat(" ", "milliseconds") for time in times)
-    what = f"results file {path} is stale: written {when}, older than {name} ({then})"
     yield report(
         MISSING_TABLE_CHECK,
         "stale",
@@ -428,14 +498,22 @@ def _check_age(
     )
 
 
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
+
+
+def _check_newer_than(newer_than: float | None) -> None:
+    if newer_than is not None:
+        check_number("newer_than", newer_than, low=0, high=MAX_FILE_TIME_SECONDS)
+
+
 def results(
     path: str | PathLike[str] | Callable[[Any, Any], Any],
     at_least_rows: int = 1,
     newer_than: float | None = None,
     columns: Sequence[str] = (),
 ) -> TableCheck:
-    """Check that a results file exists, is new and readable, and has enough rows and
-    all `columns`.
+    """Check that a results file exists, is new, and has enough rows and all `columns`.
 
     `path` may be a callable `(candidate, state)` that returns the path. The file must
     not be older than `newer_than` (seconds since 1970; None is the start of the loop or
@@ -443,15 +521,10 @@ def results(
     column) are read. In other formats only existence, size and age are checked. Raises
     InvalidInput.
     """
-    fine = isinstance(path, str | PathLike) or callable(path)
-    require(fine, "path", path, "a path or a callable (candidate, state) -> path")
+    is_path = isinstance(path, str | PathLike) or callable(path)
+    require(is_path, "path", path, "a path or a callable (candidate, state) -> path")
     check_integer("at_least_rows", at_least_rows, least=0)
-    check_number(
-        "newer_than",
-        0 if newer_than is None else newer_than,
-        low=0,
-        high=MAX_FILE_TIME_SECONDS,
-    )
+    _check_newer_than(newer_than)
     names = _names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
@@ -466,16 +539,16 @@ def results(
             )
             return
         yield from _check_age(file, newer_than, context)
-        known = file.suffix.casefold() in tables.TABLE_SUFFIXES
-        if (
-            not (known or names or at_least_rows > 1)
-            and isfile(file)
-            and file.stat().st_size
-        ):
+        is_table = file.suffix.casefold() in tables.TABLE_SUFFIXES
+        asks_for_table = is_table or names or at_least_rows > 1
+        if not asks_for_table and isfile(file) and file.stat().st_size:
             return  # nothing else can be checked in a file of another format
         table = tables.open_table(file)
-        read = names or table.columns[:1]
-        count = sum(len(batch[0]) for batch in table.batches(read)) if read else 0
+        count = 0
+        columns_to_read = names or table.columns[:1]
+        if columns_to_read:
+            for batch in table.batches(columns_to_read):
+                count += len(batch[0])
         if count < at_least_rows:
             what = (
                 f"results file {file} has {count} rows, at least {at_least_rows} "
@@ -490,98 +563,125 @@ def results(
     )
 
 
-def _judge_shape(
-    a: Column, p: Column, limits: Mapping[str, float]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionLimits:
+    """The limits of `predictions`."""
+
+    deviation_sigma: float
+    spread_ratio_min: float
+    spread_ratio_max: float
+    constant_relative_std: float
+
+
+def _judge_mean(
+    actual: Column, predicted: Column, limits: PredictionLimits
 ) -> Iterator[Finding]:
-    """Yield findings if predictions `p` are nearly constant, or unlike the actual
-    values `a`.
-    """
-    least = limits["spread_ratio_min"]
-    most = limits["spread_ratio_max"]
-    sigma = limits["deviation_sigma"]
-    apart = abs(p.mean - a.mean)
+    """Yield a finding if the mean of the predictions is far from the actual mean."""
+    distance = abs(predicted.mean - actual.mean)
     # The mean of equal values may be wrong in its last digit.
-    if apart > (sigma * a.std if a.std else 1e-12 * abs(a.mean)) * (1 + ROUNDING_SHARE):
-        times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
+    allowed = 1e-12 * abs(actual.mean)
+    times = "infinitely many"
+    if actual.std:
+        allowed = limits.deviation_sigma * actual.std
+        times = f"{distance / actual.std:.4g}"
+    is_far = distance > allowed * (1 + ROUNDING_SHARE)
+    if not is_far:
+        return
+    what = (
+        f"predictions appear hallucinated: the mean of {predicted.name} is "
+        f"{short(predicted.mean)}, that of {actual.name} {short(actual.mean)}, "
+        f"{times} standard deviations ({short(actual.std)}) away; "
+        f"{short(limits.deviation_sigma)} are allowed"
+    )
+    fix = "verify that the model uses the actual data and its scale, then retrain it"
+    yield report("hallucination_detection", predicted.name, what, fix, severity=0.9)
+
+
+def _judge_spread(
+    actual: Column, predicted: Column, limits: PredictionLimits
+) -> Iterator[Finding]:
+    """Yield a finding if the predictions are spread unlike the actual values."""
+    if not actual.std:
         what = (
-            f"predictions appear hallucinated: the mean of {p.name} is "
-            f"{short(p.mean)}, that "
+            f"all {actual.n} values of {actual.name} are {short(actual.mean)}, its std "
+            f"is 0, that of {predicted.name} {short(predicted.std)}: there is no ratio"
         )
-        what += (
-            f"of {a.name} {short(a.mean)}, {times} standard deviations "
-            f"({short(a.std)}) away; "
-        )
-        what += f"{short(sigma)} are allowed"
-        fix = (
-            "verify that the model uses the actual data and its scale, then retrain it"
-        )
-        yield report("hallucination_detection", p.name, what, fix, severity=0.9)
-    ratio = p.std / a.std if a.std else least
-    if not a.std:
-        what = (
-            f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of "
-            f"{p.name} "
-        )
-        what += f"{short(p.std)}: there is no ratio"
-        fix = f"verify that {a.name} holds the actual data"
-        level: Level = "error" if p.std else "warning"
         yield report(
-            "variance_hallucination", kind="no spread", what=what, fix=fix, level=level
+            "variance_hallucination",
+            kind="no spread",
+            what=what,
+            fix=f"verify that {actual.name} holds the actual data",
+            level="error" if predicted.std else "warning",
         )
-    elif not least * (1 - ROUNDING_SHARE) <= ratio <= most * (1 + ROUNDING_SHARE):
-        side = "low"
-        hint = "the model has hardly learnt from its features"
-        if ratio > most:
-            side = "high"
-            hint = "the model is unstable or its output on another scale"
-        what = (
-            f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of "
-            f"{a.name} "
-        )
-        what += (
-            f"{short(a.std)}: std ratio {short(ratio)} (variance ratio "
-            f"{short(ratio**2)}); "
-        )
-        what += f"allowed is {short(least)} to {short(most)}"
-        fix = f"check for synthetic data, and whether {hint}; then retrain it"
-        yield report("variance_hallucination", side, what, fix, severity=0.8)
+        return
+
+    least = limits.spread_ratio_min
+    most = limits.spread_ratio_max
+    ratio = predicted.std / actual.std
+    if least * (1 - ROUNDING_SHARE) <= ratio <= most * (1 + ROUNDING_SHARE):
+        return
+    side = "low"
+    cause = "the model has hardly learnt from its features"
+    if ratio > most:
+        side = "high"
+        cause = "the model is unstable or its output on another scale"
+    what = (
+        f"unrealistic spread: the std of {predicted.name} is {short(predicted.std)}, "
+        f"that of {actual.name} {short(actual.std)}: std ratio {short(ratio)} "
+        f"(variance ratio {short(ratio**2)}); allowed is {short(least)} to "
+        f"{short(most)}"
+    )
+    fix = f"check for synthetic data, and whether {cause}; then retrain it"
+    yield report("variance_hallucination", side, what, fix, severity=0.8)
 
 
 def _judge_constant(
-    a: Column, p: Column, limits: Mapping[str, float]
+    actual: Column, predicted: Column, limits: PredictionLimits
 ) -> Iterator[Finding]:
-    """Yield a finding if predictions `p` hardly vary; `a` may have no values to compare
-    with.
+    """Yield a finding if the predictions hardly vary.
+
+    The actual values may be missing; then only the mean is a measure.
     """
-    least = limits["spread_ratio_min"]
-    relative = limits["constant_relative_std"]
+    relative = limits.constant_relative_std
+    least = relative * (1 - ROUNDING_SHARE)
     # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values
     # vary alike.
-    like_actual = a.std and p.std >= least * (1 - ROUNDING_SHARE) * a.std
-    by_mean = p.std < relative * (1 - ROUNDING_SHARE) * abs(p.mean) and not like_actual
-    if not p.std or by_mean or p.std < relative * (1 - ROUNDING_SHARE) * a.std:
-        others = f"the std of {a.name} is {short(a.std)}; " if a.n else ""
-        what = (
-            f"{p.name} is nearly constant: std {short(p.std)} around mean "
-            f"{short(p.mean)} in "
-        )
-        what += f"{p.n} rows; {others}the least allowed is {short(relative)} of "
-        what += "either" if a.n else "the mean"
-        fix = "retrain with diverse data, and check that the features reach the model"
-        yield report("constant_predictions", p.name, what, fix, severity=0.9)
+    least_ratio = limits.spread_ratio_min * (1 - ROUNDING_SHARE)
+    varies_like_actual = actual.std and predicted.std >= least_ratio * actual.std
+    is_small_by_mean = predicted.std < least * abs(predicted.mean)
+    is_small_by_actual = predicted.std < least * actual.std
+    is_constant = (
+        not predicted.std
+        or (is_small_by_mean and not varies_like_actual)
+        or is_small_by_actual
+    )
+    if not is_constant:
+        return
+    actual_std = ""
+    measure = "the mean"
+    if actual.n:
+        actual_std = f"the std of {actual.name} is {short(actual.std)}; "
+        measure = "either"
+    what = (
+        f"{predicted.name} is nearly constant: std {short(predicted.std)} around mean "
+        f"{short(predicted.mean)} in {predicted.n} rows; {actual_std}the least allowed "
+        f"is {short(relative)} of {measure}"
+    )
+    fix = "retrain with diverse data, and check that the features reach the model"
+    yield report("constant_predictions", predicted.name, what, fix, severity=0.9)
 
 
 @dataclass(slots=True, kw_only=True)
 class Pairs:
     """Statistics of the rows with a number in every column, updated batch by batch.
 
-    `every` are the columns with all of their rows. `joint` is the sum of the products
+    `columns` are the columns with all of their rows. `joint` is the sum of the products
     of both values' distances from their `Column.origin`. `fractional` counts the actual
     values that are not whole numbers; `copied` counts the predictions that equal such a
     value exactly.
     """
 
-    every: Sequence[Column]
+    columns: Sequence[Column]
     actual: Column
     predicted: Column
     joint: float = 0.0
@@ -592,122 +692,154 @@ class Pairs:
         """Add a batch: the cells of each column."""
         import numpy as np
 
-        cells = [tables.to_numbers(column) for column in batch]
-        for column, numbers in zip(self.every, cells, strict=True):
-            column.add(*numbers)
-        both = np.all(
-            [np.abs(values) <= MAX_FINITE_VALUE for values, *_ in cells], axis=0
-        )
-        a = cells[0][0][both]
-        p = cells[-1][0][both]
-        self.actual.add(a)
-        self.predicted.add(p)
-        self.joint += float(
-            ((a - self.actual.origin) * (p - self.predicted.origin)).sum()
-        )
-        fractional = np.floor(a) != a
+        arrays = []
+        for column, cells in zip(self.columns, batch, strict=True):
+            values, wrong, example = tables.to_numbers(cells)
+            column.add(values, wrong, example)
+            arrays.append(values)
+        in_all = np.all([np.abs(values) <= MAX_FINITE_VALUE for values in arrays], 0)
+        actual = arrays[0][in_all]
+        predicted = arrays[-1][in_all]
+        self.actual.add(actual)
+        self.predicted.add(predicted)
+        actual_distances = actual - self.actual.origin
+        predicted_distances = predicted - self.predicted.origin
+        self.joint += float((actual_distances * predicted_distances).sum())
+        fractional = np.floor(actual) != actual
         self.fractional += int(fractional.sum())
-        self.copied += int(((a == p) & fractional).sum())
+        self.copied += int(((actual == predicted) & fractional).sum())
 
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
-    """Yield a warning if the rows seem shuffled, or if the mean is as good as the
-    predictions.
-    """
-    a = pairs.actual
-    p = pairs.predicted
-    n = pairs.actual.n
-    covariance = (pairs.joint - a.total * p.total / n) / (n - 1)  # of the sample
-    r = covariance / (a.std * p.std) if p.std else 0.0
-    close = a.std <= 2 * p.std <= 4 * a.std and 2 * abs(p.mean - a.mean) <= a.std
-    if n >= MIN_SHUFFLE_ROWS and close and abs(r) < min(0.2, 3 / sqrt(n)):
+    """Yield a warning if rows seem shuffled, or the mean as good as the predictions."""
+    actual = pairs.actual
+    predicted = pairs.predicted
+    n = actual.n
+    # Of the sample.
+    covariance = (pairs.joint - actual.total * predicted.total / n) / (n - 1)
+    correlation = 0.0
+    if predicted.std:
+        correlation = covariance / (actual.std * predicted.std)
+    has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
+    has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
+    most = min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(n))
+    is_alike = has_same_spread and has_same_mean
+    if n >= MIN_SHUFFLE_ROWS and is_alike and abs(correlation) < most:
         what = (
-            f"{p.name} is spread like {a.name} (std ratio {short(p.std / a.std)}) but "
-            "does not "
+            f"{predicted.name} is spread like {actual.name} (std ratio "
+            f"{short(predicted.std / actual.std)}) but does not vary with it: "
+            f"correlation {correlation:.3f} in {n} rows"
         )
-        what += f"vary with it: correlation {r:.3f} in {n} rows"
         fix = (
             "check that rows were not shuffled or joined by position: align them by "
             "their key"
         )
         yield report(
-            "shuffled", kind=p.name, what=what, fix=fix, level="warning", severity=0.5
+            "shuffled",
+            kind=predicted.name,
+            what=what,
+            fix=fix,
+            level="warning",
+            severity=0.5,
         )
         return
+
     share = (n - 1) / n
-    square = (p.std**2 + a.std**2 - 2 * covariance) * share + (p.mean - a.mean) ** 2
+    variance = predicted.std**2 + actual.std**2 - 2 * covariance
+    square = variance * share + (predicted.mean - actual.mean) ** 2
     error = sqrt(max(0.0, square))
-    base = a.std * sqrt(share)
-    if error >= base * (1 - ROUNDING_SHARE):
+    error_of_mean = actual.std * sqrt(share)
+    if error >= error_of_mean * (1 - ROUNDING_SHARE):
         what = (
-            f"{p.name} is no better than the mean of all values: its root mean square "
-            "error is "
+            f"{predicted.name} is no better than the mean of all values: its root mean "
+            f"square error is {short(error)}, that of the mean {short(error_of_mean)}"
         )
-        what += f"{short(error)}, that of the mean {short(base)}"
         fix = (
             "compare with the mean before the model is trusted; add features or retrain"
         )
         yield report(
-            "skill", kind=p.name, what=what, fix=fix, level="warning", severity=0.4
+            "skill",
+            kind=predicted.name,
+            what=what,
+            fix=fix,
+            level="warning",
+            severity=0.4,
         )
+
+
+def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
+    """Yield a finding if most predictions are copies of the actual values."""
+    if pairs.fractional < MIN_SKILL_ROWS or 2 * pairs.copied <= pairs.fractional:
+        return
+    actual = pairs.actual
+    predicted = pairs.predicted
+    yield report(
+        "leakage",
+        kind=predicted.name,
+        what=f"{predicted.name} equals {actual.name} to the last digit in "
+        f"{pairs.copied} of {actual.n} rows",
+        fix=f"check that {actual.name}, or a column computed from it, is not among the "
+        "features",
+        level="error" if pairs.copied == pairs.fractional else "warning",
+        severity=0.6,
+    )
 
 
 def _judge_predictions(
-    columns: Sequence[str], limits: Mapping[str, float], data: Any
+    names: Sequence[str], limits: PredictionLimits, data: Any
 ) -> Iterator[Finding]:
-    """Yield findings about the last of `columns`, compared with the first if there are
-    two.
-    """
-    every = [Column(name=name) for name in columns]
-    a = Column(name=columns[0])
-    p = Column(name=columns[-1])
-    pairs = Pairs(every=every, actual=a, predicted=p)
-    table = tables.open_table(data, columns)
-    for batch in table.batches(columns):
+    """Yield findings about the last of the columns, compared with the first of two."""
+    pairs = Pairs(
+        columns=[Column(name=name) for name in names],
+        actual=Column(name=names[0]),
+        predicted=Column(name=names[-1]),
+    )
+    for batch in tables.open_table(data, names).batches(names):
         pairs.add(batch)
+
     # A row without an actual value may be in the future: it is allowed, but not judged.
-    for column in every:
-        yield from column.unusable("error" if column is every[-1] else "warning")
-    if p.n < 2:
-        kind = ("one row" if p.n else "no pairs") if every[-1].rows else "empty"
-        names = " and ".join(columns)
-        what = (
-            f"{p.n} of {every[-1].rows} rows have a number in {names}; two are needed"
-        )
-        fix = f"write the results of all rows, {names} as numbers"
-        yield report(MISSING_TABLE_CHECK, kind, what, fix, severity=0.9)
-    elif len(columns) == 1:
-        yield from _judge_constant(Column(name=""), p, limits)
+    *actual_columns, predicted_column = pairs.columns
+    for column in actual_columns:
+        yield from column.unusable("warning")
+    yield from predicted_column.unusable("error")
+
+    if pairs.predicted.n < 2:
+        yield _too_few_rows(pairs, predicted_column.rows)
+    elif not actual_columns:
+        yield from _judge_constant(Column(name=""), pairs.predicted, limits)
     else:
-        findings = [*_judge_shape(a, p, limits), *_judge_constant(a, p, limits)]
-        if pairs.fractional >= MIN_SKILL_ROWS and 2 * pairs.copied > pairs.fractional:
-            what = (
-                f"{p.name} equals {a.name} to the last digit in {pairs.copied} of "
-                f"{a.n} rows"
-            )
-            fix = (
-                f"check that {a.name}, or a column computed from it, is not among the "
-                "features"
-            )
-            level: Level = "error" if pairs.copied == pairs.fractional else "warning"
-            findings.append(
-                report(
-                    "leakage",
-                    kind=p.name,
-                    what=what,
-                    fix=fix,
-                    level=level,
-                    severity=0.6,
-                )
-            )
-        yield from findings
-        # After an error it says little that predictions are no better than the mean.
-        if (
-            a.n >= MIN_SKILL_ROWS
-            and a.std
-            and all(finding.level != "error" for finding in findings)
-        ):
-            yield from _judge_skill(pairs)
+        yield from _judge_pairs(pairs, limits)
+
+
+def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
+    names = " and ".join(column.name for column in pairs.columns)
+    kind = "empty"
+    if rows_count:
+        kind = "one row" if pairs.predicted.n else "no pairs"
+    return report(
+        MISSING_TABLE_CHECK,
+        kind,
+        f"{pairs.predicted.n} of {rows_count} rows have a number in {names}; two are "
+        "needed",
+        f"write the results of all rows, {names} as numbers",
+        severity=0.9,
+    )
+
+
+def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
+    """Yield findings about predictions that have actual values to compare with."""
+    actual = pairs.actual
+    findings = [
+        *_judge_mean(actual, pairs.predicted, limits),
+        *_judge_spread(actual, pairs.predicted, limits),
+        *_judge_constant(actual, pairs.predicted, limits),
+        *_judge_leakage(pairs),
+    ]
+    yield from findings
+    # After an error it says little that predictions are no better than the mean.
+    has_error = any(finding.level == "error" for finding in findings)
+    if actual.n >= MIN_SKILL_ROWS and actual.std and not has_error:
+        yield from _judge_skill(pairs)
 
 
 def predictions(
@@ -721,8 +853,7 @@ def predictions(
     constant_relative_std: float = 0.01,
     newer_than: float | None = None,
 ) -> TableCheck:
-    """Check that predictions exist, are new, and have a mean and a spread like the
-    actual values.
+    """Check that predictions are new, with a mean and a spread like actual values.
 
     Findings are `missing_results` (no file, no rows, an old file),
     `hallucination_detection` (the means differ by more than `deviation_sigma` standard
@@ -737,41 +868,38 @@ def predictions(
     `constant_predictions` (by the mean) and `finite` judge the predictions.
     `newer_than` works as in `results`. Raises InvalidInput.
     """
-    columns = _names("actual", [] if actual is None else [actual])
+    columns: tuple[str, ...] = ()
+    if actual is not None:
+        columns = _names("actual", [actual])
     columns += _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
-    limits = {
-        "deviation_sigma": deviation_sigma,
-        "spread_ratio_min": spread_ratio_min,
-        "spread_ratio_max": spread_ratio_max,
-        "constant_relative_std": constant_relative_std,
-    }
-    for name, value in limits.items():
-        check_number(name, value, low=0, high=1e300)
-    allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
+    limits = PredictionLimits(
+        deviation_sigma=deviation_sigma,
+        spread_ratio_min=spread_ratio_min,
+        spread_ratio_max=spread_ratio_max,
+        constant_relative_std=constant_relative_std,
+    )
+    for limit in fields(limits):
+        check_number(limit.name, getattr(limits, limit.name), low=0, high=1e300)
     require(
         spread_ratio_min <= spread_ratio_max,
         "spread_ratio_min",
         spread_ratio_min,
-        allowed,
+        f"at most spread_ratio_max, {spread_ratio_max:g}",
     )
-    check_number(
-        "newer_than",
-        0 if newer_than is None else newer_than,
-        low=0,
-        high=MAX_FILE_TIME_SECONDS,
-    )
-    names = "finite constant_predictions"
+    _check_newer_than(newer_than)
+    names: tuple[str, ...] = ("finite", "constant_predictions")
     if actual is not None:
         names = (
-            "finite hallucination_detection variance_hallucination "
-            "constant_predictions leakage"
+            "finite",
+            "hallucination_detection",
+            "variance_hallucination",
+            "constant_predictions",
+            "leakage",
         )
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
         yield from _check_age(data, newer_than, context)
         yield from _judge_predictions(columns, limits, data)
 
-    return TableCheck(
-        name="predictions", source=source, judge=judge, names=tuple(names.split())
-    )
+    return TableCheck(name="predictions", source=source, judge=judge, names=names)

@@ -1,4 +1,9 @@
-"""A check that an answer is JSON that fits a JSON Schema or a pydantic model."""
+"""A check that an answer is JSON that fits a JSON Schema or a pydantic model.
+
+A text is parsed first; words around the JSON are a finding, and the JSON is still
+checked. `_by_schema` and `_by_model` then yield the problems of the value, each with a
+JSON path and a fix.
+"""
 
 import json
 import re
@@ -27,9 +32,7 @@ Problems = Callable[[Any, str], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """A check that an answer is JSON and that `problems(value, text)` yields no
-    finding.
-    """
+    """A check that an answer is JSON, and that `problems(value, text)` yields none."""
 
     schema: "Mapping[str, Any] | type[BaseModel]"
     problems: Problems = field(repr=False, compare=False)
@@ -63,15 +66,15 @@ class JsonSchema:
 
 
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
-    """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic
-    v2 model.
+    """Check that the answer is JSON that fits a JSON Schema or a pydantic v2 model.
 
-    Text around the JSON, NaN and infinite numbers are findings; the JSON is still
-    checked. A candidate that is a dict or list is checked as JSON; an instance of the
-    pydantic model passes. Each problem is a finding with a JSON path; at most `MAX_SCHEMA_PROBLEMS`
-    problems are listed. `format` is checked if the jsonschema library knows the format,
-    `pattern` without a time limit. Raises InvalidInput for an invalid schema. The check
-    raises InvalidInput for a `$ref` outside of it.
+    A JSON Schema is given as a mapping. Text around the JSON, NaN and infinite numbers
+    are findings; the JSON is still checked. A candidate that is a dict or list is
+    checked as JSON; an instance of the pydantic model passes. Each problem is a finding
+    with a JSON path; at most `MAX_SCHEMA_PROBLEMS` problems are listed. `format` is
+    checked if the jsonschema library knows the format, `pattern` without a time limit.
+    Raises InvalidInput for an invalid schema. The check raises InvalidInput for a
+    `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))
@@ -93,16 +96,15 @@ def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
 
 
 def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
-    """Return the JSON value in a text, the JSON part of the text (or None), and
-    findings.
-    """
+    """Return the JSON value in a text, its JSON part (or None), and findings."""
     try:
         return json.loads(text), text, []
     except ValueError as error:
         refused = error
+
     bracket = re.search(r"[{\[]", text)
     start = bracket.start() if bracket else 0
-    end = max(map(text.rfind, "}]")) + 1
+    end = max(text.rfind("}"), text.rfind("]")) + 1
     with suppress(ValueError):
         value = json.loads(text[start:end])
         outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
@@ -110,16 +112,19 @@ def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
             f"there is text around the JSON: {outside}", _BARE_JSON_FIX, "text around"
         )
         return value, text[start:end], [around]
-    where = getattr(refused, "pos", 0)
-    near = shorten(text[max(0, where - 10) : where + 20], 40)
-    what = f"not JSON: {str(refused)[:120]}, near {near}"
-    fix = _BARE_JSON_FIX
-    key = "not JSON"
-    if where >= len(text.rstrip()) or "Unterminated string" in str(refused):
-        what = f"the JSON breaks off after {len(text)} characters"
-        key = "breaks off"
-        fix = "answer with complete JSON; make it shorter"
-    return None, None, [_finding(what, fix, key)]
+
+    position = getattr(refused, "pos", 0)
+    if position >= len(text.rstrip()) or "Unterminated string" in str(refused):
+        finding = _finding(
+            f"the JSON breaks off after {len(text)} characters",
+            "answer with complete JSON; make it shorter",
+            "breaks off",
+        )
+    else:
+        near = shorten(text[max(0, position - 10) : position + 20], 40)
+        what = f"not JSON: {str(refused)[:120]}, near {near}"
+        finding = _finding(what, _BARE_JSON_FIX, "not JSON")
+    return None, None, [finding]
 
 
 def _not_data(error: Exception) -> Finding:
@@ -132,11 +137,12 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
     for part in parts:
         if isinstance(part, int):
             path += f"[{part}]"
+        elif part.isidentifier():
+            path += f".{part}"
         else:
-            path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-    key = re.sub(
-        r"\[[0-9]+\]", "[]", path
-    )  # the same mistake in two items of a list has one key
+            path += f"[{shorten(part, 60)}]"
+    # The same mistake in two items of a list has one key.
+    key = re.sub(r"\[[0-9]+\]", "[]", path)
     return _finding(f"at {path}: {what}", fix, f"{key} {kind}", severity=0.5)
 
 
@@ -145,25 +151,29 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    own = deepcopy(dict(schema))
+    draft = deepcopy(dict(schema))
     try:
-        cls = validators.validator_for(own, default=validators.Draft202012Validator)
-        cls.check_schema(own)
+        cls = validators.validator_for(draft, default=validators.Draft202012Validator)
+        cls.check_schema(draft)
     except exceptions.SchemaError as error:
-        at = f"at {error.json_path}: {shorten(error.message, 200)}"
-        raise InvalidInput("schema", own, f"a valid JSON Schema ({at})") from error
+        where = f"at {error.json_path}: {shorten(error.message, 200)}"
+        raise InvalidInput(
+            "schema", schema, f"a valid JSON Schema ({where})"
+        ) from error
     # Without a registry the library would fetch unknown references over the network.
-    validator = cls(own, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
+    validator = cls(draft, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
         try:
-            for found in validator.iter_errors(value):
-                error = exceptions.best_match([found]) or found
+            for first_error in validator.iter_errors(value):
+                error = exceptions.best_match([first_error]) or first_error
                 rule = str(error.validator)
-                absent = error.validator == "required"
-                asked = shorten(error.validator_value, 200)
-                fix = "add it" if absent else f"make it meet {rule} {asked}"
-                kind = error.message if absent else rule
+                if rule == "required":
+                    kind = error.message
+                    fix = "add it"
+                else:
+                    kind = rule
+                    fix = f"make it meet {rule} {shorten(error.validator_value, 200)}"
                 yield _problem(
                     error.absolute_path, error.message[:240], kind[:240], fix
                 )
@@ -183,11 +193,12 @@ def _by_model(model: "type[BaseModel]") -> Problems:
             model.model_validate_json(text)
         except ValidationError as error:
             for line in error.errors(include_url=False, include_context=False):
-                absent = line["type"] == "missing"
-                what = line["msg"][:200] + (
-                    "" if absent else f", it is {shorten(line['input'])}"
-                )
-                fix = "add it" if absent else line["msg"][:200]
+                what = line["msg"][:200]
+                fix = what
+                if line["type"] == "missing":
+                    fix = "add it"
+                else:
+                    what += f", it is {shorten(line['input'])}"
                 yield _problem(line["loc"], what, line["type"], fix)
 
     return problems

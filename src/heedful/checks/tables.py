@@ -10,7 +10,7 @@ text. Empty cells, None and NaN are missing. Truth values are not numbers.
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import import_module
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[float64]
 
-# of a batch; an eighth of this number from CSV, whose cells are Python objects
 BATCH_ROWS = 65_536
+CSV_ROW_COST = 8  # in rows of other formats: the cells of CSV are Python objects
+MAX_LISTED_COLUMNS = 20
 TABLE_SUFFIXES = (".csv", ".parquet", ".pq", ".json")
-MISSING_CELL_WORDS = frozenset(
-    {"", "null", "none", "na", "n/a", "nan", "<na>", "nat"}
-)  # in lower case
+# In lower case.
+MISSING_CELL_WORDS = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
+MAX_MISSING_WORD_CHARS = 8  # with the blanks around it
 MISSING_TABLE_CHECK = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
 Cells = Any  # of a column: a list, or a numpy array of numbers
@@ -61,8 +62,9 @@ def report(
 
 @dataclass(eq=False, kw_only=True)
 class TableError(Exception):
-    """Raised if a source is no readable table. `check` names the check of the finding,
-    or is "".
+    """Raised if a source is no readable table.
+
+    `check` names the check of the finding, or is "".
     """
 
     kind: str
@@ -79,32 +81,37 @@ class DataTable:
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
 
     def batches(self, names: Sequence[str]) -> Batches:
-        """Yield blocks of rows: one list of cells for each of `names`. Raises
-        TableError.
+        """Yield blocks of rows: one list of cells for each of `names`.
+
+        Raises TableError.
         """
         for name in names:
-            if name not in self.columns:
-                more = len(self.columns) - 20
-                there = ", ".join(self.columns[:20]) + (
-                    f" and {more} more" if more > 0 else ""
-                )
-                what = f"there is no column {name!r}; there are: {there or 'none'}"
+            count = self.columns.count(name)
+            if count == 0:
+                what = f"there is no column {name!r}; there are: {self._listed()}"
                 raise TableError(
                     kind="missing column",
                     what=what,
                     fix=f"write a column called {name!r}",
                 )
-            if (count := self.columns.count(name)) > 1:
-                what = f"{count} columns are called {name!r}"
+            if count > 1:
                 raise TableError(
-                    kind="columns", what=what, fix="give every column a different name"
+                    kind="columns",
+                    what=f"{count} columns are called {name!r}",
+                    fix="give every column a different name",
                 )
         return self.read(names)
 
+    def _listed(self) -> str:
+        listed = ", ".join(self.columns[:MAX_LISTED_COLUMNS]) or "none"
+        more = len(self.columns) - MAX_LISTED_COLUMNS
+        return f"{listed} and {more} more" if more > 0 else listed
+
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data or Path to open: `source`, its result if callable, or else
-    `candidate`.
+    """Return the data or Path to open.
+
+    This is the `source`, its result if it is callable, or the candidate if it is None.
     """
     if source is None:
         return candidate
@@ -157,24 +164,24 @@ def _open_mapping(data: Mapping[Any, Any]) -> DataTable:
     """Open a mapping: its lists are columns; without lists, the mapping is one row."""
     columns = {str(name): _as_column(value) for name, value in data.items()}
     lists = {name: cells for name, cells in columns.items() if cells is not None}
-    return _open_columns(lists or {str(name): [cell] for name, cell in data.items()})
+    if lists:
+        return _open_columns(lists)
+    return _open_columns({str(name): [cell] for name, cell in data.items()})
 
 
 def _as_column(value: Any) -> Cells | None:
+    """Return the cells of a column; None if the value is one cell."""
     import numpy as np
 
     if isinstance(value, Mapping):
         return list(value.values())
-    flat = hasattr(value, "__len__") and getattr(value, "ndim", 1) == 1
-    if isinstance(value, str | bytes) or not flat:
+    is_flat = hasattr(value, "__len__") and getattr(value, "ndim", 1) == 1
+    if isinstance(value, str | bytes) or not is_flat:
         return None
     if type(value) is np.ndarray and value.dtype.kind in "fiu":
         return value
-    for method in (
-        "to_pylist",
-        "to_list",
-        "tolist",
-    ):  # methods of pyarrow, data frames and numpy
+    # Methods of pyarrow, of data frames and of numpy.
+    for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(value, method):
             return getattr(value, method)()
     return list(value)
@@ -192,10 +199,13 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
                 fix="give one value a row in every column",
             )
         for start in range(0, max(lengths.values(), default=0), BATCH_ROWS):
-            parts = [columns[name][start : start + BATCH_ROWS] for name in names]
-            yield [
-                part.to_list() if hasattr(part, "to_list") else part for part in parts
-            ]
+            batch = []
+            for name in names:
+                cells = columns[name][start : start + BATCH_ROWS]
+                if hasattr(cells, "to_list"):
+                    cells = cells.to_list()
+                batch.append(cells)
+            yield batch
 
     return DataTable(tuple(columns), read)
 
@@ -223,7 +233,9 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> DataTable:
                 what=what,
                 fix="give every row as an object, or lists by name",
             )
-    columns = dict.fromkeys(name for row in rows for name in row)
+    columns: dict[Any, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
     if not columns:
         raise TableError(
             kind="empty",
@@ -236,17 +248,15 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> DataTable:
     )
 
 
-def _open_frame(data: Any, asked: Sequence[str]) -> DataTable:
+def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
     narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
         if isinstance(frame, narwhals.Series):
-            return _open_arrays([frame.to_list()], asked)
+            return _open_arrays([frame.to_list()], array_names)
         frame = frame.lazy().collect()
-        names = frame.columns  # in pandas also numbers and tuples
-    except (
-        narwhals.exceptions.NarwhalsError
-    ) as error:  # for example two columns with one name
+        native_names = frame.columns  # in pandas also numbers and tuples
+    except narwhals.exceptions.NarwhalsError as error:  # as two columns with one name
         what = f"the data frame cannot be read: {error}"[:200]
         raise TableError(
             kind="columns", what=what, fix="give every column a different name"
@@ -257,9 +267,13 @@ def _open_frame(data: Any, asked: Sequence[str]) -> DataTable:
         raise TableError(kind="not a table", what=what, fix=fix) from None
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
-    columns = {
-        " ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names
-    }
+
+    columns = {}
+    for native_name in native_names:
+        name = str(native_name)
+        if isinstance(native_name, tuple):
+            name = " ".join(map(str, native_name))
+        columns[name] = native_name
     return _open_columns(
         {name: frame.get_column(native) for name, native in columns.items()}
     )
@@ -280,10 +294,10 @@ _TABLE_READ_ERRORS = (
 def _damaged(
     what: Path | str, error: object, fix: str = DAMAGED_TABLE_FIX
 ) -> TableError:
-    whose = f"{'results file ' * isinstance(what, Path)}{what} cannot be read"
+    subject = f"results file {what}" if isinstance(what, Path) else what
     return TableError(
         kind="corrupt",
-        what=f"{whose}: {shorten(str(error), 160)}",
+        what=f"{subject} cannot be read: {shorten(str(error), 160)}",
         fix=fix,
         check=MISSING_TABLE_CHECK,
     )
@@ -332,22 +346,19 @@ def _open_file(path: Path, names: Sequence[str]) -> DataTable:
 
 
 def _open_json(
-    text: str, names: Sequence[str], whose: Path | str, fix: str = DAMAGED_TABLE_FIX
+    text: str, names: Sequence[str], source: Path | str, fix: str = DAMAGED_TABLE_FIX
 ) -> DataTable:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(whose, error, fix) from error
-    if isinstance(data, Mapping | list):
-        return (
-            _open_mapping(data)
-            if isinstance(data, Mapping)
-            else _open_rows(data, names)
-        )
-    what = f"{whose} holds {shorten(data)}, no rows"
+        raise _damaged(source, error, fix) from error
+    if isinstance(data, Mapping):
+        return _open_mapping(data)
+    if isinstance(data, list):
+        return _open_rows(data, names)
     raise TableError(
         kind="not a table",
-        what=what,
+        what=f"{source} holds {shorten(data)}, no rows",
         fix="write a list of objects or an object of lists",
     )
 
@@ -370,22 +381,26 @@ def _open_csv(path: Path) -> DataTable:
     def read(names: Sequence[str]) -> Batches:
         places = [header.index(name) for name in names]
         rows = islice(lines(), 1, None)
-        while part := list(islice(rows, max(1, BATCH_ROWS // 8))):
-            for width in set(map(len, part)) - {len(header)}:
+        batch_rows = max(1, BATCH_ROWS // CSV_ROW_COST)
+        while batch := list(islice(rows, batch_rows)):
+            for width in set(map(len, batch)) - {len(header)}:
                 raise _damaged(
                     path, f"a row has {width} cells, the header {len(header)}"
                 )
-            yield [[row[place] or None for row in part] for place in places]
+            yield [_csv_cells(batch, place) for place in places]
 
     return DataTable(tuple(header), read)
+
+
+def _csv_cells(rows: Sequence[Sequence[str]], place: int) -> list[str | None]:
+    """Return the cells of one column; an empty cell is missing."""
+    return [row[place] or None for row in rows]
 
 
 def _open_parquet(path: Path) -> DataTable:
     file = load_package("pyarrow.parquet", "reading Parquet").ParquetFile
 
     def read(names: Sequence[str]) -> Batches:
-        from pyarrow import types
-
         with (
             _reading(path),
             file(path, buffer_size=1 << 20, pre_buffer=False) as opened,
@@ -393,16 +408,20 @@ def _open_parquet(path: Path) -> DataTable:
             for batch in opened.iter_batches(
                 BATCH_ROWS, columns=list(names), use_threads=False
             ):
-                yield [
-                    column.to_numpy(zero_copy_only=False)
-                    if types.is_floating(column.type)
-                    or (types.is_integer(column.type) and not column.null_count)
-                    else column.to_pylist()
-                    for column in map(batch.column, names)
-                ]
+                yield [_arrow_cells(batch.column(name)) for name in names]
 
     with file(path) as opened:
         return DataTable(tuple(opened.schema_arrow.names), read)
+
+
+def _arrow_cells(column: Any) -> Cells:
+    """Return the cells of a column of pyarrow, as an array if they are all numbers."""
+    from pyarrow import types
+
+    is_whole = types.is_integer(column.type) and not column.null_count
+    if types.is_floating(column.type) or is_whole:
+        return column.to_numpy(zero_copy_only=False)
+    return column.to_pylist()
 
 
 def to_number(cell: Any) -> float | None:
@@ -415,14 +434,14 @@ def to_number(cell: Any) -> float | None:
     if is_missing(cell):
         return nan
     if isinstance(cell, str):
-        fine = "_" not in cell and cell.isascii()
+        may_be_number = "_" not in cell and cell.isascii()
     else:
-        fine = hasattr(cell, "__float__") and type(cell).__name__ not in (
-            "bool",
-            "bool_",
-        )
+        is_truth_value = type(cell).__name__ in ("bool", "bool_")
+        may_be_number = hasattr(cell, "__float__") and not is_truth_value
+    if not may_be_number:
+        return None
     try:
-        return float(cell) if fine else None
+        return float(cell)
     except OverflowError:  # a whole number beyond all floats
         return inf if cell > 0 else -inf
     except (ValueError, TypeError):
@@ -430,34 +449,51 @@ def to_number(cell: Any) -> float | None:
 
 
 def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
-    """Return cells as floats, NaN if missing or wrong, the number of wrong ones, and
-    the first.
+    """Return cells as floats, the number of wrong ones, and the first of these.
+
+    Missing and wrong cells are NaN.
     """
     import numpy as np
 
     if isinstance(cells, np.ndarray):
         return cells.astype(np.float64), 0, None
+    plain = _plain_floats(cells)
+    if plain is not None:
+        return plain, 0, None
+
+    floats = list(map(to_number, cells))
+    wrong = [cell for cell, value in zip(cells, floats, strict=True) if value is None]
+    values = [nan if value is None else value for value in floats]
+    first_wrong = wrong[0] if wrong else None
+    return np.array(values, dtype=float), len(wrong), first_wrong
+
+
+def _plain_floats(cells: Sequence[Any]) -> "Floats | None":
+    """Return the cells as floats, fast; None if not all of them are plain numbers."""
+    import numpy as np
+
     kinds = set(map(type, cells))
-    if kinds <= {float, int, str, NoneType}:  # as in most columns
-        there = (
-            cells if NoneType not in kinds else [nan if c is None else c for c in cells]
-        )
-        text = "".join(map(str, there)) if str in kinds else ""
-        if text.isascii() and "_" not in text:
-            with suppress(ValueError, OverflowError):
-                return np.fromiter(map(float, there), float, len(there)), 0, None
-    read = list(map(to_number, cells))
-    wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
-    values = np.array([nan if value is None else value for value in read], dtype=float)
-    return values, len(wrong), wrong[0] if wrong else None
+    if not kinds <= {float, int, str, NoneType}:
+        return None
+    if NoneType in kinds:
+        cells = [nan if cell is None else cell for cell in cells]
+    text = "".join(map(str, cells)) if str in kinds else ""
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        return np.fromiter(map(float, cells), float, len(cells))
+    except (ValueError, OverflowError):
+        return None
 
 
 def is_missing(cell: Any) -> bool:
-    """Return True for None, NaN, NaT, an empty text, and a text in `MISSING_CELL_WORDS`."""
+    """Return whether a cell is None, NaN, NaT or a text such as "" or "N/A"."""
     if cell is None:
         return True
     if isinstance(cell, str):
-        return len(cell) < 9 and cell.strip().casefold() in MISSING_CELL_WORDS
+        if len(cell) > MAX_MISSING_WORD_CHARS:
+            return False
+        return cell.strip().casefold() in MISSING_CELL_WORDS
     if isinstance(cell, Decimal):
         return cell.is_nan()
     return type(cell).__name__ in ("NAType", "NaTType") or str(cell != cell) == "True"

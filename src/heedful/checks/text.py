@@ -1,7 +1,10 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-Every check reports a candidate that is no text, is empty, or has over `MAX_CHECKED_CHARS`
-characters.
+Every check reports a candidate that is no text, is empty, or has over
+`MAX_CHECKED_CHARS` characters.
+
+`regex` estimates how many steps a match may take. A pattern that could take long is
+matched in another process with a time limit, because Python's `re` cannot be stopped.
 """
 
 import json
@@ -20,8 +23,7 @@ from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
 from heedful.validation import check_integer, require
 
-# the most characters of a text that is checked; a longer text is a finding
-MAX_CHECKED_CHARS = 1_000_000
+MAX_CHECKED_CHARS = 1_000_000  # a longer text is a finding
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -90,8 +92,9 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check that the text has from `at_least` to `at_most` characters (code points), as
-    `words`.
+    """Check that the text has from `at_least` to `at_most` characters (code points).
+
+    Raises what `words` raises.
     """
     return _length("characters", len, at_least, at_most)
 
@@ -109,22 +112,25 @@ def _length(
         "above 0 if there is no at_most",
     )
 
-    def finding(seen: int, asked: str, key: str, fix: str) -> Finding:
-        what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
+    def finding(count: int, demand: str, key: str, fix: str) -> Finding:
+        counted = unit if count != 1 else unit[:-1]
         return Finding(
-            unit, what, fix=f"use {asked} {unit}: {fix} or more", key=unit + key
+            unit,
+            f"{count} {counted}, {demand} asked for",
+            fix=f"use {demand} {unit}: {fix} or more",
+            key=unit + key,
         )
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        seen = size(text)
-        if seen < at_least:
+        count = size(text)
+        if count < at_least:
+            missing = at_least - count
             yield finding(
-                seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}"
+                count, f"at least {at_least}", f">={at_least}", f"add {missing}"
             )
-        if at_most is not None and seen > at_most:
-            yield finding(
-                seen, f"at most {at_most}", f"<={at_most}", f"cut {seen - at_most}"
-            )
+        if at_most is not None and count > at_most:
+            surplus = count - at_most
+            yield finding(count, f"at most {at_most}", f"<={at_most}", f"cut {surplus}")
 
     return TextCheck(name=unit, judge=judge)
 
@@ -158,20 +164,23 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
         )
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        hay = text.casefold()
+        folded = text.casefold()
         for needle in dict.fromkeys(needles):
-            at = hay.find(needle.casefold())
+            position = folded.find(needle.casefold())
             quoted = shorten(needle, 120)
             key = f"{name} {needle!r}"
-            if name == "contains" and at < 0:
+            if name == "contains" and position < 0:
                 yield Finding(
                     name, f"{quoted} is missing", fix=f"write {quoted} in it", key=key
                 )
-            if name == "excludes" and at >= 0:
+            if name == "excludes" and position >= 0:
+                where = ""
+                span = None
                 # Folding can change the length ("ß" is "ss"), and with it the
                 # positions.
-                span = (at, at + len(needle)) if len(hay) == len(text) else None
-                where = f" at character {at}" if span else ""
+                if len(folded) == len(text):
+                    where = f" at character {position}"
+                    span = (position, position + len(needle))
                 what = f"{quoted} occurs{where}, which is not allowed"
                 yield Finding(name, what, fix=f"leave out {quoted}", key=key, span=span)
 
@@ -186,8 +195,8 @@ def equals(expected: str) -> TextCheck:
     finding does not show `expected`, so a model cannot copy it. Raises InvalidInput if
     `expected` is empty or not text.
     """
-    fine = isinstance(expected, str) and expected.strip()
-    require(fine, "expected", expected, "text that is not empty")
+    is_text = isinstance(expected, str) and expected.strip()
+    require(is_text, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
         # Folding can undo the normalisation, so normalise again.
@@ -213,12 +222,8 @@ def not_empty() -> TextCheck:
 # Python's `re` can take exponential time on a few dozen characters and cannot be
 # interrupted, so a pattern is matched in this process only if its shape bounds the
 # work.
-MAX_IN_PROCESS_STEPS = (
-    20_000_000  # the most steps of matching in this process: a few tenths of a second
-)
-MATCH_TIMEOUT_SECONDS = (
-    5.0  # the most wall time, in seconds, of matching in another process
-)
+MAX_IN_PROCESS_STEPS = 20_000_000  # of matching: a few tenths of a second
+MATCH_TIMEOUT_SECONDS = 5.0  # of matching in another process
 _ESCAPES_AND_CLASSES_PATTERN = re.compile(
     r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL
 )
@@ -233,14 +238,13 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 
 
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
-    """Check that the text matches `pattern`, a regular expression of Python such as
-    `(?i)yes|no`.
+    """Check that the text matches `pattern`, a regular expression of Python.
 
     `fix` replaces the advice in the finding. With `full` the whole text must match,
     including whitespace at its ends. If matching could take very long (repeated groups,
     several repeats over a long text), the check returns an awaitable and matches in a
-    separate process; more than `MATCH_TIMEOUT_SECONDS` of wall time is a finding. Raises InvalidInput
-    for a pattern that does not compile.
+    separate process; more than `MATCH_TIMEOUT_SECONDS` of wall time is a finding.
+    Raises InvalidInput for a pattern that does not compile.
     """
     require(
         isinstance(pattern, str) and pattern,
@@ -256,47 +260,76 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
     quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
-    # An estimate of the steps of matching, infinite if they may be exponential.
-    plain = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
-    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
-    forks = len(re.findall(r"\||(?<!\()\?", plain))
-    steps = inf if _BACKTRACKING_PATTERN.search(plain) else len(plain) * 2**forks
+    max_steps = _step_estimate(pattern, full=full)
 
-    def findings(text: str, matches: bool) -> list[Finding]:
+    def findings(text: str, *, matches: bool) -> list[Finding]:
         if matches:
             return []
-        how = "match" if full else "contain anything that matches"
-        advice = fix or f"answer with text that {'entirely ' * full}matches {quoted}"
+        verb = "match" if full else "contain anything that matches"
+        extent = "entirely " if full else ""
+        advice = fix or f"answer with text that {extent}matches {quoted}"
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"
-        what = f"{shorten(text)} does not {how} {quoted}"
+        what = f"{shorten(text)} does not {verb} {quoted}"
         return [Finding("regex", what, fix=advice, key=f"regex {pattern}")]
 
     async def match_apart(text: str) -> list[Finding]:
-        import asyncio
-        import subprocess
-
-        command = [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT]
-        payload = json.dumps([pattern, text, full])
-        run = partial(
-            subprocess.run, input=payload, capture_output=True, check=True, text=True
+        matches = await _matches_apart(pattern, text, full=full)
+        if matches is not None:
+            return findings(text, matches=matches)
+        what = (
+            f"matching {quoted} did not end within {MATCH_TIMEOUT_SECONDS:g} s on "
+            f"{len(text)} characters"
         )
-        try:
-            ended = await asyncio.to_thread(run, command, timeout=MATCH_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            what = (
-                f"matching {quoted} did not end within {MATCH_TIMEOUT_SECONDS:g} s on {len(text)} "
-                "characters"
-            )
-            advice = fix or f"answer with a shorter text that plainly matches {quoted}"
-            return [Finding("regex", what, fix=advice, key=f"regex time-out {pattern}")]
-        return findings(text, ended.stdout.strip() == "True")
+        advice = fix or f"answer with a shorter text that plainly matches {quoted}"
+        return [Finding("regex", what, fix=advice, key=f"regex time-out {pattern}")]
 
     def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        if steps * len(text) ** repeats > MAX_IN_PROCESS_STEPS:
+        if max_steps(len(text)) > MAX_IN_PROCESS_STEPS:
             return match_apart(text)
-        return findings(
-            text, bool((re.fullmatch if full else re.search)(pattern, text))
-        )
+        match = re.fullmatch(pattern, text) if full else re.search(pattern, text)
+        return findings(text, matches=match is not None)
 
     return TextCheck(name="regex", judge=judge)
+
+
+def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
+    """Return an estimate of the steps of matching a text of a length.
+
+    It is infinite if the steps may be exponential.
+    """
+    plain = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
+    repeats = len(re.findall(r"[*+{]", plain))
+    if not full:  # every position may begin a match
+        repeats += 1
+    forks = len(re.findall(r"\||(?<!\()\?", plain))
+    steps = inf
+    if not _BACKTRACKING_PATTERN.search(plain):
+        steps = len(plain) * 2**forks
+
+    def estimate(length: int) -> float:
+        positions: int = length**repeats
+        return steps * positions
+
+    return estimate
+
+
+async def _matches_apart(pattern: str, text: str, *, full: bool) -> bool | None:
+    """Match in another process; None if it does not end in time."""
+    import asyncio
+    import subprocess
+
+    run = partial(
+        subprocess.run,
+        [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT],
+        input=json.dumps([pattern, text, full]),
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=MATCH_TIMEOUT_SECONDS,
+    )
+    try:
+        ended = await asyncio.to_thread(run)
+    except subprocess.TimeoutExpired:
+        return None
+    return ended.stdout.strip() == "True"
