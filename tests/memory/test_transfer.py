@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
 from heedful.lessons.lesson import TRUST_ORDER, Example, Scope
 from heedful.memory.memory import Memory
-from heedful.store import exposures, lessons, transfer
+from heedful.store import exposures, quarantine, transfer
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
@@ -42,7 +42,7 @@ LINES = DATA.splitlines(keepends=True)
 
 
 async def held(memory: Memory) -> list[Any]:
-    return await memory.store.read(memory.scope, lessons.quarantined)
+    return await memory.store.read(memory.scope, quarantine.quarantined)
 
 
 async def rulings(memory: Memory) -> list[Any]:

@@ -35,6 +35,7 @@ from heedful.store import exposures, search, transfer
 from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns as pattern_store
+from heedful.store import quarantine as quarantine_store
 from heedful.store.statements import statements
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -254,8 +255,8 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
         (pattern_store.set_apart, digests, True, by, ""),
     ]
     if ids := example_of(other, chance):
-        assert await place.read(lesson_store.quarantined, ids) == []
-        edits.append((lesson_store.settle, ids, "release", by, ""))
+        assert await place.read(quarantine_store.quarantined, ids) == []
+        edits.append((quarantine_store.settle, ids, "release", by, ""))
         places = [(ids[0], "any", [0.0] * 64)]
         assert await place.write(search.place, "fixed/64", places) == 0
     with pytest.raises(NotFound):

@@ -11,7 +11,7 @@ from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store import episodes, exposures, lessons, patterns, quarantine
 from heedful.store.records import StoredEpisode
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
@@ -135,8 +135,8 @@ async def test_the_trust_of_a_source_is_kept(store):
         SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0
     )
     stated = "tool", "model", "ada", ""
-    assert await store.write(SCOPE, lessons.state_trust, *stated, {}) == []
-    assert await store.read(SCOPE, lessons.statements) == {"tool": "model"}
+    assert await store.write(SCOPE, quarantine.state_trust, *stated, {}) == []
+    assert await store.read(SCOPE, quarantine.statements) == {"tool": "model"}
 
 
 async def test_new_words_are_a_version_of_their_own(store):

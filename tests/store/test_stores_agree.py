@@ -21,8 +21,8 @@ from heedful.errors import (
     RollbackRefused,
 )
 from heedful.lessons import lesson as records
-from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, Scope
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -30,7 +30,15 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import episodes, exposures, lessons, patterns, search, transfer
+from heedful.store import (
+    episodes,
+    exposures,
+    lessons,
+    patterns,
+    quarantine,
+    search,
+    transfer,
+)
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -61,6 +69,7 @@ CLOCKED = (
     episodes,
     exposures,
     lessons,
+    quarantine,
     loop_store,
     patterns,
     remembering,
@@ -94,7 +103,7 @@ class Told:
         self, n: int, trust: Any, source: str, worked: bool, pinned: bool
     ) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        known = await self.store.read(ONE, lessons.quarantined)
+        known = await self.store.read(ONE, quarantine.quarantined)
         parents = [one.id for one in known[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}",
@@ -159,7 +168,7 @@ class Told:
 
     async def settle(self, n: int, release: bool) -> Any:
         waiting = sorted(
-            one.id for one in await self.store.read(ONE, lessons.quarantined)
+            one.id for one in await self.store.read(ONE, quarantine.quarantined)
         )
         ids = waiting[: n % 3] or [1_000_000]
         act = (
@@ -169,7 +178,7 @@ class Told:
 
     async def revoke(self, source: str, dry: bool) -> Any:
         return await self.store.write(
-            ONE, lessons.revoke, source or "loop:loop 1", "ada", "wrong", dry
+            ONE, quarantine.revoke, source or "loop:loop 1", "ada", "wrong", dry
         )
 
     async def prune(self, n: int, keep: int) -> Any:
@@ -255,10 +264,10 @@ class Told:
                 [replace(one, lesson=0) for one in action.failures],
                 len(action.waiting),
             ]
-            held = await self.store.read(scope, lessons.quarantined)
+            held = await self.store.read(scope, quarantine.quarantined)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
-                whence = await self.store.read(scope, lessons.provenance, one)
+                whence = await self.store.read(scope, quarantine.provenance, one)
                 asked += [whence.sources, len(whence.parents), whence.sightings]
             asked.append(
                 [

@@ -48,6 +48,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons
+from heedful.store import quarantine as quarantine_store
 from heedful.store.store import Effects, Store, also
 from heedful.traces import read
 from heedful.traces.episode import Episode
@@ -77,7 +78,11 @@ def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its
     release.
     """
-    of = ask(lambda memory: memory.store.read(memory.scope, lessons.lessons_of_waiting))
+    of = ask(
+        lambda memory: memory.store.read(
+            memory.scope, quarantine_store.lessons_of_waiting
+        )
+    )
     waiting = ask(lambda memory: memory.quarantine.waiting(limit))
     rows = [{**asdict(one), "of": of.get(one.id, 0)} for one in waiting]
     for row in rows:

@@ -66,6 +66,7 @@ from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
+from heedful.store import quarantine as quarantine_store
 from heedful.store.store import Store
 from heedful.validation import (
     check_actor,
@@ -236,7 +237,7 @@ class Memory:
         """Return the trust of sources: as `set_trust` states it, or else as this memory
         has it.
         """
-        stated = await self.store.read(self.scope, lesson_store.statements)
+        stated = await self.store.read(self.scope, quarantine_store.statements)
         return {**self.trust, **stated}
 
     async def set_trust(
@@ -260,7 +261,7 @@ class Memory:
         check_actor(by, why)
         return await self.store.write(
             self.scope,
-            lesson_store.state_trust,
+            quarantine_store.state_trust,
             source,
             trust=trust,
             by=by,

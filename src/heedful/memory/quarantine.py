@@ -13,7 +13,7 @@ from dataclasses import replace
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.store import lessons
+from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS
 from heedful.store.store import Store
 from heedful.validation import check_integer, check_sequence, check_texts, require
@@ -43,7 +43,7 @@ class Quarantine:
         check_integer("limit", limit)
         before = MAX_ROWS if after is None else after
         return await self._store.read(
-            self._scope, lessons.quarantined, limit=limit, before=before
+            self._scope, quarantine_store.quarantined, limit=limit, before=before
         )
 
     async def show(self, id: int) -> QuarantinedLesson:
@@ -51,12 +51,16 @@ class Quarantine:
         InvalidInput.
         """
         check_integer("id", id, least=0)
-        entries = await self._store.read(self._scope, lessons.quarantined, [id])
+        entries = await self._store.read(
+            self._scope, quarantine_store.quarantined, [id]
+        )
         if not entries:
             where = f"the memory of {self._scope.tenant}/{self._scope.project}"
             raise NotFound("example", str(id), where)
         entry = entries[0]
-        provenance = await self._store.read(self._scope, lessons.provenance, entry)
+        provenance = await self._store.read(
+            self._scope, quarantine_store.provenance, entry
+        )
         return replace(entry, provenance=provenance)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
@@ -67,7 +71,7 @@ class Quarantine:
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
-            self._scope, lessons.settle, ids, action="release", by=by, why=why
+            self._scope, quarantine_store.settle, ids, action="release", by=by, why=why
         )
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
@@ -76,7 +80,7 @@ class Quarantine:
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
-            self._scope, lessons.settle, ids, action="reject", by=by, why=why
+            self._scope, quarantine_store.settle, ids, action="reject", by=by, why=why
         )
 
     async def revoke(
@@ -94,5 +98,10 @@ class Quarantine:
         check_texts(source=source)
         require(source.strip(), "source", source, "the name of a source")
         return await self._store.write(
-            self._scope, lessons.revoke, source, by=by, why=why, dry_run=dry_run
+            self._scope,
+            quarantine_store.revoke,
+            source,
+            by=by,
+            why=why,
+            dry_run=dry_run,
         )

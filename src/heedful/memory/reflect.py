@@ -41,6 +41,7 @@ from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import Bounds
 from heedful.store.records import StoredEpisode, StoredLoop
@@ -257,7 +258,7 @@ async def reflect(
         study = await work.study(episode, trust)
         made = await work.lessons(study, drafts.by_rules(study), episode.digest)
         stored = await kept.store.read(
-            kept.scope, lessons.known, [made.reflection, made.strategy]
+            kept.scope, lessons.remembered, [made.reflection, made.strategy]
         )
         return replace(made, stored=stored, again=True, busy=state != "reflected")
     return await work.write(kept, episode, episode.digest, trust)
@@ -319,7 +320,7 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
             break
         await asyncio.sleep(0.05)
     return await kept.store.read(
-        kept.scope, lessons.known, [made.reflection, made.strategy]
+        kept.scope, lessons.remembered, [made.reflection, made.strategy]
     )
 
 
@@ -436,7 +437,9 @@ class _Reflector:
                     id for each in past.exposures if each.shown for id in each.examples
                 }
             entries = (
-                await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
+                await store.read(scope, quarantine_store.quarantined, list(ids))
+                if ids
+                else ()
             )
         task = redact(episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS]
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()

@@ -215,7 +215,7 @@ def record_session(
             if mended
             else ()
         )
-        answers += again or lessons.known(db, scope, [one])
+        answers += again or lessons.remembered(db, scope, [one])
     answers = lessons.evict(db, scope, answers, most)
     ids = {
         one.signature.digest: row.id

@@ -22,8 +22,8 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
-from heedful.store import lessons as lesson_store
 from heedful.store import patterns
+from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, key_of, token
 
 FIGURE_DAY_SECONDS = 86_400.0
@@ -270,7 +270,7 @@ def waiting(
     total = db.select(
         "count(*) as n", "example", {"scope": token(scope), "state": "quarantined"}
     )
-    found = lesson_store.quarantined(db, scope, ids) if ids else []
+    found = quarantine_store.quarantined(db, scope, ids) if ids else []
     return found, next(iter(total))["n"], list(map(dict, counts))
 
 

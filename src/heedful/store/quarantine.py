@@ -1,0 +1,451 @@
+"""What operators decide about texts: release, reject, trust and revoke.
+
+Texts of tools, documents and other untrusted sources wait in quarantine, and never
+reach a prompt. An operator releases or rejects each of them, or states the trust of
+their source. Revoking a source removes all that comes or derives from it; a source
+`key:ID` includes all that came through this key of a service. Every decision is
+recorded as a ruling.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from heedful.errors import NotFound, NotQuarantined
+from heedful.lessons import trust as trusts
+from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
+from heedful.lessons.trust import (
+    KEY_SOURCE_PREFIX,
+    QUARANTINE_TRUST,
+    Action,
+    QuarantinedLesson,
+    RevocationResult,
+)
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    MAX_ROWS,
+    Db,
+    Row,
+    from_row,
+    key_of,
+    resumable,
+    storable,
+    token,
+)
+from heedful.store.lessons import (
+    Plain,
+    lacks_mend,
+    move_examples,
+    refusable_digests,
+    rule,
+    scope_key,
+    set_author,
+)
+from heedful.validation import require
+
+# The number of sightings in a provenance, newest first.
+MAX_PROVENANCE_SIGHTINGS = 20
+RULING_WORDS = {"release": "released", "reject": "rejected"}
+# Of the removed loops, and of the removed lessons, as many are named.
+MAX_REVOKED_NAMES = 50
+
+
+def quarantined(
+    db: Db,
+    scope: Scope,
+    ids: Sequence[int] | None = None,
+    limit: int = MAX_ROWS,
+    before: int = MAX_ROWS,
+) -> list[QuarantinedLesson]:
+    """Return the examples with these ids, in any state, newest first.
+
+    Without `ids`, returns the newest `limit` quarantined examples, those with ids below
+    `before`.
+    """
+    key = scope_key(scope)
+    if ids is None:
+        waiting = db.run("held", {**key, "most": limit, "before": before})
+        ids = [row["id"] for row in waiting]
+    entries = []
+    for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
+        example = Example(**json.loads(row["record"]))
+        entry = from_row(
+            QuarantinedLesson,
+            row,
+            example=example if example.accepted else None,
+            provenance=trusts.Provenance(),
+        )
+        entries.append(entry)
+    return entries
+
+
+def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
+    """Return the id of the lesson of each example in quarantine, by the example's id.
+
+    The newest comes first.
+    """
+    waiting = {"scope": token(scope), "state": "quarantined"}
+    rows = db.select("id, reflection", "example", waiting, "order by id desc")
+    return {row["id"]: row["reflection"] for row in rows}
+
+
+def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
+    """Return where an example comes from, and the rulings on it.
+
+    That is, its sources, parents, children and sightings.
+    """
+    values = {
+        **scope_key(scope),
+        "kind": one.kind,
+        "signature": one.signature,
+        "most": MAX_PROVENANCE_SIGHTINGS,
+        "example": one.id,
+        "subject": f"{one.kind}/{one.signature}",
+    }
+    sources = db.run("rests_on", values).fetchall()
+    sightings = db.run("newest_sightings", values).fetchall()
+    rulings = db.run("rulings_on", values).fetchall()
+    parents = db.select("parent", "lineage", {"child": one.id}, "order by parent")
+    children = db.select("child", "lineage", {"parent": one.id}, "order by child")
+    return trusts.Provenance(
+        tuple(row["source"] for row in sources),
+        tuple(row["parent"] for row in parents),
+        children=tuple(row["child"] for row in children),
+        sightings=tuple(dict(row) for row in sightings),
+        rulings=tuple(
+            {**dict(row), "record": json.loads(row["record"])} for row in rulings
+        ),
+    )
+
+
+def statements(db: Db, scope: Scope) -> dict[str, Trust]:
+    """Return the trust that operators state by source."""
+    key = {**key_of(scope), "action": "trust"}
+    rows = db.select("subject, record", "ruling", key, "order by at, id")
+    last = {row["subject"]: json.loads(row["record"])["trust"] for row in rows}
+    return {source: trust for source, trust in last.items() if trust}
+
+
+@resumable(result=list[int])
+def state_trust(
+    db: Db,
+    scope: Scope,
+    source: str,
+    trust: Trust | None,
+    by: str,
+    why: str,
+    waiting: Mapping[str, Trust] | None,
+) -> list[int]:
+    """Record the trust of a source. Return the ids of the examples that this releases.
+
+    With `waiting`, the trust of other sources, releases each quarantined example that
+    depends on this source, if no source of it is untrusted any more. It is trusted like
+    the text of a model.
+    """
+    rule(
+        db,
+        scope,
+        action="trust",
+        subject=source,
+        by=by,
+        why=why,
+        now=time.time(),
+        record={"trust": trust or ""},
+    )
+    if waiting is None:
+        return []
+    stated = {**waiting, **statements(db, scope)}
+    released = [
+        entry.id
+        for entry in quarantined(db, scope)
+        if _is_trusted_now(db, entry.id, source, stated)
+    ]
+    if released:
+        settle(db, scope, ids=released, action="release", by=by, why=why, trust="model")
+    return released
+
+
+def _is_trusted_now(
+    db: Db, example: int, source: str, stated: Mapping[str, Trust]
+) -> bool:
+    """Return True if an example depends on `source`, and each source is trusted."""
+    rows = db.select("source", "origin", {"example": example})
+    sources = [
+        row["source"] for row in rows if not row["source"].startswith(KEY_SOURCE_PREFIX)
+    ]
+    tools = {name for name in sources if not name.startswith("episode:")}
+    # A caller may name a single source as it likes; only a session has several.
+    of_session = len(sources) > len(tools) > 0
+    if not of_session or (source != "tool" and source not in tools):
+        return False
+    if db.select("parent", "lineage", {"child": example}):
+        return False
+    return QUARANTINE_TRUST.isdisjoint(
+        trusts.source_trust(name, stated) for name in tools
+    )
+
+
+@resumable(result=None)
+def settle(
+    db: Db,
+    scope: Scope,
+    ids: Collection[int],
+    action: Action,
+    by: str,
+    why: str,
+    trust: Trust = "operator",
+) -> None:
+    """Release or reject the quarantined examples with these ids.
+
+    Records a ruling for each. A released example gets this `trust`. Raises NotFound,
+    NotQuarantined, InvalidInput.
+    """
+    require(ids, "ids", list(ids), "at least one id of the quarantine")
+    entries = {entry.id: entry for entry in quarantined(db, scope, sorted(set(ids)))}
+    now = time.time()
+    for id in sorted(set(ids)):
+        if id not in entries:
+            where = f"the memory of {scope.tenant}/{scope.project}"
+            raise NotFound("example", str(id), where)
+        entry = entries[id]
+        reflection = _set_state(db, scope, entry, action, trust)
+        rule(
+            db,
+            scope,
+            action=action,
+            subject=f"{entry.kind}/{entry.signature}",
+            by=by,
+            why=why,
+            now=now,
+            record={"example": id, "source": entry.source, "trust": entry.trust},
+        )
+        values = {
+            **scope_key(scope),
+            "example": id,
+            "reflection": reflection,
+            "now": now,
+        }
+        if action == "release":
+            _release(db, values, entry)
+        else:
+            _reject(db, values, entry)
+
+
+def _set_state(
+    db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Trust
+) -> int:
+    """Set the state and trust of a waiting example; return the id of its lesson.
+
+    Raises NotQuarantined.
+    """
+    subject = f"{entry.kind}/{entry.signature}"
+    values = {**scope_key(scope), "example": entry.id, "subject": subject}
+    if action == "release":
+        settled = {"state": "candidate", "trust": trust}
+    else:
+        settled = {"state": "retired", "trust": entry.trust}
+    row = db.first("settle_example", {**values, **settled})
+    if row is not None:
+        return int(row["reflection"])
+    ruling = db.first("rulings_on", values)
+    reason = ""
+    if ruling is not None:
+        reason = f"was {RULING_WORDS[ruling['action']]} by {ruling['by']}"
+    raise NotQuarantined(entry.id, entry.state, reason)
+
+
+def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+    """Allow the words of an entry, and let its lesson show them if it has no better."""
+    digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
+    db.run("allow_words", {**values, "words": digests})
+    for successor in db.run("became", values).fetchall():
+        move_examples(db, values["reflection"], successor["id"])
+    lesson = _read_author(db, values)
+    shows_entry = lesson["trust"] in QUARANTINE_TRUST
+    if not shows_entry and lacks_mend(entry.lesson, lesson):
+        author = {"id": lesson["author"]}
+        shows_entry = db.update("example", author, {"state": "superseded"}) > 0
+    if shows_entry:
+        _bring_back(db, values, entry.id, lesson)
+
+
+def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+    """Refuse the words of an entry; its lesson shows its best other example."""
+    digests = refusable_digests(
+        entry.kind, entry.lesson, entry.example, with_task=False
+    )
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    for digest in json.loads(digests):
+        db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
+    lesson = _read_author(db, values)
+    if lesson["trust"] in QUARANTINE_TRUST and lesson["author"] == entry.id:
+        _bring_back(db, values, _best_example(db, values), lesson)
+
+
+def _read_author(db: Db, values: Plain) -> Row:
+    (lesson,) = db.run("read_voice", values).fetchall()
+    return lesson
+
+
+def _best_example(db: Db, values: Plain) -> int | None:
+    """Return the id of the lesson's most trusted example.
+
+    A retired one only if all are retired.
+    """
+    row = db.first("best_example", {**values, "order": json.dumps(TRUST_ORDER)})
+    return None if row is None else int(row["id"])
+
+
+def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
+    """Give a lesson the text, trust and state of an example.
+
+    A retired or superseded lesson keeps its state, unless a tool or document wrote its
+    old text.
+    """
+    kept_state = ""
+    if lesson["trust"] not in QUARANTINE_TRUST and lesson["state"] in (
+        "retired",
+        "superseded",
+    ):
+        kept_state = lesson["state"]
+    db.run("bring_back", {**values, "example": example, "kept": kept_state})
+    set_author(db, values, example, kept_state)
+
+
+@resumable(result=RevocationResult)
+def revoke(
+    db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
+) -> RevocationResult:
+    """Delete the sightings and texts that come or derive from a source.
+
+    Records a ruling. A lesson with an example from another source stays, with its text.
+    The source `key:ID` includes all that came through this key of a service. With
+    `dry_run`, deletes nothing and returns what it would delete. Raises NotFound if
+    nothing comes from the source.
+    """
+    now = time.time()
+    values = {**scope_key(scope), "source": storable(source), "now": now}
+    db.execute("savepoint revocation")
+    removed = RevocationResult()
+    sources = [values["source"]]
+    if source.startswith(KEY_SOURCE_PREFIX):
+        removed, sources = _forget_key(db, values)
+    removed = _forget_sources(db, values, sources, removed)
+    if dry_run:
+        db.execute("rollback to revocation")
+    db.execute("release revocation")
+    if removed == RevocationResult():
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("source", source, where)
+    if not dry_run:
+        rule(
+            db,
+            scope,
+            action="revoke",
+            subject=source,
+            by=by,
+            why=why,
+            now=now,
+            record=asdict(removed),
+        )
+    return removed
+
+
+def _forget_sources(
+    db: Db, values: Plain, sources: Sequence[str], removed: RevocationResult
+) -> RevocationResult:
+    """Delete what comes or derives from `sources`; add the numbers to `removed`."""
+    values = {**values, "named": json.dumps(sources)}
+    derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
+    values["ids"] = json.dumps(derived)
+    sightings = Counter(
+        row["reflection"] for row in db.run("delete_sightings", values).fetchall()
+    )
+    # Also those whose examples a dream moved.
+    authored = db.run("voiced", values).fetchall()
+    examples = db.run("delete_examples", values).fetchall()
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    for name in sources:
+        db.delete("action", {**key, "source": name})
+    for name in ("delete_origins", "delete_lineage", "forget_record"):
+        db.run(name, values)
+    changed = {row["reflection"] for row in (*authored, *examples)}
+    lost = []
+    for reflection in sorted(changed.union(sightings)):
+        of_lesson = {
+            **values,
+            "reflection": reflection,
+            "n": sightings[reflection],
+        }
+        if not _keep_lesson(db, of_lesson):
+            lost.append(reflection)
+    return replace(
+        removed,
+        examples=len(examples),
+        lessons=len(lost),
+        sightings=sum(sightings.values()),
+        lesson_ids=tuple(lost[:MAX_REVOKED_NAMES]),
+    )
+
+
+def _keep_lesson(db: Db, values: Plain) -> bool:
+    """Take `n` sightings from a lesson; delete it, and return False, without examples.
+
+    If the example whose text it shows was deleted, it shows the best other one.
+    """
+    db.run("forget_briefings", values)
+    db.run("unsee", values)
+    lesson = _read_author(db, values)
+    if lesson["spoken_for"]:
+        return True
+    db.run("give_back", values)
+    best = _best_example(db, values)
+    if best is None:
+        return not db.delete("reflection", {"id": values["reflection"]})
+    _bring_back(db, values, best, lesson)
+    return True
+
+
+def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
+    """Delete what came through the key `source`.
+
+    A loop of others goes back to the state before the first attempt that the key
+    reported. Returns the numbers, and the sources of lessons.
+    """
+    scope = {name: values[name] for name in ("tenant", "project")}
+    through_key = {**scope, "via": values["source"]}
+    sources = [values["source"]]
+    attempts = 0
+    loops = list[str]()
+    for n, id, first, last in db.run("loops_of", values).fetchall():
+        sources.append(f"loop:{id}")
+        for number in range(first, last + 1):  # the later ones built on the feedback
+            attempts += db.delete("attempt", {"loop": n, "number": number})
+            db.delete("decision", {"loop": n, "attempt": number})
+        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
+        if db.delete("loop", {"n": n, "via": values["source"]}):
+            loops.append(id)
+            db.delete("note", {**scope, "loop": id})
+    episodes = db.run("delete_sent", values).fetchall()
+    sources += [f"episode:{row['digest'][:16]}" for row in episodes]
+    for row in db.run("delete_traces", values).fetchall():
+        db.delete("span", {**scope, "trace": row["id"]})
+    db.delete("event", through_key)
+    outcomes = db.run("outcomes_of", values).fetchall()
+    for row in outcomes:
+        if row["n"] is not None:
+            db.run("count_outcome", {**scope, **dict(row), "times": -1})
+        db.delete("outcome", {**scope, "loop": row["loop"]})
+    removed = RevocationResult(
+        loops=len(loops),
+        attempts=attempts,
+        episodes=len(episodes),
+        outcomes=len(outcomes),
+        exposures=db.delete("exposure", through_key),
+        loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
+    )
+    return removed, sources
