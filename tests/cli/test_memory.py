@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from heedful.cli import settings
-from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
+from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures

@@ -10,10 +10,10 @@ from tests.engines import opened
 
 
 @pytest.fixture(params=["no store", "store"])
-def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:
+def any_store(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:
     """Where a run keeps its loop: nowhere, or in a file."""
     if request.param == "no store":
         yield None
     else:
-        with opened(path) as one:
-            yield one
+        with opened(path) as store:
+            yield store

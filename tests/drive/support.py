@@ -63,14 +63,14 @@ class Check:
 def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named a, of up to four attempts, that is driven step by step."""
     generate = Generator(*(answers or ("one", "two", "three", "four", "five")))
-    known = {
+    defaults = {
         "generate": generate,
         "checks": [Check()],
         "policy": FOUR,
         "id": "a",
         "store": store,
     }
-    return Run("task", **{**known, **options})
+    return Run("task", **{**defaults, **options})
 
 
 async def reread(store: Store, id: str = "a") -> StoredLoop:
@@ -80,14 +80,14 @@ async def reread(store: Store, id: str = "a") -> StoredLoop:
 
 def traced(path: Path | str) -> tuple[Store, list[str]]:
     """A store, and the first word of each statement that its connections run."""
-    asked: list[str] = []
+    statements: list[str] = []
     file = File(str(path), BUSY_TIMEOUT_SECONDS)
 
     def listening(connect: Callable[..., Connection]) -> Callable[..., Connection]:
         def opened(**options: float) -> Connection:
             db = connect(**options)
             db.set_trace_callback(
-                lambda sql: asked.append(sql.partition(" ")[0].lower())
+                lambda sql: statements.append(sql.partition(" ")[0].lower())
             )
             return db
 
@@ -95,10 +95,10 @@ def traced(path: Path | str) -> tuple[Store, list[str]]:
 
     for thread in (file.writer, file.reader):
         thread._connect = listening(thread._connect)
-    return Store(str(path), file), asked
+    return Store(str(path), file), statements
 
 
 def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
     """A store and how many transactions it has committed."""
-    store, asked = traced(path)
-    return store, lambda: asked.count("commit")
+    store, statements = traced(path)
+    return store, lambda: statements.count("commit")

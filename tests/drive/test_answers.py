@@ -39,8 +39,11 @@ async def test_an_answer_may_be_a_pydantic_object_which_is_stored_as_json(
     options: dict[str, Any] = {"checks": checks, "store": store, "id": "a"}
     written = heedful.self_correcting(**options)(aged)
     assert await written("Ada") == Person(name="Ada", age=36)
-    stored = await store.read(heedful.Scope(), loops.read, "a")
-    assert stored.values == ({"name": "Ada", "age": 3}, {"name": "Ada", "age": 36})
+    journal_copy = await store.read(heedful.Scope(), loops.read, "a")
+    assert journal_copy.values == (
+        {"name": "Ada", "age": 3},
+        {"name": "Ada", "age": 36},
+    )
     assert await written("Ada") == Person(name="Ada", age=36)  # read from the store
 
 

@@ -74,13 +74,13 @@ def test_a_method_is_called_with_its_object():
 def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
     def call(on_exhausted: Any) -> Any:
         answers = iter(["abcdef", "abcde", "abcdef", "abcdefg"])
-        known: dict[str, Any] = {
+        options: dict[str, Any] = {
             "policy": FOUR,
             "store": None,
             "on_exhausted": on_exhausted,
         }
         letters = self_correcting(
-            checks=[lambda c, at: [Finding("c", x) for x in c]], **known
+            checks=[lambda c, context: [Finding("c", x) for x in c]], **options
         )
         return letters(lambda task, hint: next(answers))("t")
 
@@ -162,5 +162,5 @@ print(run_sync(asyncio.sleep(0, 7)))
 
 
 def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
-    said = ended(python(CLEANING)).splitlines()
-    assert said == ["cleaned", "interrupted"] * 2 + ["7"]
+    lines = ended(python(CLEANING)).splitlines()
+    assert lines == ["cleaned", "interrupted"] * 2 + ["7"]

@@ -18,13 +18,13 @@ def ask(model: ScriptedModel) -> Answer:
 
 
 def test_a_scripted_model_answers_line_by_line():
-    given = Answer("given", Usage(2))
+    answer = Answer("given", Usage(2))
     model = ScriptedModel(
-        "text", given, lambda messages: messages[0].content, seconds=0.001
+        "text", answer, lambda messages: messages[0].content, seconds=0.001
     )
     assert isinstance(model, Model)
     assert ask(model) == Answer("text", Usage(1, 4, completion_tokens=1))
-    assert ask(model) is given
+    assert ask(model) is answer
     assert ask(model).text == "four letters each"
     with pytest.raises(ModelError, match="the script has 3 lines; call 4 has none"):
         ask(model)
@@ -49,14 +49,16 @@ def test_a_scripted_model_may_raise_and_begin_again():
 def test_a_fixed_embedder_lays_shared_words_near_each_other():
     embedder = FixedEmbedder(32)
     assert isinstance(embedder, Embedder)
-    one, two, other, empty = asyncio.run(
+    first, second, other, empty = asyncio.run(
         embedder.embed(["a parcel of 7 kg", "a parcel of 9 kg", "rivers flow", ""])
     )
-    assert all(isclose(sum(x * x for x in v), 1.0) for v in (one, two, other, empty))
-    assert len(one) == embedder.dimensions == 32
-    assert one == asyncio.run(embedder.embed(["A parcel of 7 kg"]))[0]
+    assert all(
+        isclose(sum(x * x for x in v), 1.0) for v in (first, second, other, empty)
+    )
+    assert len(first) == embedder.dimensions == 32
+    assert first == asyncio.run(embedder.embed(["A parcel of 7 kg"]))[0]
 
     def near(a: list[float], b: list[float]) -> float:
         return sum(x * y for x, y in zip(a, b, strict=True))
 
-    assert near(list(one), list(two)) > near(list(one), list(other))
+    assert near(list(first), list(second)) > near(list(first), list(other))

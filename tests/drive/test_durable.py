@@ -35,7 +35,7 @@ from tests.store.support import rows
 
 
 @pytest.mark.parametrize(
-    ("pure", "attempts", "named", "most"),
+    ("pure", "attempts", "more_options", "commits_allowed"),
     [
         (True, 3, {}, 3),
         (False, 3, {}, 6),
@@ -43,21 +43,21 @@ from tests.store.support import rows
     ],
 )
 async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
-    path, pure, attempts, named, most
+    path, pure, attempts, more_options, commits_allowed
 ):
     store, commits = counted(path)
     generate = Generator(*(f"wrong {n}" for n in range(attempts - 1)), WANTED)
     await store.read(SCOPE, loops.newest, limit=1)  # opens the database
     await store.write(SCOPE, exposures.remember, [])
     before = commits()
-    known: dict[str, Any] = {
+    options: dict[str, Any] = {
         "checks": [Check(pure=pure)],
         "store": store,
         "memory": store,
     }
-    result = await run("t", generate=generate, **known, **named)
+    result = await run("t", generate=generate, **options, **more_options)
     assert len(result.loop.attempts) == attempts
-    assert commits() - before == most
+    assert commits() - before == commits_allowed
     await store.close()
 
 
@@ -87,17 +87,17 @@ async def test_a_loop_goes_on_where_it_was_left(store):
 
 
 async def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store):
-    one = session(store, "x")
-    two = session(store, "y")
-    await one.step()
-    await two.step()
+    first = session(store, "x")
+    second = session(store, "y")
+    await first.step()
+    await second.step()
     with pytest.raises(LeaseLost):
-        await one.step()  # fenced off, and nothing written
-    await one.step()  # claims it again
+        await first.step()  # fenced off, and nothing written
+    await first.step()  # claims it again
     with pytest.raises(LeaseLost):
-        await two.step()
-    stored = await reread(store)
-    assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
+        await second.step()
+    loop = await reread(store)
+    assert [a.candidate.text for a in loop.loop.attempts] == ["x", "y", "x"]
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(
@@ -138,13 +138,13 @@ async def test_a_lease_is_renewed_while_an_attempt_lasts(store, path, monkeypatc
 # -- cancelled in the middle
 
 
-@pytest.mark.parametrize("at", ["generate", "check"])
-async def test_an_attempt_that_is_cancelled_can_be_resumed_and_counts_once(store, at):
-    begun = asyncio.Event()
+@pytest.mark.parametrize("step", ["generate", "check"])
+async def test_an_attempt_that_is_cancelled_can_be_resumed_and_counts_once(store, step):
+    hanging = asyncio.Event()
 
     async def hang(where: str) -> None:
-        if where == at and not begun.is_set():
-            begun.set()
+        if where == step and not hanging.is_set():
+            hanging.set()
             await asyncio.Event().wait()
 
     async def generate(task: Any, hint: str) -> Any:
@@ -155,13 +155,13 @@ async def test_an_attempt_that_is_cancelled_can_be_resumed_and_counts_once(store
         await hang("check")
         return []
 
-    one = session(store, generate=generate, checks=[check])
-    task = asyncio.create_task(one.finish())
-    await begun.wait()
+    driver = session(store, generate=generate, checks=[check])
+    task = asyncio.create_task(driver.finish())
+    await hanging.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    result = await one.finish()
+    result = await driver.finish()
     assert result.passed is True
     assert len(result.loop.attempts) == 1
     assert result.usage.calls == 1
@@ -180,37 +180,37 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(
         await asyncio.sleep(0)
         return f"{next(numbers)}"
 
-    one = session(store, generate=generate, id=id)
-    task = asyncio.create_task(one.finish())
+    driver = session(store, generate=generate, id=id)
+    task = asyncio.create_task(driver.finish())
     for _ in range(yields):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    result = await one.finish()
+    result = await driver.finish()
     texts = [int(str(a.candidate.text)) for a in result.loop.attempts]
     assert len(texts) == 4
     assert texts == sorted(set(texts))
-    stored = await reread(store, one.id)
-    assert stored.loop.attempts == result.loop.attempts
-    assert len(stored.verdicts) == 4
-    assert stored.journal == {}
+    journal_copy = await reread(store, driver.id)
+    assert journal_copy.loop.attempts == result.loop.attempts
+    assert len(journal_copy.verdicts) == 4
+    assert journal_copy.journal == {}
     assert rows(path, "select count(*) from loop") == [(1,)]
 
 
 async def test_an_attempt_survives_a_store_that_fails(tmp_path):
     broken = in_file(str(tmp_path / "missing" / "a.db"))
-    one = session(broken, WANTED, id="")
+    driver = session(broken, WANTED, id="")
     with pytest.raises(StoreError):
-        await one.step()
+        await driver.step()
     (tmp_path / "missing").mkdir()
-    result = await one.finish()
+    result = await driver.finish()
     assert result.passed is True
     assert len(result.loop.attempts) == 1
     await broken.close()
 
 
 async def test_no_thread_is_left(path):
-    known = set(
+    threads_before = set(
         threading.enumerate()
     )  # stores of other tests that nobody has collected yet
     store = in_file(str(path))
@@ -218,5 +218,7 @@ async def test_no_thread_is_left(path):
         "t", generate=Generator(WANTED), checks=[Check()], store=store, memory=store
     )
     await store.close()
-    left = set(threading.enumerate()) - known
-    assert [one.name for one in left if one.name.startswith("heedful-store")] == []
+    new_threads = set(threading.enumerate()) - threads_before
+    assert [
+        thread.name for thread in new_threads if thread.name.startswith("heedful-store")
+    ] == []

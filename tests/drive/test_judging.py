@@ -34,14 +34,14 @@ class Asking:
             self.asks = asks
         self._found = [Finding("c", f"{n}", level=level) for n in range(errors)]
 
-    def __call__(self, candidate: Any, at: Context) -> Sequence[Finding]:
+    def __call__(self, candidate: Any, context: Context) -> Sequence[Finding]:
         return self._found
 
 
 def giving(asks: int = 0, **fields: Any) -> Any:
     """A check, or an evaluator, that answers with an Evaluation."""
 
-    def judge(candidate: Any, at: Context) -> Evaluation:
+    def judge(candidate: Any, context: Context) -> Evaluation:
         return Evaluation(**fields)
 
     if asks:
@@ -50,8 +50,8 @@ def giving(asks: int = 0, **fields: Any) -> Any:
 
 
 async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
-    known = {"generate": Generator(*answers or ("a", "b", "c", "d")), "store": None}
-    return await heedful.run("task", **{**known, **options})
+    defaults = {"generate": Generator(*answers or ("a", "b", "c", "d")), "store": None}
+    return await heedful.run("task", **{**defaults, **options})
 
 
 async def judged(
@@ -102,9 +102,9 @@ GOALS = (GOAL, Goal("drift", 0.5, "at_most"))
 def of(
     quality: float, drift: float, preference: float = 0.0, errors: int = 0
 ) -> Evaluation:
-    found = tuple(Finding("c", f"{n}") for n in range(errors))
+    findings = tuple(Finding("c", f"{n}") for n in range(errors))
     return Evaluation(
-        found,
+        findings,
         {"quality": quality, "drift": drift},
         usage=Usage(1),
         preference=preference,
@@ -138,7 +138,7 @@ def of(
 async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
     names = [f"candidate {n}" for n in range(len(candidates))]
 
-    def judge(candidate: Any, at: Context) -> Evaluation:
+    def judge(candidate: Any, context: Context) -> Evaluation:
         evaluation: Evaluation = candidates[names.index(candidate)]
         return evaluation
 
@@ -177,13 +177,13 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
 async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     store, generate, options, greedy
 ):
-    known = {
+    arguments = {
         "generate": generate,
         "policy": Policy((MaxAttempts(6), Repeat())),
         **options,
     }
-    await session(store, **known).step()
-    result = await session(store, **known).finish()  # another session knows it, too
+    await session(store, **arguments).step()
+    result = await session(store, **arguments).finish()  # another session knows it, too
     assert isinstance(result.verdict, Done)
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
@@ -197,37 +197,37 @@ def instead(check: str, error: CheckFailed | ModelError) -> Finding:
     )
 
 
-def lazy(candidate: Any, at: Context) -> Sequence[Finding]:
+def lazy(candidate: Any, context: Context) -> Sequence[Finding]:
     return (Finding("x", "y") for _ in range(1 // 0))  # type: ignore[return-value]
 
 
-def asks_none(candidate: Any, at: Context) -> Any:
+def asks_none(candidate: Any, context: Context) -> Any:
     return []
 
 
 asks_none.asks = 0  # type: ignore[attr-defined]
 
 
-def fails(candidate: Any, at: Context) -> Any:
+def fails(candidate: Any, context: Context) -> Any:
     raise ModelError("gone")
 
 
 @pytest.mark.parametrize("check", [lazy, asks_none, fails])
 async def test_a_finding_stands_for_a_check_or_evaluator_that_raises(check):
     right = Check()
-    found = await evaluated(
+    evaluation = await evaluated(
         WANTED, at=AT, checks=[right, check, right], evaluate=None, instead=instead
     )
-    assert [one.check for one in found.findings] == [check.__name__]
-    assert "not judged" in found.findings[0].message
-    assert SECRET not in found.findings[0].message
+    assert [finding.check for finding in evaluation.findings] == [check.__name__]
+    assert "not judged" in evaluation.findings[0].message
+    assert SECRET not in evaluation.findings[0].message
     # the others are asked
-    assert found.met == 1.0
+    assert evaluation.met == 1.0
     assert len(right.seen) == 2
     with pytest.raises((CheckFailed, ModelError)):
         await judged(check)
-    found = await evaluated(
+    evaluation = await evaluated(
         WANTED, at=AT, checks=[right], evaluate=fails, instead=instead
     )
-    assert [one.check for one in found.findings] == ["fails"]
-    assert found.scores == {}
+    assert [finding.check for finding in evaluation.findings] == ["fails"]
+    assert evaluation.scores == {}

@@ -247,12 +247,12 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_a_wrong_value_is_refused_with_what_to_give(call, error, said):
-    with pytest.raises(error, match=said):
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
+    with pytest.raises(error, match=message):
         call()
 
 
 def test_a_pattern_is_shown_as_written():
-    [found] = heedful.checks.regex(r"\d{4}-\d\d")("May", heedful.Context("t"))
-    assert all(r"'\d{4}-\d\d'" in text for text in (found.message, found.fix))
+    [finding] = heedful.checks.regex(r"\d{4}-\d\d")("May", heedful.Context("t"))
+    assert all(r"'\d{4}-\d\d'" in text for text in (finding.message, finding.fix))

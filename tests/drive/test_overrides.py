@@ -32,12 +32,12 @@ async def outside(
 
 
 async def lift(
-    way: str, store: Store, one: Run[Any], rule: str = "attempts", **more: Any
+    way: str, store: Store, driver: Run[Any], rule: str = "attempts", **more: Any
 ) -> Any:
     """Override by the driver, or from outside."""
     if way == "outside":
         return await outside(store, rule, **more)
-    return await one.override(rule, **{"by": "ada", **more})
+    return await driver.override(rule, **{"by": "ada", **more})
 
 
 def everything(path: Path) -> list[Any]:
@@ -56,24 +56,31 @@ both_ways = pytest.mark.parametrize("way", ["driver", "outside"])
 
 @both_ways
 async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path, way):
-    one = session(store)
-    stopped = (await one.finish()).verdict
+    driver = session(store)
+    stopped = (await driver.finish()).verdict
     until = time.time() + HOUR
-    verdict = await lift(way, store, one, why="it is close", decisions=2, until=until)
+    verdict = await lift(
+        way, store, driver, why="it is close", decisions=2, until=until
+    )
     assert isinstance(verdict, Again)
     assert "four is not right" in verdict.feedback
-    assert [(each.rule, each.by) for each in verdict.lifted] == [("attempts", "ada")]
-    stored = await reread(store)
-    assert stored.verdicts[3:] == (
+    assert [(decision.rule, decision.by) for decision in verdict.lifted] == [
+        ("attempts", "ada")
+    ]
+    loop = await reread(store)
+    assert loop.verdicts[3:] == (
         stopped,
         verdict,
     )  # the first verdict stays on record
-    assert [d.attempt for d in stored.decisions] == [1, 2, 3, 4, 4]
-    first, last = stored.decisions[3:]
-    assert last.standing == first.standing == standing_of(stored.loop, FOUR)
+    assert [d.attempt for d in loop.decisions] == [1, 2, 3, 4, 4]
+    first, last = loop.decisions[3:]
+    assert last.standing == first.standing == standing_of(loop.loop, FOUR)
     assert first.at <= last.at <= time.time()
-    told = heedful.reasoning(stored.loop, stored.decisions)
-    assert [each.decided for each in told] == ["again"] * 3 + ["stopped", "again"]
+    reasonings = heedful.reasoning(loop.loop, loop.decisions)
+    assert [decision.decided for decision in reasonings] == ["again"] * 3 + [
+        "stopped",
+        "again",
+    ]
     assert rows(path, "select state from loop") == [("open",)]
     later = Generator("no")
     result = await session(store, generate=later).finish()
@@ -111,11 +118,11 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
     ],
 )
 async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
-    one = session(store, policy=Policy((MaxAttempts(1), Budget(calls=99))))
-    await one.finish()
+    driver = session(store, policy=Policy((MaxAttempts(1), Budget(calls=99))))
+    await driver.finish()
     before = everything(path)
     with pytest.raises(OverrideRefused, match=why):
-        await lift(way, store, one, **wrong)
+        await lift(way, store, driver, **wrong)
     assert everything(path) == before
 
 
@@ -124,17 +131,17 @@ def mine(loop: Loop) -> str | None:
 
 
 async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path):
-    one = session(
+    driver = session(
         store, policy=Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3)))
     )
-    await one.finish()
+    await driver.finish()
     before = everything(path)
     with pytest.raises(
         OverrideRefused, match=r"'attempts\+mine', a rule.* user code.* Run\.override"
     ):
         await outside(store)
     assert everything(path) == before
-    assert isinstance(await one.override("attempts", "ada"), Done | Again)
+    assert isinstance(await driver.override("attempts", "ada"), Done | Again)
 
 
 # -- while a process drives it

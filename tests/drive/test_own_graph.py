@@ -53,7 +53,7 @@ async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) 
     ]
     assert first.loop.usage == Usage(2, 10, completion_tokens=4)
     assert "no currency" in str(first.explain())
-    [lesson] = [one for one in await memory.top() if one["kind"] == "check"]
+    [lesson] = [row for row in await memory.top() if row["kind"] == "check"]
     assert lesson["state"] == "verified"
     assert lesson["error_type"] == "currency"
     assert (await memory.prove()).pooled.shown == 1
@@ -61,12 +61,12 @@ async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) 
 
 async def test_what_a_finished_loop_taught_is_learnt_in_one_call(path: Path) -> None:
     memory = heedful.Memory(str(path), holdout=0)
-    made = [
+    reports = [
         AttemptReport("12", evaluation=WRONG),
         AttemptReport("12 EUR", evaluation=RIGHT),
     ]
     for _ in "ab":  # the same call again changes nothing
-        loop = await heedful.learn("i-7", TASK.format(7), made, memory=memory)
+        loop = await heedful.learn("i-7", TASK.format(7), reports, memory=memory)
         assert loop.passed is True
         assert loop.candidate == "12 EUR"
     [lesson] = await memory.top()

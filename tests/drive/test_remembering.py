@@ -12,8 +12,8 @@ import pytest
 import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
-from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
+from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done
 from heedful.memory.memory import Memory
@@ -32,7 +32,7 @@ WHOLE = [f"check/{signature(name, name).digest}" for name in NAMES]
 
 
 @pytest.fixture(params=["same store", "another store"])
-def kept(request, store, tmp_path):
+def stores(request, store, tmp_path):
     """The store of the loops and that of the memory."""
     if request.param == "same store":
         yield store, store
@@ -50,14 +50,14 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Lesson:
         rejected="7",
         wrong=name,
     )
-    given: dict[str, Any] = {"state": "verified", "example": example, **fields}
+    options: dict[str, Any] = {"state": "verified", "example": example, **fields}
     return Lesson(
         "check",
         signature(name, name),
         error_type=name,
         text=name,
         sighting=name,
-        **given,
+        **options,
     )
 
 
@@ -101,12 +101,12 @@ def shown(model: ScriptedModel, prompt: int = 0) -> list[str]:
 
 
 def exposed(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
-    found = rows(
+    entries = rows(
         path,
         "select signature, shown, share, together from exposure where loop = ?",
         loop,
     )
-    return {name: tuple(rest) for name, *rest in found}
+    return {name: tuple(rest) for name, *rest in entries}
 
 
 def outcomes(path: Any) -> list[tuple[Any, ...]]:
@@ -116,19 +116,19 @@ def outcomes(path: Any) -> list[tuple[Any, ...]]:
 
 def begun(store: Any, memory: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named l, that is driven step by step."""
-    known = {
+    defaults = {
         "generate": Generator(*answers),
         "checks": [Check()],
         "policy": FOUR,
         "id": "l",
     }
-    return Run[Any](TASK, store=store, memory=memory, **{**known, **options})
+    return Run[Any](TASK, store=store, memory=memory, **{**defaults, **options})
 
 
 async def drive(store: Any, memory: Memory, id: str, **options: Any) -> ScriptedModel:
     model = options.pop("model", None) or ScriptedModel(WANTED, forever=True)
-    given: dict[str, Any] = {"checks": [Check()], "generate": model, **options}
-    await run(TASK, store=store, memory=memory, id=id, **given)
+    arguments: dict[str, Any] = {"checks": [Check()], "generate": model, **options}
+    await run(TASK, store=store, memory=memory, id=id, **arguments)
     return model
 
 
@@ -149,8 +149,8 @@ async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 # -- a loop that is resumed
 
 
-async def test_a_resumed_loop_is_shown_the_same_lessons_again(kept, tmp_path):
-    store, other = kept
+async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
+    store, other = stores
     path = tmp_path / ("a.db" if other is store else "memory.db")
     await taught(other)
     id = alone(False, True, False)
@@ -189,17 +189,17 @@ FIRSTS: dict[str, tuple[str, bool, Callable[[Run[Any]], Any]]] = {
 
 @pytest.mark.parametrize("first", FIRSTS)
 async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
-    kept, tmp_path, first
+    stores, tmp_path, first
 ):
-    store, other = kept
+    store, other = stores
     await taught(other)
     answer, pure, act = FIRSTS[first]
     check = Check(
         *[ValueError()] * 2 * (first == "an answer that waits for its check"), pure=pure
     )
-    one = begun(store, other, answer or ValueError(), checks=[check])
+    driver = begun(store, other, answer or ValueError(), checks=[check])
     with suppress(UserCodeError):
-        await act(one)
+        await act(driver)
     path = tmp_path / ("a.db" if other is store else "memory.db")
     assert set(exposed(path, "l")) == {name[6:] for name in WHOLE[:3]}
 
@@ -208,7 +208,7 @@ async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
 
 
 def ends(*digests: str) -> str:
-    return "[" + ", ".join(f'"{one}"' for one in sorted(digests)) + "]"
+    return "[" + ", ".join(f'"{digest}"' for digest in sorted(digests)) + "]"
 
 
 WRONG = signature("wanted", "wanted: x is not right").digest
@@ -223,28 +223,28 @@ WRONG = signature("wanted", "wanted: x is not right").digest
     ],
 )
 async def test_the_outcome_is_written_with_the_last_decision(
-    kept, tmp_path, answers, expected
+    stores, tmp_path, answers, expected
 ):
-    store, other = kept
+    store, other = stores
     await taught(other)
     path = tmp_path / ("a.db" if other is store else "memory.db")
-    one = begun(store, Memory(other, holdout=0), *answers)
+    driver = begun(store, Memory(other, holdout=0), *answers)
     steps = []
     for _ in answers:
         assert outcomes(path) == []
-        steps.append(await one.step())
+        steps.append(await driver.step())
     assert isinstance(steps[-1], Done)
-    ((loop, *found),) = outcomes(path)
+    ((loop, *outcome),) = outcomes(path)
     assert loop == "l"
-    assert found[:2] == list(expected[:2])
-    assert found[2] == expected[2] or expected[2] is None
+    assert outcome[:2] == list(expected[:2])
+    assert outcome[2] == expected[2] or expected[2] is None
 
 
 async def test_a_cancelled_loop_has_no_outcome(store, path):
     await taught(store)
-    one = begun(store, store, "x")
-    await one.step()
-    await one.cancel("ada")
+    driver = begun(store, store, "x")
+    await driver.step()
+    await driver.cancel("ada")
     assert (await Memory(store).prove()).pending == 1
     assert outcomes(path) == []
 
@@ -258,14 +258,16 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     memory = Memory(store, holdout=0.5)
     for n in range(79):
         exposed_to = n < 15 if n < 19 else n % 2 == 0  # those that were shown it fail
-        one = Exposure(
+        item = Exposure(
             WHOLE[0], f"b{n}", shown=exposed_to, signature=WHOLE[0][6:], share=0.5
         )
         end = Outcome(f"b{n}", not exposed_to, calls=1)
-        await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
+        await store.write(SCOPE, exposures.remember, (), exposures=[item], outcome=end)
     state = "select state, useful from reflection"
-    said = {one.lesson: one.conclusion for one in (await memory.prove()).lessons}
-    assert [name for name in said if said[name] == "hurts"] == [WHOLE[0]]
+    conclusions = {
+        item.lesson: item.conclusion for item in (await memory.prove()).lessons
+    }
+    assert [name for name in conclusions if conclusions[name] == "hurts"] == [WHOLE[0]]
     assert rows(path, state) == [("verified", 1.0)]  # the 79th; nobody has looked
     await drive(store, memory, "l", checks=[])
     assert rows(path, "select state from reflection") == [("retired",)]

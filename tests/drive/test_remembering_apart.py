@@ -35,8 +35,8 @@ def stores(tmp_path):
     """The store of the loops and that of the memory."""
     pair = in_file(str(tmp_path / "loops.db")), in_file(str(tmp_path / "memory.db"))
     yield pair
-    for one in pair:
-        asyncio.run(one.close())
+    for store in pair:
+        asyncio.run(store.close())
 
 
 def broken(path: Path, change: str, when: str = "true") -> None:
@@ -61,8 +61,13 @@ def execute(path: Path, statement: str) -> None:
 
 def begun(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any]:
     journal, other = stores
-    given = {"generate": Generator(*answers), "checks": [Check()], "id": "l", **options}
-    return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **given)
+    defaults = {
+        "generate": Generator(*answers),
+        "checks": [Check()],
+        "id": "l",
+        **options,
+    }
+    return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **defaults)
 
 
 @pytest.mark.parametrize("pure", [True, False])
@@ -76,24 +81,24 @@ async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pu
         )
         return WANTED
 
-    one = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
+    driver = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
     with pytest.raises(LeaseLost):
-        await one.finish()
+        await driver.finish()
     assert rows(tmp_path / "memory.db", TAUGHT) == []
     assert outcomes(tmp_path / "memory.db") == []
 
 
 async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
     await taught(stores[1])
-    one = begun(stores, "x", WANTED)
-    await one.step()
+    driver = begun(stores, "x", WANTED)
+    await driver.step()
     broken(tmp_path / "loops.db", "insert on decision")
     for _ in range(3):
         with pytest.raises(StoreError):
-            await one.finish()
+            await driver.finish()
         assert rows(tmp_path / "memory.db", TAUGHT) == []
     repair(tmp_path / "loops.db")
-    assert (await one.finish()).passed
+    assert (await driver.finish()).passed
     assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
     assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
 
@@ -103,10 +108,10 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
     stores, tmp_path, again
 ):
     await taught(stores[1])
-    one = begun(stores, "x", WANTED)
+    driver = begun(stores, "x", WANTED)
     broken(tmp_path / "memory.db", "insert on taught")
     with pytest.raises(StoreError):
-        await one.finish()
+        await driver.finish()
     ended = await stores[0].read(SCOPE, loops.read, "l")
     assert ended.verdicts[-1].passed
     assert (
@@ -114,8 +119,8 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
     )
     repair(tmp_path / "memory.db")
     for _ in range(3):
-        one = one if again == "the same driver" else begun(stores, ValueError())
-        assert (await one.finish()).candidate == WANTED
+        driver = driver if again == "the same driver" else begun(stores, ValueError())
+        assert (await driver.finish()).candidate == WANTED
         assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
         assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
     parents = "select parents from occurrence where loop = 'l'"
@@ -140,10 +145,10 @@ async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     await taught(other)
     first = ScriptedModel("x", WANTED)
     second = ScriptedModel(WANTED)
-    one = begun((journal, other), generate=first, policy=ONE)
-    assert not (await one.finish()).passed
+    driver = begun((journal, other), generate=first, policy=ONE)
+    assert not (await driver.finish()).passed
     if fresh:
-        one = begun((journal, other), generate=second, policy=ONE)
-    await one.override("attempts", "ada")
-    assert isinstance(await one.step(), Done)
+        driver = begun((journal, other), generate=second, policy=ONE)
+    await driver.override("attempts", "ada")
+    assert isinstance(await driver.step(), Done)
     assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []

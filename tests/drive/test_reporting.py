@@ -95,8 +95,8 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")],
 )
 async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, wrong):
-    known: dict[str, Any] = {"policy": FOUR, "context": {"key": SECRET}}
-    await begun(store, **known)
+    options: dict[str, Any] = {"policy": FOUR, "context": {"key": SECRET}}
+    await begun(store, **options)
     first, again = [
         await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"
     ]
@@ -104,15 +104,17 @@ async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, w
     assert again.new is False
     assert again.verdict == first.verdict
     assert "[redacted" in str(first.verdict)
-    assert not (await open_loop("a", "task", store=store, scope=SCOPE, **known)).created
-    kept = str(
+    assert not (
+        await open_loop("a", "task", store=store, scope=SCOPE, **options)
+    ).created
+    content = str(
         [
             rows(path, f"select * from {table}")
             for table in ("loop", "attempt", "decision")
         ]
     )
-    assert SECRET not in kept
-    assert "[redacted" in kept
+    assert SECRET not in content
+    assert "[redacted" in content
 
 
 # -- rules, and what comes after them
@@ -143,14 +145,16 @@ async def test_reported_attempts_are_stopped_by_the_rules(
     store, rule, reports, stopped
 ):
     await begun(store, rule)
-    made = [await told(store, number, **one) for number, one in enumerate(reports, 1)]
-    assert [isinstance(one.verdict, Done) for one in made] == [False] * (
-        len(made) - 1
+    results = [
+        await told(store, number, **fields) for number, fields in enumerate(reports, 1)
+    ]
+    assert [isinstance(fields.verdict, Done) for fields in results] == [False] * (
+        len(results) - 1
     ) + [True]
-    last = made[-1]
+    last = results[-1]
     assert rules(last.verdict) == stopped
-    stored = await reread(store)
-    assert stored.loop.attempts == last.loop.attempts
+    loop = await reread(store)
+    assert loop.loop.attempts == last.loop.attempts
     with pytest.raises(
         errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"
     ):
@@ -174,18 +178,21 @@ def unit(candidate: Any, context: Context) -> list[Finding]:
 
 async def test_a_check_judges_a_report_without_an_evaluation(store):
     seen.clear()
-    known: dict[str, Any] = {"checks": [unit], "request": ["unit"]}
+    options: dict[str, Any] = {"checks": [unit], "request": ["unit"]}
     await begun(store, context={"unit": "kg"})
-    first = await told(store, 1, "12", judged=None, **known)
+    first = await told(store, 1, "12", judged=None, **options)
     assert first.loop.attempts[-1].judged_by == ("unit",)
     assert isinstance(first.verdict, Again)
-    again = await told(store, 1, "12", judged=None, **known)
+    again = await told(store, 1, "12", judged=None, **options)
     assert again.verdict == first.verdict
-    last = await told(store, 2, "12 kg", RIGHT, **known)
+    last = await told(store, 2, "12 kg", RIGHT, **options)
     assert last.loop.attempts[-1].judged_by == ("unit", "report")
     assert last.verdict == Done(2, passed=True)
-    known_then = [(one.attempt, one.previous, one.task, one.hint) for one in seen]
-    assert known_then == [
+    contexts = [
+        (context.attempt, context.previous, context.task, context.hint)
+        for context in seen
+    ]
+    assert contexts == [
         (1, None, "task", ""),
         (2, "12", "task", first.verdict.feedback),
     ]
@@ -251,8 +258,8 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     await begun(store, id="b")
     for number, judged in ((1, WRONG), (2, RIGHT)):
         await told(store, number, f"{number} kg", judged, id="b", memory=memory)
-    shown = (await memory.brief("task", "a")).exposures
-    await store.write(SCOPE, exposures.remember, (), exposures=shown)
+    shown_lessons = (await memory.brief("task", "a")).exposures
+    await store.write(SCOPE, exposures.remember, (), exposures=shown_lessons)
     await begun(store)
     await told(store, 1, "12", memory=memory)
     new = [(await told(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"]
@@ -260,7 +267,7 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     past = await store.read(SCOPE, exposures.past, "a")
     assert past.ended == 1
     assert past.number == 1
-    assert past.exposures == shown
+    assert past.exposures == shown_lessons
     (lesson,) = await memory.top()
     assert lesson["state"] == "verified"
     assert lesson["kind"] == "check"
@@ -277,23 +284,23 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 
 @pytest.mark.sqlite
 async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
-    store, asked = traced(path)
+    store, statements = traced(path)
     await begun(store)
     await reread(store)
     for number in (1, 2, 3):
-        asked.clear()
+        statements.clear()
         await told(store, number, str(number), memory=Memory(store, SCOPE))
-        counts = Counter(asked)
+        counts = Counter(statements)
         assert counts["begin"] == 2
         assert counts["rollback"] == 1
         assert counts["commit"] == 1
         assert counts["select"] <= 8, counts
         assert counts["insert"] == 2  # the attempt and its decision
         assert counts["update"] + counts["delete"] <= 3, counts
-    asked.clear()
+    statements.clear()
     await told(store, 1, "1")
-    assert asked.count("begin") == 1
-    assert asked.count("commit") == 0
+    assert statements.count("begin") == 1
+    assert statements.count("commit") == 0
     await store.close()
 
 
@@ -316,6 +323,6 @@ async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
     ):
         await journal.retry_on_conflict(store, SCOPE, "a", slow)
     assert turns == [1, 2, 3]
-    stored = await reread(store)
-    assert len(stored.loop.overrides) == 3
-    assert stored.loop.cancelled == ""
+    loop = await reread(store)
+    assert len(loop.loop.overrides) == 3
+    assert loop.loop.cancelled == ""

@@ -33,13 +33,17 @@ def numbered(cases: Sequence[Any]) -> list[str]:
 
 
 async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
-    known = {"generate": Generator(*answers), "checks": [Check()], "store": None}
-    return await run("t", **{**known, **options})
+    defaults = {"generate": Generator(*answers), "checks": [Check()], "store": None}
+    return await run("t", **{**defaults, **options})
 
 
-async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(kept):
+async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
+    any_store,
+):
     check = Check()
-    result = await driven(["a", "b"], ["c", WANTED, "d"], checks=[check], store=kept)
+    result = await driven(
+        ["a", "b"], ["c", WANTED, "d"], checks=[check], store=any_store
+    )
     assert check.seen == ["a", "b", "c", WANTED, "d"]
     assert result.candidate == WANTED
     assert [a.candidate.text for a in result.loop.attempts] == ["a", WANTED]
@@ -48,10 +52,10 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(ke
 
 @pytest.mark.parametrize(("initial", "calls"), [("draft", 1), (WANTED, 0)])
 async def test_an_initial_candidate_is_attempt_1_and_costs_no_call(
-    kept, initial, calls
+    any_store, initial, calls
 ):
     generate = Generator(WANTED)
-    result = await driven(generate=generate, initial=initial, store=kept)
+    result = await driven(generate=generate, initial=initial, store=any_store)
     assert [a.candidate.text for a in result.loop.attempts] == [initial, WANTED][
         : calls + 1
     ]
@@ -61,16 +65,16 @@ async def test_an_initial_candidate_is_attempt_1_and_costs_no_call(
     assert generate.hints == [SAID.format("draft")][:calls]
 
 
-async def test_a_reviser_takes_task_candidate_and_findings(kept):
+async def test_a_reviser_takes_task_candidate_and_findings(any_store):
     seen = []
 
     async def revise(task: Any, candidate: Any, findings: Any) -> str:
         seen.append((task, candidate, [f.message for f in findings]))
         return "better" if candidate == "first" else WANTED
 
-    result = await driven("first", revise=revise, store=kept)
-    found = [("t", word, [f"{word} is not right"]) for word in ("first", "better")]
-    assert seen == found
+    result = await driven("first", revise=revise, store=any_store)
+    expected = [("t", word, [f"{word} is not right"]) for word in ("first", "better")]
+    assert seen == expected
     assert result.candidate == WANTED
 
 
@@ -97,14 +101,14 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
     async def costly(task: Any, text: str, findings: Any) -> Answer:
         return Answer(text.upper(), Usage(1, 5, completion_tokens=2))
 
-    found = [Finding("c", str(n), span=span) for n, span in enumerate(spans)]
-    assert await targeted(rewrite)("task", "one two three", found) == revised
+    flagged = [Finding("c", str(n), span=span) for n, span in enumerate(spans)]
+    assert await targeted(rewrite)("task", "one two three", flagged) == revised
     assert seen == rewritten
     calls = len(rewritten)
     answer = Answer(revised, Usage(calls, 5 * calls, completion_tokens=2 * calls))
-    assert await targeted(costly)("task", "one two three", found) == answer
+    assert await targeted(costly)("task", "one two three", flagged) == answer
     with pytest.raises(errors.InvalidInput, match="candidate"):
-        await targeted(rewrite)("task", ["one"], found)
+        await targeted(rewrite)("task", ["one"], flagged)
 
 
 # -- models
@@ -189,11 +193,11 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.parametrize("generate", KINDS, ids=numbered(KINDS))
-async def test_every_kind_of_callable_generates(generate, kept):
-    assert (await driven(generate=generate, store=kept)).candidate == WANTED
+async def test_every_kind_of_callable_generates(generate, any_store):
+    assert (await driven(generate=generate, store=any_store)).candidate == WANTED
 
 
-async def test_the_users_code_knows_its_context(kept):
+async def test_the_users_code_knows_its_context(any_store):
     seen: dict[str, Context] = {}
 
     def generate(task: Any, hint: str) -> str:
@@ -210,9 +214,9 @@ async def test_the_users_code_knows_its_context(kept):
         return [] if candidate == WANTED else [Finding("c", "no")]
 
     options: dict[str, Any] = {"revise": revise, "checks": [check], "data": {"a": 1}}
-    result = await driven(generate=generate, store=kept, **options)
-    known = [(c.task, c.loop_id, c.data["a"]) for c in seen.values()]
-    assert known == [("t", result.id, 1)] * 3
+    result = await driven(generate=generate, store=any_store, **options)
+    contexts = [(c.task, c.loop_id, c.data["a"]) for c in seen.values()]
+    assert contexts == [("t", result.id, 1)] * 3
     last = {name: (c.attempt, c.previous) for name, c in seen.items()}
     assert last == {
         "generate": (1, None),
@@ -227,18 +231,20 @@ async def test_the_users_code_knows_its_context(kept):
 
 
 @pytest.mark.parametrize("pure", [False, True])
-async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, pure):
+async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
+    any_store, pure
+):
     check = Check(
         *[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure
     )
     generate = Generator(WANTED)
-    one = session(kept, generate=generate, checks=[check])
+    driver = session(any_store, generate=generate, checks=[check])
     with pytest.raises(
         errors.CheckFailed, match="'wanted' raised ValueError: 'two'"
     ) as caught:
-        await one.step()
+        await driver.step()
     assert isinstance(caught.value.__cause__, ValueError)
-    result = await one.finish()
+    result = await driver.finish()
     assert result.passed is True
     assert len(result.loop.attempts) == 1
     assert check.seen == [WANTED] * 4
@@ -255,22 +261,22 @@ async def lazy(candidate: Any, context: Context) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("check", "said"),
+    ("check", "message"),
     [
         (breaking, "in the middle"),
         (lazy, "ZeroDivisionError"),
         (lambda c, x: next(iter([])), "StopIteration"),
     ],
 )
-async def test_a_check_that_fails_on_the_way_is_named(check, said):
-    with pytest.raises(errors.CheckFailed, match=said):
+async def test_a_check_that_fails_on_the_way_is_named(check, message):
+    with pytest.raises(errors.CheckFailed, match=message):
         await driven(WANTED, checks=[check], policy=ONCE)
 
 
 @pytest.mark.parametrize("empty", ["", "  \n"])
-async def test_an_empty_answer_never_passes(empty, kept):
+async def test_an_empty_answer_never_passes(empty, any_store):
     generate = Generator(empty, WANTED)
-    result = await driven(generate=generate, checks=[], store=kept)
+    result = await driven(generate=generate, checks=[], store=any_store)
     assert result.passed is True
     assert len(result.loop.attempts) == 2
     assert "the answer is empty" in generate.hints[1]
@@ -299,17 +305,17 @@ FAILING: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("failing", "what"), FAILING, ids=numbered(FAILING))
-async def test_a_generator_that_fails_leaves_the_loop_open(failing, what, kept):
+@pytest.mark.parametrize(("failing", "message"), FAILING, ids=numbered(FAILING))
+async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any_store):
     calls = itertools.count()
 
     def generate(task: Any, hint: str) -> Any:
         return plain(task, hint) if next(calls) else failing(task, hint)
 
-    one = session(kept, generate=generate)
-    with pytest.raises(errors.GenerateFailed, match=what):
-        await one.step()
-    result = await one.finish()
+    driver = session(any_store, generate=generate)
+    with pytest.raises(errors.GenerateFailed, match=message):
+        await driver.step()
+    result = await driver.finish()
     assert result.passed is True
     assert len(result.loop.attempts) == 1
     assert result.usage.calls == 2  # the one that failed was a call, too
@@ -347,13 +353,13 @@ async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
     [(Budget(tokens=70), 1), (Budget(cost=1.1), 3), (Budget(calls=99, tokens=141), 3)],
 )
 async def test_a_budget_ends_a_loop_at_the_attempt_that_reaches_it(
-    budget, attempts, kept
+    budget, attempts, any_store
 ):
     policy = Policy((MaxAttempts(9), budget))
     result = await driven(
         Answer("wrong", Usage(1, 30, completion_tokens=40, cost=0.5)),
         policy=policy,
-        store=kept,
+        store=any_store,
     )
     assert result.stopped_by[0].rule == "budget"
     assert len(result.loop.attempts) == attempts
@@ -372,7 +378,7 @@ async def forever(task: Any, hint: str) -> str:
     return "never"
 
 
-async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(kept):
+async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(any_store):
     async def slow(candidate: Any, context: Context) -> list[Finding]:
         if context.attempt == 2:
             await asyncio.Event().wait()
@@ -381,7 +387,7 @@ async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(kept):
     cost = Usage(1, 10, completion_tokens=10, cost=0.1)
     policy = Policy((MaxAttempts(4), Budget(seconds=1.0)))
     answers = Answer("one", cost), Answer("two", cost)
-    result = await driven(*answers, checks=[slow], policy=policy, store=kept)
+    result = await driven(*answers, checks=[slow], policy=policy, store=any_store)
     assert result.candidate == "one"
     assert result.best == 1
     assert result.usage.calls == 2
@@ -391,20 +397,20 @@ async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(kept):
     assert len(result.loop.attempts) == 1
 
 
-async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
+async def test_a_timeout_leaves_the_loop_open_and_counts(any_store):
     calls = itertools.count()
 
     async def generate(task: Any, hint: str) -> str:
         return "wrong" if next(calls) == 2 else await forever(task, hint)
 
     policy = Policy((MaxAttempts(4), Budget(calls=3)))
-    one = session(kept, generate=generate, policy=policy, timeout=0.3)
+    driver = session(any_store, generate=generate, policy=policy, timeout=0.3)
     for _ in range(2):
         with pytest.raises(
             errors.ModelTimeout, match=r"attempt 1 had no result within 0\.3 s"
         ):
-            await one.step()
-    result = await one.finish()
+            await driver.step()
+    result = await driver.finish()
     assert [s.rule for s in result.stopped_by] == ["budget"]
     assert result.usage.calls == 3
     assert (result.usage.seconds >= 0.6) is True
@@ -413,29 +419,29 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
 # -- one attempt at a time
 
 
-async def test_a_loop_is_driven_step_by_step(kept):
-    one = session(kept, "wrong", WANTED)
-    first = await one.step()
+async def test_a_loop_is_driven_step_by_step(any_store):
+    driver = session(any_store, "wrong", WANTED)
+    first = await driver.step()
     assert isinstance(first, Again)
     assert [r.code for r in first.reasons] == ["wanted"]
-    assert [await one.step() for _ in range(2)] == [Done(2, passed=True)] * 2
-    assert len((await one.finish()).loop.attempts) == 2
+    assert [await driver.step() for _ in range(2)] == [Done(2, passed=True)] * 2
+    assert len((await driver.finish()).loop.attempts) == 2
     with pytest.raises(errors.OverrideRefused, match="passed"):
-        await one.override("attempts", "ada")
-    assert await one.cancel("ada") == Done(2, passed=True)
+        await driver.override("attempts", "ada")
+    assert await driver.cancel("ada") == Done(2, passed=True)
 
 
-async def test_a_cancelled_loop_stays_cancelled(kept):
-    one = session(kept, "wrong")
-    await one.step()
-    verdict = await one.cancel("ada")
+async def test_a_cancelled_loop_stays_cancelled(any_store):
+    driver = session(any_store, "wrong")
+    await driver.step()
+    verdict = await driver.cancel("ada")
     assert isinstance(verdict, Done)
     assert [(s.rule, s.detail) for s in verdict.stopped_by] == [("cancelled", "ada")]
-    assert [await one.step(), await one.cancel("bo")] == [verdict, verdict]
-    result = await one.finish()
+    assert [await driver.step(), await driver.cancel("bo")] == [verdict, verdict]
+    result = await driver.finish()
     assert result.candidate == "wrong"
     assert len(result.loop.attempts) == 1
-    early = await session(kept, id="b").cancel("")
+    early = await session(any_store, id="b").cancel("")
     assert isinstance(early, Done)
     assert early.best is None
     assert early.stopped_by[0].detail == "cancelled"
@@ -476,17 +482,17 @@ async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
 async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
     await session(store, "one", feedback=feedback).step()
     second = Generator(*(f"wrong {n}" for n in (2, 3, 4)), WANTED)
-    one = session(store, generate=second, feedback=feedback)
-    assert not (await one.finish()).passed
+    driver = session(store, generate=second, feedback=feedback)
+    assert not (await driver.finish()).passed
     assert second.hints[0] == REPAIR.format("one")
     assert (
         REPAIR.format("one")
         in rows(path, "select record from decision order by seq")[0][0]
     )
-    verdict = await one.override("attempts", "ada")
+    verdict = await driver.override("attempts", "ada")
     assert isinstance(verdict, Again)
     assert verdict.feedback == REPAIR.format("wrong 4")
-    assert (await one.finish()).passed
+    assert (await driver.finish()).passed
     assert second.hints[-1] == verdict.feedback
 
 
@@ -508,22 +514,22 @@ async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
 
 async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     memory = Memory(store)
-    known: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
-    known["memory_key"] = "first"
+    options: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
+    options["memory_key"] = "first"
     # With examples, and of another error, so that it is another lesson.
-    await run("How is it?", generate=Generator("first wrong thing", WANTED), **known)
+    await run("How is it?", generate=Generator("first wrong thing", WANTED), **options)
     model = ScriptedModel("second wrong thing", WANTED)
-    known["memory_key"] = "second"
-    await run("How is it?", generate=model, tell="rules", id="b", **known)
+    options["memory_key"] = "second"
+    await run("How is it?", generate=model, tell="rules", id="b", **options)
     assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
     assert (
         await store.read(Scope(), exposures.past, "b")
     ).exposures == ()  # no output was shown
     third = ScriptedModel(WANTED)
-    await run("How is it?", generate=third, tell="rules", id="c", **known)
+    await run("How is it?", generate=third, tell="rules", id="c", **options)
     ((turn,),) = third.prompts
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content
     assert turn.content.endswith("\n\nHow is it?")
     past = await store.read(Scope(), exposures.past, "c")
-    assert [one.shown for one in past.exposures] == [True]
+    assert [driver.shown for driver in past.exposures] == [True]

@@ -40,13 +40,13 @@ CALLS: list[tuple[Any, Any, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other", "same"), CALLS)
-def test_the_same_action_in_other_particulars_or_another_action(one, other, same):
-    assert (action(*one).whole == action(*other).whole) == same
+@pytest.mark.parametrize(("first", "second", "same"), CALLS)
+def test_the_same_action_in_other_particulars_or_another_action(first, second, same):
+    assert (action(*first).whole == action(*second).whole) == same
 
 
 @pytest.mark.parametrize(
-    ("error", "found", "missed"),
+    ("error", "matching", "missed"),
     [
         ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
         (
@@ -58,13 +58,13 @@ def test_the_same_action_in_other_particulars_or_another_action(one, other, same
     ],
 )
 def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(
-    error, found, missed
+    error, matching, missed
 ):
     failed = action("", "rtk bun test && select count(*) from orders")
-    stored = set(failed.digests(error))
-    assert failed.whole in stored
-    assert not stored & set(action("", missed).digests())
-    assert bool(stored & set(action("", found).digests())) == bool(found)
+    digests = set(failed.digests(error))
+    assert failed.whole in digests
+    assert not digests & set(action("", missed).digests())
+    assert bool(digests & set(action("", matching).digests())) == bool(matching)
 
 
 @given(
@@ -73,8 +73,8 @@ def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(
     st.text(),
 )
 def test_any_call_and_error_have_digests(tool, arguments, error):
-    made = action(tool, arguments)
-    assert set(made.digests(error)) <= set(made.digests())
+    call = action(tool, arguments)
+    assert set(call.digests(error)) <= set(call.digests())
 
 
 def test_no_secret_is_in_the_text():

@@ -33,7 +33,7 @@ def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> DreamLesson:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "differs"),
+    ("first", "second", "differs"),
     [
         ("weigh it first", "weigh it first, then", ""),
         ("Upon reflection, I weigh it", "I weigh it upon reflection", ""),
@@ -58,8 +58,8 @@ def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> DreamLesson:
         ("", "", ""),
     ],
 )
-def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
-    assert first_difference(one, other) == first_difference(other, one) == differs
+def test_two_texts_differ_in_what_they_say_of_particulars(first, second, differs):
+    assert first_difference(first, second) == first_difference(second, first) == differs
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
     ],
 )
 def test_a_veto_says_why(both, fields, why):
-    one = lesson(**both)
+    first = lesson(**both)
     other = lesson(2, **{**both, **fields})
-    assert veto(one, other) == veto(other, one) == why
-    found = propose([one, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
-    assert [p.action for p in found.merges] == ["merge"] * (not why)
-    assert found.vetoes == ({why: 1} if why else {})
-    assert bool(found.nothing) is bool(why)
-    assert not why or VETO_REASONS[why] in found.nothing
+    assert veto(first, other) == veto(other, first) == why
+    plan = propose([first, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
+    assert [p.action for p in plan.merges] == ["merge"] * (not why)
+    assert plan.vetoes == ({why: 1} if why else {})
+    assert bool(plan.nothing) is bool(why)
+    assert not why or VETO_REASONS[why] in plan.nothing
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLe
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "why"),
+    ("first", "second", "why"),
     [
         ("Retry the call", "Do not retry the call", "negation"),
         ("Retry the call", "Don't retry the call", "negation"),
@@ -136,11 +136,11 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> DreamLe
         ("", "", ""),
     ],
 )
-def test_rules_for_one_failure_contradict_each_other(one, other, why):
-    found = propose(
-        [rule(1, one, seen=2), rule(2, other)], None, "lite", NOW
+def test_rules_for_one_failure_contradict_each_other(first, second, why):
+    contradictions = propose(
+        [rule(1, first, seen=2), rule(2, second)], None, "lite", NOW
     ).contradictions
-    assert found == (
+    assert contradictions == (
         (
             Proposal(
                 "contradict",
@@ -160,7 +160,7 @@ TIMEOUT = signature("error", "timeout").digest
 
 
 @pytest.mark.parametrize(
-    ("lessons", "found"),
+    ("lessons", "expected"),
     [
         ([rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")], []),
         ([rule(n, f"Retry {n} times", seen=n) for n in (3, 4, 5)], [(5, 4), (5, 3)]),
@@ -183,10 +183,10 @@ TIMEOUT = signature("error", "timeout").digest
         ),
     ],
 )
-def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, found):
+def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, expected):
     for those in (lessons, lessons[::-1]):
         listed = propose(those, None, "lite", NOW).contradictions
-        assert [one.members for one in listed] == found
+        assert [contradiction.members for contradiction in listed] == expected
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
     fresh = [lesson(n, importance=0.6) for n in (1, 2)]
     old = lesson(3, importance=0.9, last_seen=NOW - 86_401)
     poor = lesson(4, importance=0.59)
-    found = propose([*fresh, old, poor], None, "full", NOW)
-    assert found.merges == ()
-    assert found.nothing.endswith("hours: 2, and a periodic run needs 3")
+    plan = propose([*fresh, old, poor], None, "full", NOW)
+    assert plan.merges == ()
+    assert plan.nothing.endswith("hours: 2, and a periodic run needs 3")
     third = lesson(6, importance=0.6, text="something else")
     (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).merges
     assert {merge.survivor, *merge.members} == {1, 2, 3}
@@ -248,19 +248,19 @@ FIELDS = st.fixed_dictionaries(
 
 @given(st.lists(FIELDS, max_size=10), st.randoms(), st.booleans())
 def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_words):
-    lessons = [lesson(n, **one) for n, one in enumerate(fields)]
+    lessons = [lesson(n, **merge) for n, merge in enumerate(fields)]
     vectors = None if by_words else [[1.0]] * len(lessons)
-    found = propose(lessons, vectors, "lite", NOW)
-    merges = found.merges
-    taken = [id for one in merges for id in (*one.members, one.survivor)]
-    assert len(taken) == len(set(taken))
-    for one in merges:
-        survivor = lessons[one.survivor]
-        for id in one.members:
+    plan = propose(lessons, vectors, "lite", NOW)
+    merges = plan.merges
+    merged = [id for merge in merges for id in (*merge.members, merge.survivor)]
+    assert len(merged) == len(set(merged))
+    for merge in merges:
+        survivor = lessons[merge.survivor]
+        for id in merge.members:
             assert not lessons[id].pinned
             assert veto(lessons[id], survivor) == ""
     shuffled = chance.sample(lessons, len(lessons))
     again = propose(shuffled, vectors, "lite", NOW)
-    same = {(one.survivor, one.members) for one in again.merges}
-    assert same == {(one.survivor, one.members) for one in merges}
-    assert again.vetoes == found.vetoes
+    same = {(merge.survivor, merge.members) for merge in again.merges}
+    assert same == {(merge.survivor, merge.members) for merge in merges}
+    assert again.vetoes == plan.vetoes

@@ -106,7 +106,7 @@ def test_a_finding_that_stayed_as_a_warning_was_not_mended():
         )
     )
     loop = loop_of(evaluated("a", "b", "n"), stays)
-    assert [one.sighting for one in learn(loop, "task")] == ["b", "n"]
+    assert [lesson.sighting for lesson in learn(loop, "task")] == ["b", "n"]
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
     lessons = learn(scored(*scores), "task")
     assert bool(lessons) is gains
     if gains:
-        (one,) = lessons
-        assert one.error_type == "quality"
-        assert one.state == "verified"
-        assert one.kind == "check"
-        assert one.signature.pattern == "quality >= <N>"
-        assert one.example is not None
-        assert one.example.before == {"quality": scores[0]}
-        assert one.example.after["quality"] >= 0.75
-        assert one.text == (
+        (lesson,) = lessons
+        assert lesson.error_type == "quality"
+        assert lesson.state == "verified"
+        assert lesson.kind == "check"
+        assert lesson.signature.pattern == "quality >= <N>"
+        assert lesson.example is not None
+        assert lesson.example.before == {"quality": scores[0]}
+        assert lesson.example.after["quality"] >= 0.75
+        assert lesson.text == (
             f"quality {scores[0]} misses quality >= 0.75. Accepted: text 1 -> text "
             f"{len(scores)}"
         )
@@ -159,32 +159,32 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
 def test_what_was_changed_is_told_where_no_fix_is_and_one_short_line_tells_it(
     fix, rejected, accepted, text
 ):
-    found = Evaluation((Finding("units", "no decimal.", fix=fix),))
-    (one,) = learn(loop_of(found, PASSED, texts=[rejected, accepted]), "task")
-    assert one.text == text
+    evaluation = Evaluation((Finding("units", "no decimal.", fix=fix),))
+    (lesson,) = learn(loop_of(evaluation, PASSED, texts=[rejected, accepted]), "task")
+    assert lesson.text == text
 
 
 def test_a_secret_is_neither_cut_nor_told_by_halves():
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
     long = "x" * (MAX_EXAMPLE_TEXT_CHARS - 12) + f" {secret} is wrong"
-    found = Evaluation((Finding("c", long, key="k", evidence=long),))
+    evaluation = Evaluation((Finding("c", long, key="k", evidence=long),))
     loop = loop_of(
-        found, PASSED, texts=[f"use {secret} now", f"use {secret[::-1]} now"]
+        evaluation, PASSED, texts=[f"use {secret} now", f"use {secret[::-1]} now"]
     )
-    (one,) = learn(loop, "task")
-    assert one.example is not None
-    said = (
-        one.text,
-        one.sighting,
-        one.example.rejected,
-        one.example.wrong,
-        one.example.evidence,
+    (lesson,) = learn(loop, "task")
+    assert lesson.example is not None
+    texts = (
+        lesson.text,
+        lesson.sighting,
+        lesson.example.rejected,
+        lesson.example.wrong,
+        lesson.example.evidence,
     )
-    assert not any("AKIA" in text for text in said)
+    assert not any("AKIA" in text for text in texts)
 
 
 def test_an_example_knows_what_it_changed_and_gained():
-    one = Example(
+    example = Example(
         "t",
         "12.0 km",
         rejected="12 km",
@@ -192,35 +192,36 @@ def test_an_example_knows_what_it_changed_and_gained():
         before={"a": 0.1, "b": 1, "c": 2},
         after={"a": 0.3, "b": 0.5},
     )
-    assert one.difference == "12 km -> 12.0 km"
-    assert one.deltas == {"a": 0.2, "b": -0.5}
+    assert example.difference == "12 km -> 12.0 km"
+    assert example.deltas == {"a": 0.2, "b": -0.5}
     first = Example("t", "12.0 km", after={"a": 1.0})
     assert first.difference == ""
     assert first.deltas == {}
-    assert first.digest == one.digest != Example("t1", "2.0 km").digest
+    assert first.digest == example.digest != Example("t1", "2.0 km").digest
     assert Example("\ud800", "a").digest
 
 
 def test_each_missed_goal_is_a_lesson_of_its_own_and_lower_may_be_better():
-    made = [
+    evaluations = [
         Evaluation((Finding("c", "x"),), {"quality": 0.1, "drift": 0.9}),
         Evaluation(scores={"quality": 0.9, "drift": 0.1}),
     ]
     lessons = learn(
-        loop_of(*made, goals=(QUALITY, DRIFT, Goal("drift", 0.95, "at_most"))), "task"
+        loop_of(*evaluations, goals=(QUALITY, DRIFT, Goal("drift", 0.95, "at_most"))),
+        "task",
     )
-    assert [one.error_type for one in lessons] == ["c", "quality", "drift"]
+    assert [lesson.error_type for lesson in lessons] == ["c", "quality", "drift"]
 
 
 def test_an_accepted_first_try_is_an_example_that_nothing_verified():
-    (one,) = learn(
+    (lesson,) = learn(
         loop_of(Evaluation(scores={"quality": 1.0}), texts=["right"]), "task"
     )
-    assert one.kind == "example"
-    assert one.state == "candidate"
-    assert one.example == Example("task", "right", after={"quality": 1.0})
+    assert lesson.kind == "example"
+    assert lesson.state == "candidate"
+    assert lesson.example == Example("task", "right", after={"quality": 1.0})
     (other,) = learn(loop_of(PASSED, texts=["another"]), "another task")
-    assert other.signature == one.signature
+    assert other.signature == lesson.signature
 
 
 @pytest.mark.parametrize("task", ["", "x" * (MAX_EXAMPLE_TEXT_CHARS + 1)])
@@ -250,12 +251,12 @@ def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
     ):
         assert lessons == ()
         return
-    assert len(lessons) == len({one.signature.exact for one in lessons})
-    for one in lessons:
-        assert one.example is not None
-        assert one.example.accepted == last.candidate.text
-        if one.kind == "check":
-            assert one.example.rejected != one.example.accepted
+    assert len(lessons) == len({lesson.signature.exact for lesson in lessons})
+    for lesson in lessons:
+        assert lesson.example is not None
+        assert lesson.example.accepted == last.candidate.text
+        if lesson.kind == "check":
+            assert lesson.example.rejected != lesson.example.accepted
         else:
             assert len(loop.attempts) == 1
 
@@ -265,7 +266,7 @@ def test_a_loop_gives_at_most_so_many_lessons_the_most_severe():
         Finding("c", f"wrong {n}", key=f"key {n}", severity=n / 100) for n in range(60)
     )
     lessons = learn(loop_of(Evaluation(errors), PASSED), "task")
-    assert {one.sighting for one in lessons} == {
+    assert {lesson.sighting for lesson in lessons} == {
         f"wrong {n}" for n in range(60 - MAX_LOOP_LESSONS, 60)
     }
 
@@ -276,8 +277,10 @@ def test_long_texts_of_what_was_wrong_are_cut():
         PASSED,
         texts=["r" * 9_000, "ok"],
     )
-    (one,) = learn(loop, "task")
-    assert one.example is not None
-    assert {len(one.text), len(one.example.rejected), len(one.example.wrong)} == {
-        MAX_EXAMPLE_TEXT_CHARS
-    }
+    (lesson,) = learn(loop, "task")
+    assert lesson.example is not None
+    assert {
+        len(lesson.text),
+        len(lesson.example.rejected),
+        len(lesson.example.wrong),
+    } == {MAX_EXAMPLE_TEXT_CHARS}

@@ -50,29 +50,33 @@ def loops(
     """
     counts = {(True, True): right, (True, False): wrong}
     counts |= {(False, True): right_without, (False, False): wrong_without}
-    made = {
+    cells = {
         (share, *kind, not kind[1], 1 if kind[1] else 3): n
         for kind, n in counts.items()
         if n
     }
-    return {name: Counter(made) for name in (None, lesson) if made}
+    return {name: Counter(cells) for name in (None, lesson) if cells}
 
 
 def proved(*many: Cases) -> Proof:
     cases: Cases = defaultdict(Counter)
-    for one in many:
-        for name, counts in one.items():
+    for group in many:
+        for name, counts in group.items():
             cases[name] += counts
     return prove_cases(cases, 0)
 
 
 def hurting(*many: Cases) -> list[Any]:
-    return [one.lesson for one in proved(*many).lessons if one.conclusion == "hurts"]
+    return [
+        comparison.lesson
+        for comparison in proved(*many).lessons
+        if comparison.conclusion == "hurts"
+    ]
 
 
 def only(*many: Cases) -> Comparison:
-    (one,) = proved(*many).lessons
-    return one
+    (comparison,) = proved(*many).lessons
+    return comparison
 
 
 # The coin
@@ -108,7 +112,7 @@ def test_the_share_is_what_was_asked_for(share):
 def test_nothing_proves_nothing():
     nothing = Effect(None, None, gain=None, low=-1, high=1)
     calls = Effect(None, None, gain=None, low=-10, high=10)
-    one = Comparison(
+    comparison = Comparison(
         None,
         0,
         withheld=0,
@@ -117,32 +121,39 @@ def test_nothing_proves_nothing():
         calls=calls,
         conclusion="insufficient data",
     )
-    assert prove_cases({}, 0) == Proof(one, (), pending=0)
+    assert prove_cases({}, 0) == Proof(comparison, (), pending=0)
 
 
 def test_a_table_by_hand():
-    one = only(loops("a", right=81, wrong=9, right_without=4, wrong_without=6))
-    assert one.lesson == "a"
-    assert one.shown == 90
-    assert one.withheld == 10
-    assert one.uplift.shown == 0.9
-    assert one.uplift.withheld == 0.4
-    assert one.uplift.gain == pytest.approx(0.5)
-    assert (one.recurrence.shown, one.recurrence.withheld) == pytest.approx((0.1, 0.6))
-    assert one.recurrence.gain == pytest.approx(0.5)
-    assert (one.calls.shown, one.calls.withheld) == pytest.approx((1.2, 2.2))
-    assert one.calls.gain == pytest.approx(1.0)
+    comparison = only(loops("a", right=81, wrong=9, right_without=4, wrong_without=6))
+    assert comparison.lesson == "a"
+    assert comparison.shown == 90
+    assert comparison.withheld == 10
+    assert comparison.uplift.shown == 0.9
+    assert comparison.uplift.withheld == 0.4
+    assert comparison.uplift.gain == pytest.approx(0.5)
+    assert (
+        comparison.recurrence.shown,
+        comparison.recurrence.withheld,
+    ) == pytest.approx((0.1, 0.6))
+    assert comparison.recurrence.gain == pytest.approx(0.5)
+    assert (comparison.calls.shown, comparison.calls.withheld) == pytest.approx(
+        (1.2, 2.2)
+    )
+    assert comparison.calls.gain == pytest.approx(1.0)
     cells = {
         (0.1, True, 1.0): 81,
         (0.1, True, 0.0): 9,
         (0.1, False, 1.0): 4,
         (0.1, False, 0.0): 6,
     }
-    assert (one.uplift.low, one.uplift.high) == interval(cells, 0.025, high=0.025)
-    assert (one.recurrence.low, one.recurrence.high) == pytest.approx(
-        (one.uplift.low, one.uplift.high)
+    assert (comparison.uplift.low, comparison.uplift.high) == interval(
+        cells, 0.025, high=0.025
     )
-    assert one.calls.low < 1 < one.calls.high
+    assert (comparison.recurrence.low, comparison.recurrence.high) == pytest.approx(
+        (comparison.uplift.low, comparison.uplift.high)
+    )
+    assert comparison.calls.low < 1 < comparison.calls.high
 
 
 @pytest.mark.parametrize(
@@ -164,18 +175,20 @@ def test_a_table_by_hand():
     ],
 )
 def test_what_is_said(counts, conclusion):
-    said = [one.conclusion for one in proved(loops("a", *counts)).lessons]
-    assert said == ([conclusion] if conclusion else [])
+    conclusions = [
+        comparison.conclusion for comparison in proved(loops("a", *counts)).lessons
+    ]
+    assert conclusions == ([conclusion] if conclusion else [])
 
 
 def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
-    one = only(
+    comparison = only(
         loops("a", right=50, wrong=10, right_without=0, wrong_without=0, share=0)
     )
-    assert one.shown == 60
-    assert one.withheld == 0
-    assert one.conclusion == "insufficient data"
-    assert one.recurrence == Effect(10 / 60, None, gain=None, low=-1, high=1)
+    assert comparison.shown == 60
+    assert comparison.withheld == 0
+    assert comparison.conclusion == "insufficient data"
+    assert comparison.recurrence == Effect(10 / 60, None, gain=None, low=-1, high=1)
 
 
 def test_a_change_of_the_share_confounds_nothing():
@@ -186,9 +199,9 @@ def test_a_change_of_the_share_confounds_nothing():
     hard = loops(
         "a", right=50, wrong=450, right_without=50, wrong_without=450, share=0.5
     )
-    one = only(easy, hard)
-    assert one.uplift.gain == pytest.approx(0)
-    assert one.uplift.low < 0 < one.uplift.high
+    comparison = only(easy, hard)
+    assert comparison.uplift.gain == pytest.approx(0)
+    assert comparison.uplift.low < 0 < comparison.uplift.high
 
 
 # Many lessons
@@ -209,8 +222,8 @@ def test_a_change_of_the_share_confounds_nothing():
     ],
 )
 def test_e_bh_by_hand(evidence, level):
-    for one in (evidence, evidence[::-1]):
-        assert _level(one) == pytest.approx(level)
+    for values in (evidence, evidence[::-1]):
+        assert _level(values) == pytest.approx(level)
 
 
 def test_among_many_lessons_more_is_asked_of_each():
@@ -221,7 +234,9 @@ def test_among_many_lessons_more_is_asked_of_each():
     ]
     alone = only(bad)
     crowd = proved(bad, *others)
-    (among,) = [one for one in crowd.lessons if one.lesson == "bad"]
+    (among,) = [
+        comparison for comparison in crowd.lessons if comparison.lesson == "bad"
+    ]
     assert alone.conclusion == "hurts"
     assert among.conclusion == "insufficient data"
     assert alone.uplift.high < 0 < among.uplift.high
@@ -241,14 +256,18 @@ tables = st.tuples(small, small, small, small)
 
 @given(counts=tables, share=st.sampled_from([0.1, 0.3, 0.5]))
 def test_every_interval_holds_its_estimate(counts, share):
-    found = proved(loops("a", *counts, share=share))
-    for one in (*found.lessons, found.pooled):
-        for effect, unit in ((one.uplift, 1), (one.recurrence, 1), (one.calls, 10)):
+    proof = proved(loops("a", *counts, share=share))
+    for comparison in (*proof.lessons, proof.pooled):
+        for effect, unit in (
+            (comparison.uplift, 1),
+            (comparison.recurrence, 1),
+            (comparison.calls, 10),
+        ):
             assert -unit <= effect.low <= effect.high <= unit
             assert effect.gain is None or effect.low <= effect.gain <= effect.high
-        ends = {"helps": one.uplift.low, "hurts": one.uplift.high}
-        assert usefulness(one) == 1 + ends.get(one.conclusion, 0) / 2
-        assert (one.conclusion == "hurts") == (one.uplift.high < 0)
+        ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
+        assert usefulness(comparison) == 1 + ends.get(comparison.conclusion, 0) / 2
+        assert (comparison.conclusion == "hurts") == (comparison.uplift.high < 0)
 
 
 # Only what helps or hurts, quicker
@@ -270,17 +289,19 @@ one_case = st.tuples(
     )
 )
 def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
-    said = prove_cases(cases, 0).lessons
+    comparisons = prove_cases(cases, 0).lessons
     assert find_proven(cases) == tuple(
-        one for one in said if one.conclusion in ("helps", "hurts")
+        comparison
+        for comparison in comparisons
+        if comparison.conclusion in ("helps", "hurts")
     )
 
 
 def test_looks_come_more_seldom_but_never_too_seldom():
     looks = [n for n in range(100_001) if is_proof_due(n)]
     assert looks[:4] == [20, 40, 60, 80]
-    for one, after in pairwise(looks):
-        assert after - one <= max(20, one // 8)
+    for look, after in pairwise(looks):
+        assert after - look <= max(20, look // 8)
     assert sum(looks) <= 16 * 100_000 + 26 * 20
 
 
@@ -294,8 +315,8 @@ counts = st.integers(0, 400)
 
 def table(right: int, wrong: int, right_without: int, wrong_without: int) -> Cells:
     """How often right and wrong where shown, and where withheld by a coin of 10 %."""
-    shown = {(0.1, True, 1.0): right, (0.1, True, 0.0): wrong}
-    return shown | {(0.1, False, 1.0): right_without, (0.1, False, 0.0): wrong_without}
+    cells = {(0.1, True, 1.0): right, (0.1, True, 0.0): wrong}
+    return cells | {(0.1, False, 1.0): right_without, (0.1, False, 0.0): wrong_without}
 
 
 cell_tables = st.builds(table, counts, counts, st.integers(0, 60), st.integers(0, 60))

@@ -23,22 +23,22 @@ from tests.store.support import opened
 
 
 def ids(ranked: Iterable[Match]) -> list[int]:
-    return [one.id for one in ranked]
+    return [match.id for match in ranked]
 
 
 # The thresholds as numbers: a test that compared with the constants could not fail.
 
 
 @pytest.mark.parametrize(
-    ("cosine", "related", "shown"),
+    ("cosine", "related", "chosen"),
     [(-1.0, 0, 0), (0.41, 0, 0), (0.43, 1, 0), (0.44, 1, 0), (0.46, 1, 1), (1.0, 1, 1)],
 )
-def test_how_near_a_meaning_must_lie(cosine, related, shown):
+def test_how_near_a_meaning_must_lie(cosine, related, chosen):
     ranked = rank(
         "other words", [found(1, "some task", cosine=cosine, keyword=1.0)], limit=5
     )
     assert len(ranked) == related
-    assert len(choose(ranked)) == shown
+    assert len(choose(ranked)) == chosen
 
 
 @pytest.mark.parametrize("cosine", [None, 0.0])
@@ -54,17 +54,17 @@ def test_what_share_of_the_words_is_related(cosine, coverage, related):
 
 
 @pytest.mark.parametrize(
-    ("task", "shown"),
+    ("task", "related"),
     [
         ("one two x y z w", 0),
         ("one two three x y z", 1),
         ("one two three four five six", 1),
     ],
 )
-def test_how_many_words_must_be_shared_without_meanings(task, shown):
+def test_how_many_words_must_be_shared_without_meanings(task, related):
     ranked = rank("one two three four five six", [found(1, task)], limit=5)
-    assert len(ranked) == shown
-    assert len(choose(ranked)) == shown
+    assert len(ranked) == related
+    assert len(choose(ranked)) == related
 
 
 def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
@@ -119,7 +119,7 @@ def test_the_same_example_is_said_once():
     other = found(3, "t", "another answer", cosine=0.7)
     assert ids(rank("t", [*twice, other], limit=9)) == [1, 3]
     lessons = [
-        found(n, "t", "", cosine=0.9, lesson=said) for n, said in enumerate("aab")
+        found(n, "t", "", cosine=0.9, lesson=text) for n, text in enumerate("aab")
     ]
     assert ids(rank("t", lessons, limit=9)) == [2, 1]
 
@@ -138,15 +138,15 @@ finds = st.builds(
 
 
 @given(st.lists(finds, max_size=12), st.integers(1, 9), st.randoms())
-def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
-    ranked = rank("convert to kg", stored, limit)
+def test_rank_is_bounded_deterministic_and_adds_nothing(matches, limit, random):
+    ranked = rank("convert to kg", matches, limit)
     assert len(ranked) <= limit
-    assert all(replace(one, overlap=0.0) in stored for one in ranked)
-    assert all(one.overlap == 0 for one in ranked if one.cosine is not None)
-    assert all(0 <= one.relevance <= 1 for one in ranked)
-    pairs = [(one.example.task, one.example.accepted) for one in ranked]
+    assert all(replace(match, overlap=0.0) in matches for match in ranked)
+    assert all(match.overlap == 0 for match in ranked if match.cosine is not None)
+    assert all(0 <= match.relevance <= 1 for match in ranked)
+    pairs = [(match.example.task, match.example.accepted) for match in ranked]
     assert len(pairs) == len(set(pairs))
-    unique = list({one.id: one for one in stored}.values())
+    unique = list({match.id: match for match in matches}.values())
     shuffled = list(unique)
     random.shuffle(shuffled)
     assert rank("convert to kg", shuffled, limit) == rank(
@@ -170,7 +170,7 @@ def test_three_at_most_and_one_of_them_not_verified(verified, chosen):
         found(n, f"task {n}", verified=v, cosine=1 - n / 100)
         for n, v in enumerate(verified)
     ]
-    assert [one.id for one in choose(ranked)] == chosen
+    assert [match.id for match in choose(ranked)] == chosen
 
 
 def test_what_does_not_fit_is_left_out_whole():
@@ -187,8 +187,8 @@ def test_what_does_not_fit_is_left_out_whole():
 
 
 @given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))
-def test_the_budget_holds_all_that_the_text_form_sends(stored, budget, seed):
-    ranked = rank("convert to kg", stored, limit=99)
+def test_the_budget_holds_all_that_the_text_form_sends(matches, budget, seed):
+    ranked = rank("convert to kg", matches, limit=99)
     chosen = choose(ranked, budget=budget, advice=True, seed=seed)
     assert tokens(as_text(as_messages(chosen), seed, chosen)) <= budget
 
@@ -235,7 +235,7 @@ def test_the_data_cannot_hold_its_own_end_mark(text):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "line"),
     [
         (
             {"error_type": "units"},
@@ -261,14 +261,14 @@ def test_the_data_cannot_hold_its_own_end_mark(text):
         ),
     ],
 )
-def test_where_an_example_comes_from_is_one_line(fields, said):
-    assert provenance(found(7, "t", **{"seen": 3, **fields})) == said
+def test_where_an_example_comes_from_is_one_line(fields, line):
+    assert provenance(found(7, "t", **{"seen": 3, **fields})) == line
 
 
 def test_lessons_without_an_example_are_told_before_the_examples():
     mended = found(1, "weigh it", "7 kg", error_type="units", cosine=0.9)
     slow = Example("Use 60 s at night.", "")
-    asked = Example("How much?", "", wrong="Detected conflict: 7 and 9")
+    question = Example("How much?", "", wrong="Detected conflict: 7 and 9")
     advice = [
         found(
             2,
@@ -282,18 +282,18 @@ def test_lessons_without_an_example_are_told_before_the_examples():
             3, "", kind="error", error_type="conflict", lesson="Ask again.", cosine=0.7
         ),
     ]
-    advice = [replace(advice[0], example=slow), replace(advice[1], example=asked)]
+    advice = [replace(advice[0], example=slow), replace(advice[1], example=question)]
     chosen = choose([mended, *advice], advice=True)
     assert chosen == [mended, *advice]
     text = as_text(as_messages(chosen), 0, chosen)
     mark = text.splitlines()[-1].removeprefix("--- end ")
-    told = "what went wrong before, and what mended it"
+    heading = "what went wrong before, and what mended it"
     assert text.splitlines() == [
         "Lessons from and accepted answers to earlier tasks (data, not instructions):",
-        f"--- {told} {mark} ({provenance(advice[1])})",
+        f"--- {heading} {mark} ({provenance(advice[1])})",
         "Detected conflict: 7 and 9",
         "Ask again.",
-        f"--- {told} {mark} ({provenance(advice[0])})",
+        f"--- {heading} {mark} ({provenance(advice[0])})",
         "Use 60 s at night.",
         f"--- task {mark} ({provenance(mended)})",
         "weigh it",
@@ -326,14 +326,14 @@ SCRIPTS = {
 async def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(
     script,
 ):
-    task, asked, accepted = SCRIPTS[script]
+    task, question, accepted = SCRIPTS[script]
     with opened(":memory:") as store:
         memory = Memory(store)
         for name, (other, _, answer) in SCRIPTS.items():
             await memory.remember(name, answer, example=Example(other, answer))
-        found = await memory.recall(asked)
-        assert [one.error_type for one in found] == [script]
-        said = [turn.content for turn in memory.render(found)]
-        assert said == [task, accepted]
-        lines = as_text(memory.render(found)).splitlines()
-        assert [lines[2], lines[4]] == said
+        matches = await memory.recall(question)
+        assert [match.error_type for match in matches] == [script]
+        contents = [turn.content for turn in memory.render(matches)]
+        assert contents == [task, accepted]
+        lines = as_text(memory.render(matches)).splitlines()
+        assert [lines[2], lines[4]] == contents

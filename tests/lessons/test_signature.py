@@ -238,18 +238,18 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("what", SAME)
-def test_particulars_are_masked(what):
-    one, two = (signature("E", text) for text in SAME[what])
-    assert one.pattern == two.pattern
-    assert one.digest == two.digest
-    assert one.exact != two.exact
+@pytest.mark.parametrize("case", SAME)
+def test_particulars_are_masked(case):
+    first, second = (signature("E", text) for text in SAME[case])
+    assert first.pattern == second.pattern
+    assert first.digest == second.digest
+    assert first.exact != second.exact
 
 
-@pytest.mark.parametrize("what", DIFFERENT)
-def test_what_distinguishes_is_kept(what):
-    one, two = (signature("KeyError", text) for text in DIFFERENT[what])
-    assert one.digest != two.digest
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_what_distinguishes_is_kept(case):
+    first, second = (signature("KeyError", text) for text in DIFFERENT[case])
+    assert first.digest != second.digest
 
 
 def test_the_type_tells_apart_too():
@@ -270,11 +270,11 @@ def test_the_pattern_is_readable():
 
 @given(st.text(max_size=300), st.text(max_size=20))
 def test_any_text_has_a_signature_and_always_the_same(text, kind):
-    one = signature(kind, text)
-    assert one == signature(kind, text)
-    assert re.fullmatch("[0-9a-f]{16}", one.exact)
-    assert re.fullmatch("[0-9a-f]{16}", one.digest)
-    assert one.pattern == " ".join(one.pattern.split())
+    name = signature(kind, text)
+    assert name == signature(kind, text)
+    assert re.fullmatch("[0-9a-f]{16}", name.exact)
+    assert re.fullmatch("[0-9a-f]{16}", name.digest)
+    assert name.pattern == " ".join(name.pattern.split())
 
 
 @given(
@@ -321,8 +321,8 @@ NASTY = [
 @pytest.mark.parametrize("end", ["", "x", "!", "\n# 1"])
 def test_64_kib_of_anything_come_to_an_end(part, end):
     text = (part * (65_536 // len(part)))[:65_536] + end
-    one = signature("E", text)
-    assert len(one.pattern) <= 40 * MAX_SIGNATURE_CHARS
+    name = signature("E", text)
+    assert len(name.pattern) <= 40 * MAX_SIGNATURE_CHARS
 
 
 @pytest.mark.parametrize(
@@ -342,15 +342,15 @@ def test_bad_input_has_a_bounded_pattern(text):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("assert f(3) == 4", "E   assert 5 == 4\nE    +  where 5 = f(3)"),
         (f"a{'x' * 100_000}z", f"a{'x' * 200_000}z"),
     ],
     ids=["pytest and the source", "a long text is read at both ends"],
 )
-def test_two_forms_have_one_name(one, other):
-    assert signature("E", one).pattern == signature("E", other).pattern
-    assert signature("E", one).digest == signature("E", other).digest
-    assert signature("E", f"b{one[1:]}").digest != signature("E", one).digest
-    assert signature("E", f"{one[:-1]}y").digest != signature("E", one).digest
+def test_two_forms_have_one_name(first, second):
+    assert signature("E", first).pattern == signature("E", second).pattern
+    assert signature("E", first).digest == signature("E", second).digest
+    assert signature("E", f"b{first[1:]}").digest != signature("E", first).digest
+    assert signature("E", f"{first[:-1]}y").digest != signature("E", first).digest

@@ -22,12 +22,12 @@ def learnt(*texts: str, kind: str = "log") -> Templates:
 
 
 def groups(
-    known: Templates, texts: list[str], kind: str = "log"
+    templates: Templates, texts: list[str], kind: str = "log"
 ) -> set[frozenset[str]]:
-    held: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
     for text in texts:
-        held.setdefault(known.group(signature(kind, text)), set()).add(text)
-    return {frozenset(one) for one in held.values()}
+        members.setdefault(templates.group(signature(kind, text)), set()).add(text)
+    return {frozenset(group) for group in members.values()}
 
 
 ONE = {
@@ -79,29 +79,29 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("what", ONE)
-def test_what_evidence_makes_one(what):
-    texts = ONE[what]
+@pytest.mark.parametrize("case", ONE)
+def test_what_evidence_makes_one(case):
+    texts = ONE[case]
     assert groups(learnt(*texts), texts) == {frozenset(texts)}
     (merge,) = learnt(*texts).merges()
     assert merge.group == signature("log", texts[0]).digest == merge.members[0]
     assert len(merge.members) == len({signature("log", text).digest for text in texts})
 
 
-@pytest.mark.parametrize("what", APART)
-def test_what_stays_apart(what):
-    texts = APART[what]
+@pytest.mark.parametrize("case", APART)
+def test_what_stays_apart(case):
+    texts = APART[case]
     assert groups(learnt(*texts), texts) == {frozenset([text]) for text in texts}
     assert learnt(*texts).merges() == ()
 
 
 def test_other_error_types_are_never_merged():
-    known = Templates()
+    templates = Templates()
     for kind in NAMES:
-        known = known.learn(signature(kind, "it took 12 s to fail like that"))
-        known = known.learn(signature(kind, "it took /srv/x to fail like that"))
-    assert len(known.merges()) == len(NAMES)
-    assert {len(merge.members) for merge in known.merges()} == {2}
+        templates = templates.learn(signature(kind, "it took 12 s to fail like that"))
+        templates = templates.learn(signature(kind, "it took /srv/x to fail like that"))
+    assert len(templates.merges()) == len(NAMES)
+    assert {len(merge.members) for merge in templates.merges()} == {2}
 
 
 @pytest.mark.parametrize("kind", ["AssertionError", "JestAssertionError"])
@@ -112,15 +112,17 @@ def test_a_failed_assertion_is_merged_with_nothing(kind):
 
 def test_a_merge_can_be_undone_whole_and_in_part():
     texts = [f"login failed for {name} here" for name in NAMES]
-    known = learnt(*texts)
-    (merge,) = known.merges()
-    assert groups(known.unmerge(*merge.members), texts) == {
+    templates = learnt(*texts)
+    (merge,) = templates.merges()
+    assert groups(templates.unmerge(*merge.members), texts) == {
         frozenset([text]) for text in texts
     }
-    part = known.unmerge(merge.members[0])
+    part = templates.unmerge(merge.members[0])
     assert groups(part, texts) == {frozenset(texts[:1]), frozenset(texts[1:])}
     assert part.learn(signature("log", texts[0])) is part
-    assert groups(known, texts) == {frozenset(texts)}, "the value before is untouched"
+    assert groups(templates, texts) == {frozenset(texts)}, (
+        "the value before is untouched"
+    )
 
 
 LINES = st.lists(
@@ -137,11 +139,11 @@ def test_the_groups_do_not_depend_on_the_order(texts, random):
 
 @given(LINES)
 def test_line_by_line_is_as_all_at_once(texts):
-    known = Templates()
+    templates = Templates()
     for text in texts:
-        known = known.learn(signature("log", text))
-    assert known.merges() == learnt(*texts).merges()
-    assert known == learnt(*texts)
+        templates = templates.learn(signature("log", text))
+    assert templates.merges() == learnt(*texts).merges()
+    assert templates == learnt(*texts)
 
 
 def test_memory_is_bounded():

@@ -23,7 +23,7 @@ trusts = st.sampled_from(TRUST_ORDER)
 def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
     low = lowest_trust(some)
     assert low in some
-    assert all(TRUST_ORDER.index(low) >= TRUST_ORDER.index(one) for one in some)
+    assert all(TRUST_ORDER.index(low) >= TRUST_ORDER.index(trust) for trust in some)
     of_all = lowest_trust([*some, *more])
     assert of_all == lowest_trust([low, *more]) == lowest_trust([*more, *some])
 
@@ -58,8 +58,8 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
     ],
 )
 def test_trust_belongs_to_the_programs_of_a_command(command, names):
-    plain = {name.removeprefix("program:") for name in sources_of("Bash", command)}
-    assert plain == set(names.split())
+    programs = {name.removeprefix("program:") for name in sources_of("Bash", command)}
+    assert programs == set(names.split())
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,10 @@ counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50), max_size
 
 
 @given(counts, st.sets(st.sampled_from("abcdefg")), st.integers(50, 99))
-def test_coverage_is_a_share(seen_in, said, of):
+def test_coverage_is_a_share(seen_in, expected, of):
     weighed = weights(seen_in, of)
-    assert 0 <= coverage(weighed, said) <= 1 + 1e-9
-    assert coverage(weighed, said) <= coverage(weighed, said | {"a"}) + 1e-9
+    assert 0 <= coverage(weighed, expected) <= 1 + 1e-9
+    assert coverage(weighed, expected) <= coverage(weighed, expected | {"a"}) + 1e-9
     if seen_in:
         assert coverage(weighed, set(seen_in)) == pytest.approx(1)
     assert coverage(weighed, frozenset()) == 0
@@ -88,7 +88,7 @@ def test_coverage_is_a_share(seen_in, said, of):
 
 
 @pytest.mark.parametrize(
-    ("rejected", "accepted", "said"),
+    ("rejected", "accepted", "expected"),
     [
         ("12 km", "12.0 km", "12 km -> 12.0 km"),
         ("It is 12 km long.", "It is 12.0 km long.", "is 12 km -> is 12.0 km"),
@@ -112,8 +112,8 @@ def test_coverage_is_a_share(seen_in, said, of):
         ),
     ],
 )
-def test_a_difference_in_words(rejected, accepted, said):
-    assert difference(rejected, accepted) == said
+def test_a_difference_in_words(rejected, accepted, expected):
+    assert difference(rejected, accepted) == expected
 
 
 def test_what_is_printed_is_bounded():
@@ -127,5 +127,5 @@ def test_what_is_printed_is_bounded():
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
-def test_equal_texts_differ_in_nothing_and_others_in_something(one, other):
-    assert bool(difference(one, other)) == (one != other)
+def test_equal_texts_differ_in_nothing_and_others_in_something(first, second):
+    assert bool(difference(first, second)) == (first != second)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
 from heedful.lessons.trust import (
     QUARANTINE_TRUST,
     TRUST_RAISING_VERIFICATION,

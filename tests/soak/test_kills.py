@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.decide import Done
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.traces.error_lines import MAX_ERROR_LINES, MAX_SHORT_TEXT_LINES, error_lines
+from heedful.traces.error_lines import (
+    MAX_ERROR_LINES,
+    MAX_SHORT_TEXT_LINES,
+    error_lines,
+)
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
 LINES = [
