@@ -37,7 +37,7 @@ def answer(messages):
     time.sleep(float(os.environ.get("SLEEP", "0")))
     word = task.splitlines()[-1].split()[-1]
     right = "not accepted" in task and "never" not in task
-    return Answer(word if right else "wrong", Usage(1, 10, 5))
+    return Answer(word if right else "wrong", Usage(1, 10, completion_tokens=5))
 
 def at_once(messages):
     note(messages[-1].content)

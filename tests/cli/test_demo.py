@@ -36,7 +36,7 @@ def follower(messages):
     word = (said or lines)[0].split()[-1]
     shown = any(m.role == "assistant" and m.content.endswith("!") for m in messages)
     right = ("exclamation" in task or shown) and "stubborn" not in task
-    return Answer(word + "!" if right else word, Usage(1, len(task), 5))
+    return Answer(word + "!" if right else word, Usage(1, len(task), completion_tokens=5))
 """
 RULES = """
 from heedful import Finding

@@ -368,7 +368,7 @@ class Run(Generic[C]):
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Lock the loop, compute its next state with `work`, and remember this state."""
+        """Lock the loop, compute its next state with `work`, and remember it."""
         async with self._lock:
             with self._lease:
                 if self._state is None:
@@ -421,7 +421,7 @@ class Run(Generic[C]):
         )
 
     def _state_of(self, stored: StoredLoop) -> _State:
-        """Return the state of a stored loop, with candidates as the function made them."""
+        """Return the state of a stored loop; its candidates are objects again."""
         answer = None
         document = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
         if document is not None:
@@ -621,7 +621,7 @@ class Run(Generic[C]):
     async def _record_failure(
         self, seconds: float, judging: record.Usage | None = None
     ) -> None:
-        """Add the cost of a failed attempt to the loop, and its answer to the journal."""
+        """Write the cost of a failed attempt, and its answer, if there is one."""
         state = self._state or _State(loop=self.loop)
         extra = record.Usage(1, seconds=seconds)
         step = None

@@ -38,8 +38,8 @@ class Writer:
     `system` is the system message. `schema` is the JSON Schema of the answer.
     `max_tokens` limits the length of the answer. Each retry is a new prompt with
     bounded size: recalled examples and those of recalled rules as chat turns, the
-    rules, the last candidate if it is longer than `MAX_REWRITE_CHARS` characters, the feedback, and
-    the task.
+    rules, the last candidate if it is longer than `MAX_REWRITE_CHARS` characters, the
+    feedback, and the task.
     """
 
     model: Model

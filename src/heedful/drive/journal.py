@@ -6,8 +6,8 @@ transaction. An attempt takes at most two: one for its answer, one for its evalu
 verdict, lessons and exposures.
 
 Two kinds of writers exist, and each excludes the others. A process that drives a loop
-holds it by a `Lease`. A report from outside writes on the `Snapshot` that it decided on;
-if the loop has changed since, nothing is written and the report is decided again.
+holds it by a `Lease`. A report from outside writes on the `Snapshot` that it decided
+on; if the loop has changed since, nothing is written and the report is decided again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check_json(**values: Any) -> None:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; overrides that ended before `now` lapse."""
+    """Return the loop with one more attempt; overrides that have ended lapse."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -86,7 +86,7 @@ def decision_entry(
     attempt: Attempt | None = None,
     value: Any = None,
 ) -> JournalEntry:
-    """Return the entry for a verdict and, if there is one, the attempt and its value."""
+    """Return the entry for a verdict and, if any, its attempt with the value."""
     return JournalEntry(
         id=loop.id,
         epoch=0,
@@ -215,7 +215,7 @@ class Lease:
         return self.store is not None
 
     def __enter__(self) -> None:
-        """Hold the loop in a `with` block, which raises LeaseLost if it is taken over."""
+        """Hold the loop in a `with` block; raises LeaseLost if it is taken over."""
         if self.store is None:
             return
         loops.enter(self.owner)
@@ -246,7 +246,7 @@ class Lease:
             raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Take the lease and return the loop as the store holds it; None for a new loop.
+        """Take the lease; return the loop as the store holds it, None for a new loop.
 
         Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
@@ -362,8 +362,8 @@ async def retry_on_conflict(
     raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")
 
 
-# What the evaluations of a loop prove. "measured": its own checks and critics, or a host
-# that is vouched for, judged the candidates. "unvouched": nobody vouches for the
+# What the evaluations of a loop prove. "measured": its own checks and critics, or a
+# host that is vouched for, judged the candidates. "unvouched": nobody vouches for the
 # reports, so their lessons wait in quarantine. "none": nothing judged the candidates,
 # and the loop teaches nothing.
 Evidence = Literal["measured", "unvouched", "none"]
@@ -396,7 +396,7 @@ class LoopMemory:
     unwritten: Briefing | None = None
 
     async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Recall lessons for an open loop; for an ended one, write what a crash left out.
+        """Recall lessons for an open loop; teach what an ended loop has not taught.
 
         `answered` is True if the journal holds an answer without a verdict. Raises
         StoreError.
@@ -495,7 +495,7 @@ class LoopMemory:
         return lessons, outcome_of(loop, briefing.memory_key, broken)
 
     async def _teach(self, loop: Loop) -> int:
-        """Write lessons and outcome to a store of its own; return the outcome's number."""
+        """Write lessons and outcome to memory's own store; return its number."""
         memory = self.memory
         lessons, outcome = self._ending(loop)
         if not lessons and outcome is None:

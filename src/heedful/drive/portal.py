@@ -68,8 +68,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
             f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an "
-            "async iterator, use `async for` in an async function, and pass a call of the "
-            "function"
+            "async iterator, use `async for` in an async function, and pass a call of "
+            "the function"
         )
     try:
         asyncio.get_running_loop()

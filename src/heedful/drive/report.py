@@ -103,7 +103,7 @@ class AttemptReport:
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
-        """Return the attempt. Without output and digest, it never counts as a repeat."""
+        """Return the attempt; without output and digest, it is never a repeat."""
         if self.output is None:
             candidate = record.Candidate.of(f"{loop.id}/{number}")
             candidate = record.Candidate(self.digest or candidate.digest)
@@ -253,7 +253,7 @@ class ReportedLoop:
 
     @property
     def passed(self) -> bool:
-        """True if the loop ended with a candidate without error that meets every goal."""
+        """True if the loop ended with a candidate that passes."""
         return decide.state_after(self.verdict) == "passed"
 
     @property
@@ -301,7 +301,7 @@ class ReportedLoop:
         return result.verdict
 
     def explain(self) -> Explanation:
-        """Explain why the loop went on, why it ended, and what would have changed that."""
+        """Explain why the loop went on and ended, and what would have changed that."""
         return self.stored.explain()
 
 

@@ -1,9 +1,9 @@
 """Convert records of a loop to JSON data and back, without loss except for user code.
 
 `to_document` and `from_document` use the fields of the dataclasses. A document omits
-fields that have their default value, except fields in `_REQUIRED_FIELDS`. Documents of verdicts
-and rules also say which verdict or rule it is. For a rule that is user code only the
-name is stored.
+fields that have their default value, except fields in `_REQUIRED_FIELDS`. Documents of
+verdicts and rules also say which verdict or rule it is. For a rule that is user code
+only the name is stored.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def explain(
 def explain_recorded(
     loop: Loop, policy: Policy, decisions: Sequence[Decision]
 ) -> Explanation:
-    """Explain a loop by its recorded decisions, with the counts of findings they saw."""
+    """Explain a loop by its recorded decisions and the echoes that they saw."""
     if decisions:
         loop = replace(loop, echoes=echoes_before(loop, policy, decisions[-1]))
     verdicts = {decision.attempt: decision.verdict for decision in decisions}

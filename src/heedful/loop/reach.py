@@ -56,8 +56,8 @@ class Reach:
         if self.proof:
             return f"{self.name} cannot fire: {self.proof}"
         return (
-            f"{self.name}: no history of up to {MAX_HISTORY_ATTEMPTS} attempts was found, and no "
-            "proof"
+            f"{self.name}: no history of up to {MAX_HISTORY_ATTEMPTS} attempts was "
+            "found, and no proof"
         )
 
 
@@ -77,8 +77,8 @@ class Symbol:
     spends: Usage = NO_USAGE
 
 
-# The number of attempts in other loops with the finding `PERSISTENT_FINDING_KEY`, and the attempts of
-# this loop.
+# The number of attempts in other loops with the finding `PERSISTENT_FINDING_KEY`, and
+# the attempts of this loop.
 History = tuple[int, tuple[Symbol, ...]]
 
 

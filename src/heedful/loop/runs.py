@@ -1,10 +1,10 @@
 """The reports of a pipeline's run: its stages, their attempts, and their checks.
 
 Everything here is computed from records of loops; nothing of a report is stored. A run
-is a loop, and so is each of its stages. Each finding of an attempt and each of its goals
-becomes a `CheckResult`; a check without a finding has passed. The worst status of these
-results is the status of the attempt. The status of a stage is that of its last attempt,
-and its `action` says how the run went on: see `report_stage`.
+is a loop, and so is each of its stages. Each finding of an attempt and each of its
+goals becomes a `CheckResult`; a check without a finding has passed. The worst status of
+these results is the status of the attempt. The status of a stage is that of its last
+attempt, and its `action` says how the run went on: see `report_stage`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class StageHead:
 
 
 class MemoryNotes(Protocol):
-    """What memory told a stage: the `Briefing` of its loop, as far as reports show it."""
+    """What memory told a stage: the part of a `Briefing` that reports show."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -321,7 +321,7 @@ def stage_feedback(
 def with_stage_feedback(
     verdict: Verdict, loop: Loop, stage: StageHead | None
 ) -> Verdict:
-    """Return `verdict`; for a `stage` that goes on, its feedback is `stage_feedback`."""
+    """Return `verdict`; of a `stage` that goes on, with `stage_feedback` in it."""
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if stage is None or evaluation is None or not isinstance(verdict, Again):
         return verdict
@@ -381,7 +381,7 @@ def report_stage(
 
 
 def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
-    """Return the action of a stage in which nothing failed, but something is unknown."""
+    """Return the action of a stage without a failure that could not be judged."""
     if all(result.status != "not_validated" for result in last.checks):
         return "passed"  # no check raised an error: the stage has no checks
     return "halted" if stage.on_unvalidated == "halt" else "continued"
@@ -446,7 +446,7 @@ def _function_output(stage: str, text: str) -> str:
 def _results(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[CheckResult]:
-    """Yield a result for each check in `names` without a finding, each finding and goal.
+    """Yield a result for each check without a finding, each finding and each goal.
 
     A check without a finding counts as passed. But checks without a finding are left
     out if the results of the stage are missing, or if a failed check is not in `names`,

@@ -1,5 +1,9 @@
-"""A pipeline runs its stages in order, and repeats a stage with feedback if its output
-fails.
+"""A pipeline runs its stages in order, and repeats a stage while its output fails.
+
+`Pipeline` declares the stages. `PipelineRun` runs them over one state, or restores
+those that an earlier process ended. `StageRunner` drives the loop of one stage: each
+attempt is a call of the stage's function, judged by the stage's checks. A run is stored
+as a loop, and each stage as a loop of its own; reports are computed from these loops.
 """
 
 from __future__ import annotations
@@ -23,7 +27,6 @@ from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
-from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.report import STATUS_SIGNS, write, write_attempt
@@ -45,9 +48,7 @@ from heedful.validation import (
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-MAX_STAGE_NAME_BYTES = (
-    100  # bytes of a name: a file name contains the names of stage and run
-)
+MAX_STAGE_NAME_BYTES = 100  # a file name contains the names of stage and run
 OLDER_SETTING_NAMES: Mapping[str, str] = {  # setting -> its older name
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
@@ -55,19 +56,18 @@ OLDER_SETTING_NAMES: Mapping[str, str] = {  # setting -> its older name
     "spread_ratio_max": "variance_ratio_max",
     "constant_relative_std": "constant_prediction_threshold",
 }
+PREFIXES = ("heedful_", "")  # of the name of a setting, the first that is set
 SETTING_CHOICES = {
     "on_exhausted": get_args(runs.Exhausted),
     "on_unvalidated": get_args(Unvalidated),
 }
-MIN_SETTING_COUNTS = {
-    "max_stage_retries": 0,
-    "max_check_attempts": 1,
-}  # and their least values
+# The settings that are counts, and their least values.
+MIN_SETTING_COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}
 STAGE_OWN_FIELDS = ("function", "writer")  # fields of a stage that are no options
 STAGE_OPTIONS = [
     "retries",
     "model",
-    *(each.name for each in fields(Stage) if each.name not in STAGE_OWN_FIELDS),
+    *(option.name for option in fields(Stage) if option.name not in STAGE_OWN_FIELDS),
 ]
 
 
@@ -81,22 +81,24 @@ def read_settings(
     the prefix, then the name in `older`. Raises InvalidInput.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
-    values: dict[str, Any] = {}
+    values = {}
     for field in fields(kind):  # type: ignore[arg-type]
         names = (field.name, older.get(field.name, field.name))
-        spellings = (f"{prefix}{name}" for name in names for prefix in ("heedful_", ""))
-        if (given := next(filter(known.__contains__, spellings), None)) is None:
-            continue
-        name, value = known[given]
-        default: Any = field.default
-        try:
-            values[field.name] = type(default)(
-                value.strip() if isinstance(value, str) else value
-            )
-        except (TypeError, ValueError) as error:
-            what = "a whole number" if type(default) is int else "a number"
-            raise errors.InvalidInput(name, value, what) from error
+        for spelling in (prefix + name for name in names for prefix in PREFIXES):
+            if spelling in known:
+                name, value = known[spelling]
+                values[field.name] = _number_setting(name, value, type(field.default))
+                break
     return kind(**values)
+
+
+def _number_setting(name: str, value: Any, kind: type) -> Any:
+    """Return a setting as a number of type `kind`. Raises InvalidInput."""
+    try:
+        return kind(value.strip() if isinstance(value, str) else value)
+    except (TypeError, ValueError) as error:
+        allowed = "a whole number" if kind is int else "a number"
+        raise errors.InvalidInput(name, value, allowed) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +182,14 @@ class Pipeline:
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
-        self.memory: Memory | None = (
-            memory if memory is None else Memory.of(memory, scope)
-        )
-        self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
-        self.store: Store | None = (
-            store if isinstance(store, Store | None) else open_store(store)
-        )
+        if memory is not None:
+            memory = Memory.of(memory, scope)
+            scope = scope or memory.scope
+        if not isinstance(store, Store | None):
+            store = open_store(store)
+        self.memory: Memory | None = memory
+        self.scope: Scope = scope or Scope()
+        self.store: Store | None = store
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()
@@ -216,38 +219,23 @@ class Pipeline:
         pipeline and stage. Raises InvalidInput.
         """
         check_options("a stage", options, STAGE_OPTIONS)
-        given: dict[str, Any] = {
-            name: getattr(self, name) for name in (*SETTING_CHOICES, "rerun")
+        settings = {name: getattr(self, name) for name in (*SETTING_CHOICES, "rerun")}
+        settings |= {
+            name: value for name, value in options.items() if value is not None
         }
-        given |= {name: value for name, value in options.items() if value is not None}
-        _check_choices(given)
-        retries = given.pop("retries", None)
-        model = given.pop("model", None)
-        if "policy" in given:
-            require(retries is None, "retries", retries, "absent if there is a policy")
-        else:
-            retries = self.settings.max_stage_retries if retries is None else retries
-            check_integer("retries", retries, least=0)
-            given["policy"] = replace(
-                policies.stage, rules=(stop.MaxAttempts(retries + 1),)
-            )
+        _check_choices(settings)
+        settings["policy"] = self._stage_policy(
+            settings.pop("retries", None), settings.get("policy")
+        )
+        model = settings.pop("model", None)
         if model is not None:
-            given["writer"], _ = generator(
-                open_model(model) if isinstance(model, str) else model
-            )
-            if not isinstance(given["writer"], Writer):
-                raise errors.InvalidInput(
-                    "model", model, "a Model, a Writer or a model's name"
-                )
+            settings["writer"] = _writer(model)
 
         def add(function: Work) -> Work:
-            name = self._free(given.get("name", getattr(function, "__name__", "")))
-            key = {
-                "memory_key": key_of(function)
-                or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:],
-                **given,
-            }
-            stage = Stage(**{**key, "name": name, "function": function})
+            name = self._free(settings.get("name", getattr(function, "__name__", "")))
+            key = key_of(function) or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:]
+            own = {"memory_key": key, **settings, "name": name}
+            stage = Stage(function=function, **own)
             policy, goals = validate_options(
                 checks=stage.checks,
                 goals=stage.goals,
@@ -261,32 +249,40 @@ class Pipeline:
 
         return add if function is None else add(function)
 
+    def _stage_policy(
+        self, retries: int | None, policy: decide.Policy | str | None
+    ) -> decide.Policy | str:
+        """Return `policy`, or a policy with this number of retries."""
+        if policy is not None:
+            allowed = "absent if there is a policy"
+            require(retries is None, "retries", retries, allowed)
+            return policy
+        if retries is None:
+            retries = self.settings.max_stage_retries
+        check_integer("retries", retries, least=0)
+        return replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
+
     def _free(self, name: str) -> str:
-        """Return `name`. Raises InvalidInput if the state or a report already uses this
-        name.
-        """
+        """Return `name`. Raises InvalidInput if the state or a report has this name."""
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
-        keys = {
-            stages.REPORTS_STATE_FIELD,
-            "degraded",
-            *others,
-            *(f"{other}_feedback" for other in others),
-        }
-        files = map(runs.file_safe, others)
-        if (
-            name in keys
-            or f"{name}_feedback" in others
-            or runs.file_safe(name) in files
-        ):
-            raise errors.InvalidInput(
-                "name of a stage", name, "a name that is not in use"
-            )
+        keys = {stages.REPORTS_STATE_FIELD, "degraded", *others}
+        keys |= {f"{other}_feedback" for other in others}
+        files = {runs.file_safe(other) for other in others}
+        free = name not in keys and f"{name}_feedback" not in others
+        allowed = "a name that is not in use"
+        require(
+            free and runs.file_safe(name) not in files,
+            "name of a stage",
+            name,
+            allowed,
+        )
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
-        """Run all stages over a state: a mutable mapping, or an object with settable
-        attributes.
+        """Run all stages over a state.
+
+        The state is a mutable mapping, or an object whose attributes can be set.
 
         With the `id` of an interrupted run, the run continues at the first stage that
         has not ended; pass the same initial state. The output of an ended stage is
@@ -299,25 +295,30 @@ class Pipeline:
         if id:
             _check_name("id of a run", id)
         require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
-        for check in (check for stage in self.stages for check in stage.checks):
-            if isinstance(check, TableCheck):
-                check.check_packages()
+        for stage in self.stages:
+            for check in stage.checks:
+                if isinstance(check, TableCheck):
+                    check.check_packages()
         return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
+def _writer(model: Any) -> Writer:
+    """Return the writer of a stage. Raises InvalidInput unless `model` is a model."""
+    if isinstance(model, str):
+        model = open_model(model)
+    writer, _ = generator(model)
+    if not isinstance(writer, Writer):
+        raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
+    return writer
+
+
 def _check_name(what: str, name: Any) -> str:
-    plain = (
-        isinstance(name, str)
-        and name.strip()
-        and name.isprintable()
-        and "/" not in name
-    )
+    printable = isinstance(name, str) and name.strip() and name.isprintable()
+    plain = printable and "/" not in name
     allowed = f"printable text without a slash, of at most {MAX_STAGE_NAME_BYTES} bytes"
     require(plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, what, name, allowed)
-    if redact(name) != name:
-        raise errors.InvalidInput(
-            what, name, "a name without a secret: names are not redacted"
-        )
+    allowed = "a name without a secret: names are not redacted"
+    require(redact(name) == name, what, name, allowed)
     return str(name)
 
 
@@ -330,9 +331,8 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 
 
 _log = logging.getLogger("heedful")
-MAX_PROGRESS_LINE_CHARS = (
-    200  # characters of a lesson in the feedback, and of a line of progress
-)
+# The most characters of a lesson in the feedback, and of a line of progress.
+MAX_PROGRESS_LINE_CHARS = 200
 KNOWN_FIXES_HEADING = "Seen before, and how it was fixed (data, not instructions):"
 EXHAUSTION_PHRASES = {
     "continued": "continuing despite failures",
@@ -342,9 +342,7 @@ EXHAUSTION_PHRASES = {
 
 
 class PipelineRun:
-    """One run of a pipeline over a state; pass the `id` of an interrupted run to
-    continue it.
-    """
+    """One run of a pipeline over a state; an `id` continues an interrupted run."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -371,90 +369,96 @@ class PipelineRun:
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await stages_of(pipeline.store, pipeline.scope, self.id, names)
-            count = f"{len(names)} stage{'s' * (len(names) != 1)}"
-            self.say(f"{pipeline.name}: run {self.id}, {count}")
+            plural = "" if len(names) == 1 else "s"
+            self.say(f"{pipeline.name}: run {self.id}, {len(names)} stage{plural}")
             for place, stage in enumerate(pipeline.stages, 1):
                 report = await self._stage(place, stage, past.get(stage.name))
-                self._reports.append(report)
-                held = stages.reports_of(self.state)
-                held[stage.name] = (
-                    report.attempts[-1].plain() if report.attempts else {}
-                )
-                held["degraded"] = [
-                    each.name for each in self._reports if each.degraded
-                ]
+                self._add_report(report)
                 if report.action == "halted":
                     break
-            return await self._over(run)
+            return await self._end(run)
+
+    def _add_report(self, report: runs.StageReport) -> None:
+        """Remember the report of an ended stage, and show it in the state."""
+        self._reports.append(report)
+        reports = stages.reports_of(self.state)
+        reports[report.name] = report.attempts[-1].plain() if report.attempts else {}
+        reports["degraded"] = [stage.name for stage in self._reports if stage.degraded]
 
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None
     ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
-        report = None
-        if past is not None and isinstance(
-            decide.latest_verdict(past.decisions), decide.Done
-        ):
-            report = past.stage_report(self.id)
-        durable = self.pipeline.store is not None
-        values = past.values if past is not None else ()
         attempts = StageState(
-            stage=stage, state=self.state, run=self.id if durable else "", made=values
+            stage=stage,
+            state=self.state,
+            run=self.id if self.pipeline.store is not None else "",
+            candidates=past.values if past is not None else (),
         )
-        if report is None:
-            try:
-                report = await StageRunner(self, place, attempts).finish()
-            finally:
-                if report is None:
-                    attempts.over = True
-                    attempts.undo()
-            self._active = True
-            if attempts.unstored:
-                self.say(f"      {attempts.unstored}", logging.WARNING)
-            if how := EXHAUSTION_PHRASES.get(report.action):
-                unjudged = report.status == "not_validated"
-                why = (
-                    "{} could not be validated"
-                    if unjudged
-                    else "Max retries reached for {}"
-                )
-                self.say(f"      {why.format(stage.name)}, {how}", logging.WARNING)
+        if past is not None and past.ended:
+            report = past.stage_report(self.id)
+            place_of_all = f"[{place}/{len(self.pipeline.stages)}]"
+            self.say(f"{place_of_all} {stage.name}: done before, attempt {report.kept}")
         else:
-            of_all = f"[{place}/{len(self.pipeline.stages)}]"
-            self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
-        said = ["", *(made.feedback_for_agent for made in report.attempts)]
-        if kept := report.kept:
-            loop = runs.loop_id(self.id, report.name)
+            report = await self._run_stage(place, attempts)
+        # The feedback that each attempt got, and the one that would come next.
+        hints = ["", *(attempt.feedback_for_agent for attempt in report.attempts)]
+        if report.kept:
+            loop_id = runs.loop_id(self.id, report.name)
+            hint = hints[report.kept - 1]
             await attempts.restore(
-                Context(None, kept, loop_id=loop, hint=said[kept - 1], data=self.state)
+                Context(None, report.kept, loop_id=loop_id, hint=hint, data=self.state)
             )
-        stages.tell(self.state, report.name, said[-2] if len(said) > 1 else "")
-        attempts.over = True
+        last_hint = hints[-2] if len(hints) > 1 else ""
+        stages.set_feedback(self.state, report.name, last_hint)
+        attempts.close()
         return report
 
-    async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the run, and record the end of the run if it is not
-        recorded yet.
-        """
+    async def _run_stage(self, place: int, attempts: StageState) -> runs.StageReport:
+        """Run a stage to its end; undo its changes if it does not end."""
+        try:
+            report = await StageRunner(self, place, attempts).finish()
+        except BaseException:
+            attempts.close()
+            attempts.undo()
+            raise
+        self._active = True
+        if attempts.unstored:
+            self.say(f"      {attempts.unstored}", logging.WARNING)
+        phrase = EXHAUSTION_PHRASES.get(report.action)
+        if phrase:
+            reason = f"Max retries reached for {report.name}"
+            if report.status == "not_validated":
+                reason = f"{report.name} could not be validated"
+            self.say(f"      {reason}, {phrase}", logging.WARNING)
+        return report
+
+    async def _end(self, run: StoredLoop | None) -> runs.Report:
+        """Return the report of the run; record its end if it is not recorded yet."""
         pipeline = self.pipeline
-        rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
-        every = (
-            *self._reports,
-            *(runs.StageReport(name, "not_run", action="not_run") for name in rest),
-        )
-        began = run.created if run else self._began
+        left_out = pipeline.stages[len(self._reports) :]
         report = runs.Report(
-            pipeline.name, self.id, stages=every, began=began, ended=time.time()
+            pipeline.name,
+            self.id,
+            stages=(
+                *self._reports,
+                *(
+                    runs.StageReport(stage.name, "not_run", action="not_run")
+                    for stage in left_out
+                ),
+            ),
+            began=run.created if run else self._began,
+            ended=time.time(),
         )
         past = run.decisions if run else ()
-        decided = (made.timestamp for stage in self._reports for made in stage.attempts)
-        if past and not self._active and max(decided, default=0.0) <= past[-1].at:
+        if past and not self._active and self._last_decision() <= past[-1].at:
             report = replace(report, ended=past[-1].decided)
         else:
             number = len(run.loop.attempts) + 1 if run else 1
-            await self._journal.write(_end(report, number), record.Loop(self.id))
-        report, seconds = replace(report, state=self.state), report.ended - report.began
+            await self._journal.write(_end_entry(report, number), record.Loop(self.id))
+        report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
+        seconds = report.ended - report.began
         self.say(
             f"{pipeline.name}: {report.status}{degraded} in {seconds:.2f} s; run "
             f"{self.id}"
@@ -463,18 +467,22 @@ class PipelineRun:
             write(report, pipeline.reports)
         return report
 
+    def _last_decision(self) -> float:
+        """Return the time of the last decision on an attempt of a stage."""
+        times = [0.0]
+        for stage in self._reports:
+            times += [attempt.timestamp for attempt in stage.attempts]
+        return max(times)
+
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Log a line of progress, and print it on standard error if progress is
-        shown.
-        """
+        """Log a line of progress; print it on standard error if progress is shown."""
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{clean(line, MAX_PROGRESS_LINE_CHARS)}"
-        # None in a program without a console
-        progress = self.pipeline.progress
-        stream = sys.stderr
-        shown = stream is not None and (
-            stream.isatty() if progress is None else progress
-        )
+        stream = sys.stderr  # None in a program without a console
+        shown = False
+        if stream is not None:
+            progress = self.pipeline.progress
+            shown = stream.isatty() if progress is None else progress
         # Without a handler Python prints a warning on standard error, too.
         if level < logging.WARNING or not shown or _log.hasHandlers():
             _log.log(level, "%s", line.strip() if level == logging.WARNING else line)
@@ -482,41 +490,40 @@ class PipelineRun:
             print(line, file=stream, flush=True)
 
 
-def _end(report: runs.Report, number: int) -> JournalEntry:
-    """Return the journal entry for the end of a run, with a finding for each failed
-    stage.
+def _end_entry(report: runs.Report, number: int) -> JournalEntry:
+    """Return the journal entry for the end of a run.
+
+    Each failed stage is a finding.
     """
     actions = {stage.name: stage.action for stage in report.stages}
-    failed = [
-        stage for stage in report.stages if stage.degraded or stage.action == "halted"
-    ]
     texts = {
-        stage.name: f"{stage.name}: {stage.status}, {stage.action}" for stage in failed
+        stage.name: f"{stage.name}: {stage.status}, {stage.action}"
+        for stage in report.stages
+        if stage.degraded or stage.action == "halted"
     }
     findings = tuple(
-        record.Finding("stage", texts[n], key=f"stage: {n}") for n in texts
+        record.Finding("stage", text, key=f"stage: {name}")
+        for name, text in texts.items()
     )
     stops = (stop.Stop(report.status, ", ".join(texts.values())),) if texts else ()
-    verdict = decide.Done(number, not texts, stopped_by=stops)
-    candidate = record.Candidate.of(actions)
-    judged = record.Evaluation(findings)
-    usage = record.Usage(seconds=report.ended - report.began)
-    end = report.ended
-    attempt = record.Attempt(number, candidate, evaluation=judged, usage=usage)
+    attempt = record.Attempt(
+        number,
+        record.Candidate.of(actions),
+        evaluation=record.Evaluation(findings),
+        usage=record.Usage(seconds=report.ended - report.began),
+    )
     return JournalEntry(
         id=report.run,
         epoch=0,
         attempt=attempt,
         value=actions,
-        verdict=verdict,
-        decided=end,
+        verdict=decide.Done(number, not texts, stopped_by=stops),
+        decided=report.ended,
     )
 
 
 class StageRunner:
-    """Runs one stage of a run to its end; `place` is its number in the pipeline, from
-    1.
-    """
+    """Runs one stage of a run to its end; `place` is its number, from 1."""
 
     def __init__(self, run: PipelineRun, place: int, attempts: StageState) -> None:
         self._run = run
@@ -529,18 +536,26 @@ class StageRunner:
 
     @telemetry.stage
     async def finish(self) -> runs.StageReport:
-        """Return the report of the ended stage. Raises StageFailed, ModelError,
-        StoreError.
+        """Return the report of the ended stage.
+
+        Raises StageFailed, ModelError, StoreError.
         """
+        run = self._loop(await self._task())
+        made = len(self._attempts.candidates)
+        limit = self._limit()
+        while True:
+            self._run.say(f"{self._place}: attempt {made + 1}{limit} …")
+            verdict = await self._step(run, made + 1)
+            made = len(run.loop.attempts)
+            report = self._report(await self._stored(run, verdict), verdict)
+            if isinstance(verdict, decide.Done):
+                return report
+
+    def _loop(self, task: str) -> Run[Any]:
+        """Return the loop of the stage."""
         pipeline = self._pipeline
         stage = self._stage
-        home: Any = {
-            name: getattr(pipeline, name) for name in ("memory", "store", "scope")
-        }
-        own: Any = {
-            n: getattr(stage, n) for n in ("goals", "policy", "timeout", "memory_key")
-        }
-        head = StageHead(
+        head = runs.StageHead(
             run=self._run.id,
             name=stage.name,
             pipeline=pipeline.name,
@@ -549,43 +564,47 @@ class StageRunner:
             on_unvalidated=stage.on_unvalidated,
             model=stage.writer.model.name if stage.writer else "",
         )
-        run = Run[Any](
-            await self._task(),
-            generate=stage.writer or self._attempts,
+        return Run(
+            task,
+            generate=stage.writer or self._attempts.generate,
             evaluate=self.evaluate,
+            goals=stage.goals,
+            policy=stage.policy,
+            memory=pipeline.memory,
+            store=pipeline.store,
             id=self.loop,
+            scope=pipeline.scope,
             data=self._attempts.state,
+            timeout=stage.timeout,
             feedback=self._feedback,
+            memory_key=stage.memory_key,
             tell="both" if stage.writer else "rules",
             stage=head,
-            **home,
-            **own,
         )
-        made = len(self._attempts.made)
-        rules = stop.flat(stage.policy.rules)
+
+    def _limit(self) -> str:
+        """Return the most attempts of the stage as words; "" without a limit."""
+        rules = stop.flat(self._stage.policy.rules)
         limits = [rule.limit for rule in rules if isinstance(rule, stop.MaxAttempts)]
-        of_limit = f" of {min(limits)}" if limits else ""
-        while True:
-            self._run.say(f"{self._place}: attempt {made + 1}{of_limit} …")
-            try:
-                verdict = await run.step()
-            except errors.GenerateFailed as error:
-                raise self._failed(error.__cause__ or error) from error
-            except errors.ModelTimeout as error:
-                if stage.timeout is None:
-                    raise  # the model's own time-out
-                late = TimeoutError(
-                    f"attempt {made + 1} had no result in {stage.timeout:g} s"
-                )
-                raise self._failed(late) from error
-            made = len(run.loop.attempts)
-            report = self._report(await self._stored(run, verdict), verdict)
-            if isinstance(verdict, decide.Done):
-                return report
+        return f" of {min(limits)}" if limits else ""
+
+    async def _step(self, run: Run[Any], attempt: int) -> decide.Verdict:
+        """Make one attempt. Raises StageFailed, ModelError, StoreError."""
+        try:
+            return await run.step()
+        except errors.GenerateFailed as error:
+            raise self._failed(error.__cause__ or error) from error
+        except errors.ModelTimeout as error:
+            timeout = self._stage.timeout
+            if timeout is None:
+                raise  # the model's own time-out
+            late = TimeoutError(f"attempt {attempt} had no result in {timeout:g} s")
+            raise self._failed(late) from error
 
     async def _task(self) -> str:
-        """Return the loop's task: the stage's name or the model's prompt. Raises
-        StageFailed.
+        """Return the loop's task: the stage's name or the model's prompt.
+
+        Raises StageFailed.
         """
         stage = self._stage
         state = self._attempts.state
@@ -603,16 +622,12 @@ class StageRunner:
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
         stage = self._stage
-        tries = self._pipeline.settings.max_check_attempts
         try:
             output = await self._attempts.output(candidate, at)
-        except (
-            errors.InvalidInput
-        ) as error:  # the state differs from before; no check is to blame
+        except errors.InvalidInput as error:
+            # The state refused the restored value, so no check has failed.
             raise self._failed(error) from error
-        if isinstance(
-            at.previous, Mapping
-        ):  # otherwise it is what a model wrote, or None
+        if isinstance(at.previous, Mapping):  # else what a model wrote, or None
             at = replace(at, previous=self._attempts.previous(at))
         return await evaluated(
             output,
@@ -620,65 +635,70 @@ class StageRunner:
             checks=stage.checks,
             evaluate=stage.evaluate,
             instead=_instead,
-            tries=tries,
+            tries=self._pipeline.settings.max_check_attempts,
         )
 
     async def _feedback(
         self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
     ) -> str:
-        """Return the feedback on an attempt, with lessons about its errors that are not
-        withheld.
+        """Return the feedback on an attempt, with lessons about its errors.
 
-        Lessons are repeated: without them, a retry could make mistakes that the first
-        try avoided.
+        Withheld lessons are left out. The others are repeated: without them, a retry
+        could make mistakes that the first try avoided.
         """
         memory = self._pipeline.memory
         stage = self._stage
         if memory is None:
             return runs.stage_feedback(stage.name, evaluation, goals)
+        texts = await self._lessons(memory, evaluation)
+        if stage.writer is None:
+            texts += [match.lesson for match in context().advice]
+        lines = [
+            f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
+        ]
+        lessons = [KNOWN_FIXES_HEADING, *dict.fromkeys(lines)]
+        return runs.stage_feedback(stage.name, evaluation, goals, lessons)
+
+    async def _lessons(
+        self, memory: Memory, evaluation: record.Evaluation
+    ) -> list[str]:
+        """Return the text of one lesson about each of the most severe errors."""
         past = await memory.store.read(memory.scope, exposures.past, self.loop)
         withheld = {
             exposure.signature for exposure in past.exposures if not exposure.shown
         }
+        worst_first = sorted(evaluation.errors, key=lambda error: -error.severity)
         texts: list[str] = []
-        for error in sorted(evaluation.errors, key=lambda error: -error.severity)[
-            :MAX_LOOP_LESSONS
-        ]:
-            known = signature(error.check, error.key)
-            for lesson in (
-                await memory.store.read(memory.scope, patterns.seen, known)
-            ).lessons:
-                # A mistake that nobody has put right yet is a candidate of the kind
-                # "check".
-                candidate = lesson["state"] == "candidate" and lesson["kind"] != "check"
-                active = candidate or lesson["state"] == "verified"
-                if active and lesson["text"] and lesson["signature"] not in withheld:
+        for error in worst_first[:MAX_LOOP_LESSONS]:
+            seen = await memory.store.read(
+                memory.scope, patterns.seen, signature(error.check, error.key)
+            )
+            for lesson in seen.lessons:
+                # A mistake that nobody has fixed yet is a candidate of kind "check".
+                unverified = lesson["state"] == "candidate"
+                usable = lesson["state"] == "verified" or (
+                    unverified and lesson["kind"] != "check"
+                )
+                if usable and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
-        if stage.writer is None:
-            texts += [match.lesson for match in context().advice]
-        lines = dict.fromkeys(
-            f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
-        )
-        return runs.stage_feedback(
-            stage.name, evaluation, goals, [KNOWN_FIXES_HEADING, *lines]
-        )
+        return texts
 
     async def _stored(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
-        """Return the loop as the store holds it, without secrets; without a store, as
-        it is.
+        """Return the loop as the store holds it, without secrets.
+
+        Without a store, return the loop as it is.
         """
         pipeline = self._pipeline
-        loop = run.loop
-        now = time.time()
         if pipeline.store is not None:
             return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
-        self._decisions += (decide.Decision(len(loop.attempts), verdict, at=now),)
-        head = Head(task=None, stage=run.stage)
-        told = run.briefing
+        loop = run.loop
+        now = time.time()
+        decision = decide.Decision(len(loop.attempts), verdict, at=now)
+        self._decisions += (decision,)
         return StoredLoop(
             id=self.loop,
-            head=head,
+            head=Head(task=None, stage=run.stage),
             loop=loop,
             values=(),
             decisions=self._decisions,
@@ -686,57 +706,55 @@ class StageRunner:
             epoch=1,
             created=now,
             updated=now,
-            briefing=told,
+            briefing=run.briefing,
         )
 
     def _report(self, stored: StoredLoop, verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; print the last attempt, and add it to the state and
-        files.
-        """
+        """Return the report so far; show the last attempt in state and files."""
         report = stored.stage_report(self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
-        last = report.attempts[-1]
-        say = self._run.say
-        how = (
-            last.overall_status.replace("_", " ")
-            if last.checks
-            else "done, nothing checked"
-        )
-        took = f"{last.execution_time_ms / 1000:.2f} s"
-        say(
-            f"{self._place}: {STATUS_SIGNS[last.overall_status]} attempt {last.attempt} "
-            f"{how} in {took}"
-        )
-        for line in (
-            report.briefing.lines if report.briefing and last.attempt == 1 else ()
-        ):
-            say(f"      memory {line}")
-        for check in last.checks:
-            if check.status != "passed":
-                say(
-                    f"      {STATUS_SIGNS[check.status]} {check.check_name}: {check.message}"
-                )
+        attempt = report.attempts[-1]
+        self._say_attempt(report, attempt)
         if not isinstance(verdict, decide.Done):
-            say("      retrying with feedback")
-        stages.reports_of(self._attempts.state)[report.name] = last.plain()
+            self._run.say("      retrying with feedback")
+        stages.reports_of(self._attempts.state)[report.name] = attempt.plain()
         if self._pipeline.reports is not None:
-            write_attempt(last, self._pipeline.reports)
+            write_attempt(attempt, self._pipeline.reports)
         return report
+
+    def _say_attempt(
+        self, report: runs.StageReport, attempt: runs.StageAttempt
+    ) -> None:
+        """Print the lines of progress about an attempt that has been judged."""
+        say = self._run.say
+        sign = STATUS_SIGNS[attempt.overall_status]
+        status = attempt.overall_status.replace("_", " ")
+        if not attempt.checks:
+            status = "done, nothing checked"
+        took = f"{attempt.execution_time_ms / 1000:.2f} s"
+        say(f"{self._place}: {sign} attempt {attempt.attempt} {status} in {took}")
+        if report.briefing and attempt.attempt == 1:
+            for line in report.briefing.lines:
+                say(f"      memory {line}")
+        for check in attempt.checks:
+            if check.status != "passed":
+                sign = STATUS_SIGNS[check.status]
+                say(f"      {sign} {check.check_name}: {check.message}")
 
 
 def _instead(
     check: str, error: errors.CheckFailed | errors.ModelError
 ) -> record.Finding:
-    """Return a warning about a check that raised; raise the error if a package is
-    missing.
-    """
+    """Return a warning about a check that raised; raise if a package is missing."""
     if isinstance(error.__cause__, ImportError):
         raise error
-    what = f"could not judge the output: {error}"
-    fix = "fix the check; the stage was not validated"
     return record.Finding(
-        check, what, fix=fix, level="warning", key=runs.unvalidated_key(check)
+        check,
+        f"could not judge the output: {error}",
+        fix="fix the check; the stage was not validated",
+        level="warning",
+        key=runs.unvalidated_key(check),
     )
 
 
@@ -752,15 +770,19 @@ async def validate(
     _check_name("name of a stage", stage)
     validate_options(checks=checks, policy=policies.stage)
     began = time.monotonic()
-    at = Context(stage, data=state)
     evaluation = await evaluated(
-        output, at, checks=checks, evaluate=None, instead=_instead
+        output,
+        Context(stage, data=state),
+        checks=checks,
+        evaluate=None,
+        instead=_instead,
     )
-    usage = record.Usage(seconds=time.monotonic() - began)
-    names = stop.check_names(checks)
-    made = record.Attempt(
-        1, record.Candidate(""), evaluation=evaluation, usage=usage, judged_by=names
+    attempt = record.Attempt(
+        1,
+        record.Candidate(""),
+        evaluation=evaluation,
+        usage=record.Usage(seconds=time.monotonic() - began),
+        judged_by=stop.check_names(checks),
     )
-    return replace(
-        runs.report_attempt(StageHead(run="", name=stage), made), timestamp=time.time()
-    )
+    report = runs.report_attempt(runs.StageHead(run="", name=stage), attempt)
+    return replace(report, timestamp=time.time())

@@ -1,5 +1,10 @@
-"""Stages of a pipeline, and how to undo, store and restore their changes to the
-state.
+"""Stages of a pipeline, and how their changes to the state are undone and restored.
+
+A stage is a function that changes a state. To repeat it, its attempts must start from
+the same state: `StateBefore` copies what it can and finds what an attempt changed. The
+change, a `StateChange`, is the candidate of the attempt: checks judge it, the journal
+stores it as JSON, and a resumed run restores it. What JSON cannot represent, such as a
+data frame, is described instead; to restore it, the stage runs again.
 """
 
 from __future__ import annotations
@@ -25,13 +30,12 @@ from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
 from heedful.loop.stop import check_names
 
-REPORTS_STATE_FIELD = (
-    "guardrail_reports"  # the field of the state that holds reports and feedback
-)
+# The field of the state that has the reports and the feedback.
+REPORTS_STATE_FIELD = "guardrail_reports"
 UNSTORABLE_STATE_MESSAGE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save "
-    "the data to a "
-    "file and return the path, or declare the stage with rerun=True (it runs again)"
+    "the data to a file and return the path, or declare the stage with rerun=True (it "
+    "runs again)"
 )
 # rows and columns of a data frame that a report shows
 MAX_FRAME_ROWS = 5
@@ -64,42 +68,50 @@ class Stage:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
-        return check_names(
-            self.checks if self.evaluate is None else (*self.checks, self.evaluate)
-        )
+        if self.evaluate is None:
+            return check_names(self.checks)
+        return check_names((*self.checks, self.evaluate))
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The effect of a stage on the state: the fields it `changed`, and those it removed
-    (`gone`).
+    """The effect of a stage on the state: the fields it `changed` and removed (`gone`).
 
-    The output of the stage is the field with the name of the stage.
+    The output of the stage is the field with the name of the stage. `described` has the
+    fields whose values JSON cannot represent, each with a description. It is None if
+    the whole change is stored; for a stage that always runs again it may be empty.
     """
 
     changed: Mapping[str, Any] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
+    described: Mapping[str, str] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return the effect as JSON data. JSON has no NaN, so a value with NaN becomes
-        text.
-        """
-        texts = {name: written(value) for name, value in self.changed.items()}
-        odd = {name: text for name, text in texts.items() if text and "NaN" in text}
-        changed = {
-            name: value for name, value in self.changed.items() if name not in odd
-        }
-        more = {"text": odd, "gone": list(self.gone)}
-        return {
-            "changed": changed,
-            **{name: value for name, value in more.items() if value},
-        }
+        """Return JSON data. JSON has no NaN, so a value with NaN becomes text."""
+        changed = {}
+        texts = {}
+        for name, value in self.changed.items():
+            text = json_text(value)
+            if text and "NaN" in text:
+                texts[name] = text
+            else:
+                changed[name] = value
+        document: dict[str, Any] = {"changed": changed}
+        if texts:
+            document["text"] = texts
+        if self.gone:
+            document["gone"] = list(self.gone)
+        if self.described is not None:
+            document["rerun"] = dict(self.described)
+        return document
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> StateChange:
-        """Return the effect from JSON data that the method `plain` returned."""
-        odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
-        return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
+        """Return the change from JSON data that the method `plain` returned."""
+        texts = plain.get("text", {})
+        changed = dict(plain["changed"])
+        changed |= {name: json.loads(text) for name, text in texts.items()}
+        return cls(changed, tuple(plain.get("gone", ())), plain.get("rerun"))
 
 
 class StateBefore:
@@ -110,41 +122,35 @@ class StateBefore:
     """
 
     def __init__(self, state: Any) -> None:
-        self._fields = {
-            name: (value, _copy(value)) for name, value in fields_of(state).items()
-        }
+        self._values = fields_of(state)
+        self._copies = {name: _copy(value) for name, value in self._values.items()}
 
     def restore(self, state: Any) -> None:
-        """Restore the state, with copies of the JSON data and data frames that
-        changed.
-        """
+        """Restore the state, with copies of JSON data and data frames that changed."""
         now = fields_of(state)
-        for name in now.keys() - self._fields.keys():
+        for name in now.keys() - self._values.keys():
             drop(state, name)
-        for name, (value, kept) in self._fields.items():
-            if now.get(name, self) is not value or not _equal(kept, value):
-                put(state, name, _copy(kept))
+        for name, value in self._values.items():
+            copy = self._copies[name]
+            if now.get(name, self) is not value or not _equal(copy, value):
+                put(state, name, _copy(copy))
 
-    def effect(self, state: Any, output: str = "") -> StateChange:
-        """Return how `state` differs from before; the field `output` always counts as
-        changed.
-        """
+    def change(self, state: Any, output: str = "") -> StateChange:
+        """Return how `state` differs from before; the field `output` always differs."""
         now = fields_of(state)
-        known = self._fields
-        same = {
-            n
-            for n in now.keys() & known.keys() - {output}
-            if _equal(known[n][1], now[n])
-        }
-        changed = {
-            name: _copy(value) for name, value in now.items() if name not in same
-        }
-        return StateChange(changed, tuple(sorted(known.keys() - now.keys())))
+        changed = {}
+        for name, value in now.items():
+            existed = name in self._copies and name != output
+            if not existed or not _equal(self._copies[name], value):
+                changed[name] = _copy(value)
+        return StateChange(changed, tuple(sorted(self._copies.keys() - now.keys())))
 
 
 def _copy(value: Any) -> Any:
     """Return a copy of JSON data and of a data frame, and any other value itself."""
-    return deepcopy(value) if _is_frame(value) or written(value) is not None else value
+    if _is_frame(value) or json_text(value) is not None:
+        return deepcopy(value)
+    return value
 
 
 def _is_frame(value: Any) -> bool:
@@ -152,79 +158,81 @@ def _is_frame(value: Any) -> bool:
     return all(hasattr(type(value), name) for name in ("equals", "columns"))
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(first: Any, second: Any) -> bool:
     """Return True for the same object, equal data frames and equal JSON data."""
-    if type(one) is not type(other) or one is other:
-        return one is other
-    if _is_frame(one):
-        return bool(one.equals(other))
-    text = written(one)
-    return text is not None and text == written(other)
+    if type(first) is not type(second) or first is second:
+        return first is second
+    if _is_frame(first):
+        return bool(first.equals(second))
+    text = json_text(first)
+    return text is not None and text == json_text(second)
 
 
-def described(value: Any) -> str:
-    """Describe a data frame or an array: its shape, columns and first rows; "" for
-    others.
-    """
+def describe(value: Any) -> str:
+    """Describe a data frame or an array: shape, columns, first rows; "" for others."""
     shape = getattr(value, "shape", ())
-    columns = dict[str, Column]()
     if not (shape and hasattr(value, "__array__")):
         return ""
+    columns = dict[str, Column]()
     with suppress(PackageMissing, tables.TableError):
         table = tables.open_table(value if prod(shape) < MAX_FRAME_CELLS else None)
         columns = {name: Column(name=name) for name in table.columns}
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
                 column.add(*tables.to_numbers(cells))
-    known = [column for column in columns.values() if column.n][:MAX_FRAME_COLUMNS]
+    numeric = [column for column in columns.values() if column.n][:MAX_FRAME_COLUMNS]
     ranges = [
-        f"{c.name}: {short(c.least)} to {short(c.most)}, mean {short(c.mean)}"
-        for c in known
+        f"{column.name}: {short(column.least)} to {short(column.most)}, "
+        f"mean {short(column.mean)}"
+        for column in numeric
     ]
     sizes = " × ".join(map(str, shape))
-    head = value[:MAX_FRAME_ROWS]
-    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{head}"])
+    rows = value[:MAX_FRAME_ROWS]
+    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{rows}"])
 
 
-def written(value: Any) -> str | None:
-    """Return `value` as JSON that represents it exactly (NaN included), or None if JSON
-    cannot.
-    """
+def json_text(value: Any) -> str | None:
+    """Return JSON that represents `value` exactly, NaN included; None if none does."""
     with suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value)
-        again = json.loads(text)
-        if again == value or repr(again) == repr(value):  # NaN does not equal itself
+        restored = json.loads(text)
+        if restored == value or repr(restored) == repr(value):  # NaN differs from NaN
             return text
     return None
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name, without heedful's reports. Raises
-    InvalidInput.
+    """Return the fields of a state by name, without heedful's reports.
+
+    Raises InvalidInput.
     """
-    named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
-    every = [
-        name
-        for names in named
-        for name in ([names] if isinstance(names, str) else names)
-    ]
-    slots = [name for name in every if not name.startswith("__")]
     if isinstance(state, Mapping):
         settable = isinstance(state, MutableMapping)
-        held = dict(state)
+        values = dict(state)
     else:
+        slots = _slots_of(type(state))
         settable = bool(slots) or hasattr(state, "__dict__")
-        held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
+        values = {name: getattr(state, name) for name in slots if hasattr(state, name)}
         # pydantic stores undeclared fields separately.
-        for more in ("__dict__", "__pydantic_extra__"):
-            held |= getattr(state, more, None) or {}
-    if not settable or not all(isinstance(name, str) for name in held):
+        for attribute in ("__dict__", "__pydantic_extra__"):
+            values |= getattr(state, attribute, None) or {}
+    if not settable or not all(isinstance(name, str) for name in values):
         allowed = (
             "a mutable mapping with names as keys, or an object whose attributes can "
             "be set"
         )
         raise InvalidInput("state", state, allowed)
-    return {name: value for name, value in held.items() if name != REPORTS_STATE_FIELD}
+    values.pop(REPORTS_STATE_FIELD, None)
+    return values
+
+
+def _slots_of(kind: type) -> list[str]:
+    """Return the names in `__slots__` of a class and of its bases."""
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    return [name for name in names if not name.startswith("__")]
 
 
 def put(state: Any, name: str, value: Any) -> None:
@@ -248,154 +256,20 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """Return the dict of reports and feedback in the state; add one if it is
-    missing.
-    """
-    held = (
-        state.get(REPORTS_STATE_FIELD)
-        if isinstance(state, Mapping)
-        else getattr(state, REPORTS_STATE_FIELD, None)
-    )
-    if isinstance(held, MutableMapping):
-        return held
-    fresh: dict[str, Any] = {}
+    """Return the dict of reports and feedback in the state; add one if it has none."""
+    if isinstance(state, Mapping):
+        reports = state.get(REPORTS_STATE_FIELD)
+    else:
+        reports = getattr(state, REPORTS_STATE_FIELD, None)
+    if isinstance(reports, MutableMapping):
+        return reports
+    new: dict[str, Any] = {}
     with suppress(InvalidInput):
-        put(state, REPORTS_STATE_FIELD, fresh)
-    return fresh
+        put(state, REPORTS_STATE_FIELD, new)
+    return new
 
 
-class StageState:
-    """A stage with its state: generates candidates for the loop of the stage, and
-    undoes attempts.
-
-    `run` is the id of a durable run, else "". `made` has the candidates of an earlier
-    process.
-    """
-
-    def __init__(
-        self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()
-    ) -> None:
-        self.stage: Stage = stage
-        self.state: Any = state
-        self.made: tuple[Any, ...] = tuple(made)
-        self.is_async: bool = not blocking(stage.function)
-        self.run: str = run
-        self._before = StateBefore(state)
-        self._effects: dict[int, StateChange] = {}
-        self._latest = 0  # the number of the attempt whose effect the state holds
-        self.over = (
-            False  # True to ignore the output of attempts that are still running
-        )
-        self.unstored: str = ""  # says what the latest attempt made that is not stored
-        self._takes_feedback = _takes_feedback(stage.function)
-
-    def __call__(self, task: Any, hint: str) -> Any:
-        """Call the function on the state before the stage; return the effect as JSON
-        data.
-        """
-        at = context()
-        self.undo()
-        said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
-        tell(self.state, self.stage.name, said)
-        named = {"feedback": said or None} if self._takes_feedback else {}
-        value = self.stage.function(self.state, **named)
-        return (
-            self._awaited(value, at)
-            if hasattr(value, "__await__")
-            else self._done(value, at)
-        )
-
-    async def _awaited(self, value: Any, at: Context) -> dict[str, Any]:
-        return self._done(await value, at)
-
-    def _done(self, output: Any, at: Context) -> dict[str, Any]:
-        """Return the effect as JSON data, without values that JSON cannot represent."""
-        if (
-            self.over
-        ):  # a thread that timed out cannot be stopped; its output is ignored
-            return {}
-        returned = output is not None and output is not self.state
-        if returned:
-            put(self.state, self.stage.name, output)
-        effect = self._before.effect(self.state, self.stage.name if returned else "")
-        self._effects[at.attempt] = effect
-        self._latest = at.attempt
-        changed = effect.changed.items()
-        unfit = {name: value for name, value in changed if written(value) is None}
-        loose = {name: self._described(name, unfit[name], at.attempt) for name in unfit}
-        kept = {name: value for name, value in changed if name not in loose}
-        # Changes inside a value that JSON cannot represent are not seen here, except in
-        # a frame.
-        again = {"rerun": loose} if loose or self.stage.rerun else {}
-        self.unstored = (
-            self._unstored(loose) if self.run and not self.stage.rerun else ""
-        )
-        return StateChange(kept, effect.gone).plain() | again
-
-    def _described(self, name: str, value: Any, attempt: int) -> str:
-        """Describe a value that is not stored; equal values have equal descriptions."""
-        for earlier, effect in reversed(self._effects.items()):
-            if _equal(effect.changed.get(name), value):
-                attempt = earlier
-        return f"{type(value).__name__} of attempt {attempt}{described(value)}"
-
-    def _unstored(self, loose: Mapping[str, str]) -> str:
-        """Return a text about the first value of `loose`, with its type; "" without
-        values.
-        """
-        for name, kind in loose.items():
-            own = name == self.stage.name
-            what = "its output" if own else f"what it left in the state as {name!r}"
-            return UNSTORABLE_STATE_MESSAGE.format(
-                self.stage.name, what, kind.split()[0]
-            )
-        return ""
-
-    def previous(self, at: Context) -> Any:
-        """Return the output of the attempt before, None if it is not known."""
-        before = self._effects.get(at.attempt - 1) or StateChange.of(at.previous)
-        return before.changed.get(self.stage.name)
-
-    async def output(self, candidate: Any, at: Context) -> Any:
-        """Return the output of an attempt, or else the state after it. Raises
-        StageFailed.
-        """
-        await self.restore(at, candidate)
-        return self._effects[at.attempt].changed.get(self.stage.name, self.state)
-
-    async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Restore the state as it was after an attempt. Raises StageFailed,
-        NotJournalable.
-        """
-        if self._latest == at.attempt:
-            return
-        if candidate is None and at.attempt <= len(self.made):
-            candidate = self.made[at.attempt - 1]
-        if isinstance(candidate, str):  # what a model wrote
-            self._effects[at.attempt] = StateChange({self.stage.name: candidate})
-        elif at.attempt not in self._effects and "rerun" in candidate:
-            if not self.stage.rerun:
-                raise NotJournalable(self._unstored(candidate["rerun"]))
-            failed = partial(StageFailed, self.stage.name, self.run)
-            await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
-            return
-        elif at.attempt not in self._effects:  # another process made it
-            self._effects[at.attempt] = StateChange.of(candidate)
-        self.undo()
-        tell(self.state, self.stage.name, at.hint)
-        for name, value in self._effects[at.attempt].changed.items():
-            put(self.state, name, value)
-        for name in self._effects[at.attempt].gone:
-            drop(self.state, name)
-        self._latest = at.attempt
-
-    def undo(self) -> None:
-        """Restore the state as it was before the stage."""
-        self._latest = 0
-        self._before.restore(self.state)
-
-
-def tell(state: Any, stage: str, feedback: str) -> None:
+def set_feedback(state: Any, stage: str, feedback: str) -> None:
     """Write the feedback for a stage to the state, or remove it if it is ""."""
     reports = reports_of(state)
     if feedback:
@@ -404,12 +278,163 @@ def tell(state: Any, stage: str, feedback: str) -> None:
         reports.pop(f"{stage}_feedback", None)
 
 
+class StageState:
+    """The state of a run while one stage works on it: its attempts are made and undone.
+
+    `run` is the id of a durable run, else "". `candidates` are those of an earlier
+    process. `unstored` says what the latest attempt made that is not stored.
+    """
+
+    def __init__(
+        self, stage: Stage, state: Any, run: str, candidates: Sequence[Any] = ()
+    ) -> None:
+        self.stage: Stage = stage
+        self.state: Any = state
+        self.run: str = run
+        self.candidates: tuple[Any, ...] = tuple(candidates)
+        self.unstored: str = ""
+        self._before = StateBefore(state)
+        self._changes: dict[int, StateChange] = {}  # by the number of the attempt
+        self._latest = 0  # the number of the attempt whose change the state has
+        self._closed = False
+        self._takes_feedback = _takes_feedback(stage.function)
+
+    @property
+    def generate(self) -> Callable[[Any, str], Any]:
+        """The function that makes candidates in the loop of the stage."""
+        return self._run if blocking(self.stage.function) else self._run_async
+
+    def close(self) -> None:
+        """Ignore the output of attempts that are still running: threads cannot stop."""
+        self._closed = True
+
+    async def _run_async(self, task: Any, hint: str) -> Any:
+        result = self._run(task, hint)
+        return await result if hasattr(result, "__await__") else result
+
+    def _run(self, task: Any, hint: str) -> Any:
+        """Call the function on the state before the stage; return its change."""
+        at_call = context()
+        self.undo()
+        feedback = at_call.hint
+        if not feedback and at_call.advice:
+            feedback = as_text((), at_call.seed, at_call.advice)
+        set_feedback(self.state, self.stage.name, feedback)
+        if self._takes_feedback:
+            output = self.stage.function(self.state, feedback=feedback or None)
+        else:
+            output = self.stage.function(self.state)
+        if hasattr(output, "__await__"):
+            return self._record_awaited(output, at_call.attempt)
+        return self._record(output, at_call.attempt)
+
+    async def _record_awaited(self, output: Any, attempt: int) -> dict[str, Any]:
+        return self._record(await output, attempt)
+
+    def _record(self, output: Any, attempt: int) -> dict[str, Any]:
+        """Remember what an attempt changed; return it as JSON data.
+
+        Changes inside a value that JSON cannot represent are only seen in a frame.
+        """
+        if self._closed:
+            return {}
+        returned = output is not None and output is not self.state
+        if returned:
+            put(self.state, self.stage.name, output)
+        change = self._before.change(self.state, self.stage.name if returned else "")
+        self._changes[attempt] = change
+        self._latest = attempt
+
+        storable = {}
+        described = {}
+        for name, value in change.changed.items():
+            if json_text(value) is None:
+                described[name] = self._description(name, value, attempt)
+            else:
+                storable[name] = value
+        self.unstored = ""
+        if self.run and not self.stage.rerun:
+            self.unstored = self._unstorable(described)
+        if described or self.stage.rerun:
+            return StateChange(storable, change.gone, described).plain()
+        return StateChange(storable, change.gone).plain()
+
+    def _description(self, name: str, value: Any, attempt: int) -> str:
+        """Describe a value that is not stored; equal values have equal descriptions."""
+        for earlier, change in reversed(self._changes.items()):
+            if _equal(change.changed.get(name), value):
+                attempt = earlier
+        return f"{type(value).__name__} of attempt {attempt}{describe(value)}"
+
+    def _unstorable(self, described: Mapping[str, str]) -> str:
+        """Return the message for the first value that cannot be stored; "" for none."""
+        for name, description in described.items():
+            what = f"what it left in the state as {name!r}"
+            if name == self.stage.name:
+                what = "its output"
+            kind = description.split()[0]
+            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, what, kind)
+        return ""
+
+    def previous(self, at: Context) -> Any:
+        """Return the output of the attempt before, None if it is not known."""
+        change = self._changes.get(at.attempt - 1) or StateChange.of(at.previous)
+        return change.changed.get(self.stage.name)
+
+    async def output(self, candidate: Any, at: Context) -> Any:
+        """Return the output of an attempt, or else the state after it.
+
+        Raises StageFailed.
+        """
+        await self.restore(at, candidate)
+        return self._changes[at.attempt].changed.get(self.stage.name, self.state)
+
+    async def restore(self, at: Context, candidate: Any = None) -> None:
+        """Restore the state as it was after an attempt.
+
+        Raises StageFailed, NotJournalable.
+        """
+        attempt = at.attempt
+        if self._latest == attempt:
+            return
+        if candidate is None and attempt <= len(self.candidates):
+            candidate = self.candidates[attempt - 1]
+        if isinstance(candidate, str):  # what a model wrote
+            self._changes[attempt] = StateChange({self.stage.name: candidate})
+        elif attempt not in self._changes:  # another process made it
+            change = StateChange.of(candidate)
+            if change.described is not None:
+                await self._repeat(at, change.described)
+                return
+            self._changes[attempt] = change
+
+        self.undo()
+        set_feedback(self.state, self.stage.name, at.hint)
+        for name, value in self._changes[attempt].changed.items():
+            put(self.state, name, value)
+        for name in self._changes[attempt].gone:
+            drop(self.state, name)
+        self._latest = attempt
+
+    async def _repeat(self, at: Context, described: Mapping[str, str]) -> None:
+        """Run the stage again, because its change is not stored."""
+        if not self.stage.rerun:
+            raise NotJournalable(self._unstorable(described))
+        failed = partial(StageFailed, self.stage.name, self.run)
+        thread = blocking(self.stage.function)
+        await call(failed, self.generate, at.task, at.hint, at=at, thread=thread)
+
+    def undo(self) -> None:
+        """Restore the state as it was before the stage."""
+        self._latest = 0
+        self._before.restore(self.state)
+
+
 def _takes_feedback(function: Work) -> bool:
     """Return True if `function`, and any function that it wraps, accepts `feedback`."""
-    with suppress(
-        TypeError, ValueError
-    ):  # some functions written in C have no signature
-        for far in (True, False):
-            inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
+    with suppress(TypeError, ValueError):  # some functions in C have no signature
+        for follow in (True, False):
+            signature = inspect.signature(function, follow_wrapped=follow)
+            signature.bind(None, feedback=None)
         return True
     return False

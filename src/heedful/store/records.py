@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Lesson, Outcome
 from heedful.loop import codec, explain
 from heedful.loop.decide import (
     Decision,
+    Done,
     Policy,
     Standing,
     Verdict,
@@ -74,6 +75,11 @@ class StoredLoop:
     def is_run(self) -> bool:
         """True if the loop is a run of a pipeline."""
         return self.head.kind == "run"
+
+    @property
+    def ended(self) -> bool:
+        """True if the last decision ended the loop."""
+        return isinstance(latest_verdict(self.decisions), Done)
 
     def explain(self) -> explain.Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""
