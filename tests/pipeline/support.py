@@ -19,33 +19,33 @@ def failing(
 ) -> Any:
     """A check that finds an error at these attempts; it keeps what it was shown."""
 
-    def check(output: Any, at: Context) -> Sequence[Finding]:
+    def check(output: Any, context: Context) -> Sequence[Finding]:
         seen.append(output)
-        if at.attempt not in attempts:
+        if context.attempt not in attempts:
             return []
-        return [Finding(name, f"attempt {at.attempt} is wrong", fix=fix)]
+        return [Finding(name, f"attempt {context.attempt} is wrong", fix=fix)]
 
     seen: list[Any] = []
-    found: Any = check
-    found.name = name
-    found.seen = seen
-    return found
+    named_check: Any = check
+    named_check.name = name
+    named_check.seen = seen
+    return named_check
 
 
 def raising(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
     """A check that raises at these attempts, `times` times in all."""
 
-    def check(output: Any, at: Context) -> Sequence[Finding]:
-        asked.append(at.attempt)
-        if at.attempt in attempts and len(asked) <= times:
+    def check(output: Any, context: Context) -> Sequence[Finding]:
+        attempts_seen.append(context.attempt)
+        if context.attempt in attempts and len(attempts_seen) <= times:
             raise RuntimeError("the check is broken")
         return []
 
-    asked: list[int] = []
-    found: Any = check
-    found.name = name
-    found.asked = asked
-    return found
+    attempts_seen: list[int] = []
+    named_check: Any = check
+    named_check.name = name
+    named_check.asked = attempts_seen
+    return named_check
 
 
 def ran(pipeline: Pipeline, state: Any = None, id: str = "") -> Report:
@@ -62,19 +62,26 @@ def one(
     return ran(pipeline, state)
 
 
-def timeless(what: Any) -> Any:
+def timeless(document: Any) -> Any:
     """Plain data without what depends on a clock."""
-    if isinstance(what, Report):
-        return timeless(what.plain())
-    if isinstance(what, dict):
+    if isinstance(document, Report):
+        return timeless(document.plain())
+    if isinstance(document, dict):
         return {
-            name: timeless(value) for name, value in what.items() if name not in TIMES
+            name: timeless(value)
+            for name, value in document.items()
+            if name not in TIMES
         }
     return (
-        [timeless(value) for value in what] if isinstance(what, list | tuple) else what
+        [timeless(value) for value in document]
+        if isinstance(document, list | tuple)
+        else document
     )
 
 
 def statuses(report: Report) -> list[list[str]]:
     """The status of each attempt of each stage."""
-    return [[one.overall_status for one in stage.attempts] for stage in report.stages]
+    return [
+        [attempt.overall_status for attempt in stage.attempts]
+        for stage in report.stages
+    ]

@@ -41,12 +41,13 @@ def column(mean: float, std: float) -> Any:
 
 
 def predicted(
-    name: str, actual: Any, made: Any, *figures: str, alone: bool = False
+    name: str, actual: Any, forecast: Any, *figures: str, alone: bool = False
 ) -> Any:
     y = column(*actual)
     right = y + 0.4 * np.std(y, ddof=1) * OTHER
     outputs = [
-        {"y": y.tolist(), "yhat": values.tolist()} for values in (column(*made), right)
+        {"y": y.tolist(), "yhat": values.tolist()}
+        for values in (column(*forecast), right)
     ]
     spec = {
         "name": "predictions",
@@ -91,14 +92,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory, file: Path) -> Iterator[Api]:
-    own = {"results": checks.results(str(file)), "same": same}
-    with served(tmp_path_factory.mktemp("api"), checks=own) as api:
+    operator_checks = {"results": checks.results(str(file)), "same": same}
+    with served(tmp_path_factory.mktemp("api"), checks=operator_checks) as api:
         yield api
 
 
-def same(output: Any, at: Any) -> Evaluation:
+def same(output: Any, context: Any) -> Evaluation:
     """A check that needs the state, and raises if the output is another number."""
-    return Evaluation() if output == at.data["wanted"] else output / 0
+    return Evaluation() if output == context.data["wanted"] else output / 0
 
 
 def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[Any]:
@@ -106,21 +107,26 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
     HTTP.
     """
     check = checks.load(spec)
-    said = list[str | None]()
+    hints = list[str | None]()
     pipeline = Pipeline("p", store=":memory:", progress=False)
 
     @pipeline.stage(checks=[check], name=STAGE)
     def stage(state: Any, feedback: str | None = None) -> Any:
-        said.append(feedback)
-        return outputs[len(said) - 1]
+        hints.append(feedback)
+        return outputs[len(hints) - 1]
 
     run = ran(pipeline, {})
     reports = [attempt.plain() for attempt in run.stages[0].attempts]
-    reports = [{name: plain[name] for name in FIELDS} for plain in reports]
-    for output, plain in zip(outputs, reports, strict=True):
-        own = {"name": "results"}  # the operator names the file
-        named = own if spec["name"] == "results" else spec
-        body = {"stage": STAGE, "output": output, "state": state, "checks": [named]}
+    reports = [{name: report[name] for name in FIELDS} for report in reports]
+    for output, report in zip(outputs, reports, strict=True):
+        results_check = {"name": "results"}  # the operator names the file
+        check_spec = results_check if spec["name"] == "results" else spec
+        body = {
+            "stage": STAGE,
+            "output": output,
+            "state": state,
+            "checks": [check_spec],
+        }
         answered = api.post("/v1/validate", json=body)
         assert answered.status_code == 200, answered.text
         python = StageGuardrail(stage=STAGE, checks=[check]).validate(
@@ -129,10 +135,10 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
         for other in (answered.json(), asdict(python)):
             assert list(other) == FIELDS
             assert [type(other[name]) for name in FIELDS] == [
-                type(plain[name]) for name in FIELDS
+                type(report[name]) for name in FIELDS
             ]
-            assert {**other, **{name: plain[name] for name in TIMED}} == plain
-    assert said == [None, *(plain["feedback_for_agent"] for plain in reports[:-1])]
+            assert {**other, **{name: report[name] for name in TIMED}} == report
+    assert hints == [None, *(report["feedback_for_agent"] for report in reports[:-1])]
     return reports
 
 
@@ -145,22 +151,29 @@ def test_a_case_that_is_retried(
     assert first["requires_retry"] is True
     assert second["overall_status"] == "passed"
     assert second["requires_retry"] is False
-    (found,) = [one for one in first["checks"] if one["check_name"] == name]
-    assert found["status"] == "failed"
-    assert found["severity"] == "critical"
+    (failed_check,) = [
+        check_report
+        for check_report in first["checks"]
+        if check_report["check_name"] == name
+    ]
+    assert failed_check["status"] == "failed"
+    assert failed_check["severity"] == "critical"
     for figure in figures:
-        assert figure in found["message"].replace(",", ""), found["message"]
-    said = first["feedback_for_agent"]
-    assert said.startswith(HEAD)
-    assert said.endswith(LAST)
+        assert figure in failed_check["message"].replace(",", ""), failed_check[
+            "message"
+        ]
+    hint = first["feedback_for_agent"]
+    assert hint.startswith(HEAD)
+    assert hint.endswith(LAST)
     for check in first["checks"]:  # every failed check
         listed = check["status"] in ("failed", "warning")
-        assert (f"\n- {check['check_name']}: " in said) is listed
-        assert not listed or check["suggestion"].rstrip(".") in said
-    assert f"{name}: {found['message']}" in first["failed_checks_summary"]
-    assert {one["check_name"]: one["status"] for one in second["checks"]}[
-        name
-    ] == "passed"
+        assert (f"\n- {check['check_name']}: " in hint) is listed
+        assert not listed or check["suggestion"].rstrip(".") in hint
+    assert f"{name}: {failed_check['message']}" in first["failed_checks_summary"]
+    assert {
+        check_report["check_name"]: check_report["status"]
+        for check_report in second["checks"]
+    }[name] == "passed"
     assert second["feedback_for_agent"] == ""
     assert second["failed_checks_summary"] == []
 
@@ -170,7 +183,7 @@ def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
     spec = {"name": "results", "path": str(file)}
     path = str(file)
     (*_, last) = everywhere(api, spec, path, path, path)
-    assert [one["check_name"] for one in last["checks"]] == ["missing_results"]
+    assert [check["check_name"] for check in last["checks"]] == ["missing_results"]
     assert str(file) in last["feedback_for_agent"]
     file.write_text("y,yhat\n1,2\n")
     report = StageGuardrail(STAGE, [checks.load(spec)]).validate(path)
@@ -220,8 +233,8 @@ def test_a_report_has_attributes_and_keys() -> None:
 async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_validated() -> (
     None
 ):
-    async def later(output: Any, at: Any) -> Evaluation:
-        return same(output, at)
+    async def later(output: Any, context: Any) -> Evaluation:
+        return same(output, context)
 
     for check in (same, later):  # inside an event loop
         guardrail = StageGuardrail("s", [check])

@@ -26,10 +26,10 @@ FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
 Please address these issues and regenerate the output."""
 
 
-def feeding(said: list[Any]) -> Any:
+def feeding(hints: list[Any]) -> Any:
     def stage(state: Any, feedback: str | None = None) -> int:
-        said.append(feedback)
-        return len(said)
+        hints.append(feedback)
+        return len(hints)
 
     return stage
 
@@ -39,12 +39,12 @@ def feeding(said: list[Any]) -> Any:
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
 def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
-    said: list[Any] = []
+    hints: list[Any] = []
     pipeline = Pipeline("p", store=store, progress=False)
     check = failing(1)
-    pipeline.stage(name="s", checks=[check])(feeding(said))
+    pipeline.stage(name="s", checks=[check])(feeding(hints))
     report = ran(pipeline)
-    assert said == [None, FED]
+    assert hints == [None, FED]
     assert check.seen == [1, 2]
     assert report.status == "passed"
     assert report.passed is True
@@ -59,7 +59,7 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
 @pytest.mark.parametrize(
-    ("how", "status", "action", "kept", "seen"),
+    ("how", "status", "action", "kept_attempt", "seen"),
     [
         ("continue", "degraded", "continued", 3, [["s"]]),
         ("best", "degraded", "best", 2, [["s"]]),
@@ -71,28 +71,28 @@ def test_exhaustion_after_exactly_3_attempts(
     how: Any,
     status: str,
     action: str,
-    kept: int,
+    kept_attempt: int,
     seen: list[Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made: list[Any] = []
+    hints: list[Any] = []
     later: list[Any] = []
     pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
     checks = [failing(1, 2, 3), failing(1, 3, name="other")]
-    pipeline.stage(name="s", checks=checks)(feeding(made))
+    pipeline.stage(name="s", checks=checks)(feeding(hints))
 
     @pipeline.stage
     def after(state: Any) -> None:
         later.append((state["s"], state["guardrail_reports"]["degraded"]))
 
     report = ran(pipeline)
-    assert len(made) == 3
+    assert len(hints) == 3
     assert report.status == status
     assert report.passed is False
     assert report.stages[0].action == action
-    assert report.stages[0].kept == kept
-    assert report.state["s"] == kept
-    assert later == [(kept, names) for names in seen]
+    assert report.stages[0].kept == kept_attempt
+    assert report.state["s"] == kept_attempt
+    assert later == [(kept_attempt, names) for names in seen]
     assert report.stages[1].status == ("not_validated" if seen else "not_run")
     assert [attempt.requires_retry for attempt in report.stages[0].attempts] == [
         True
@@ -114,22 +114,26 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "how", "status", "action"),
+    ("max_attempts", "how", "status", "action"),
     [(1, "continue", "degraded", "continued"), (3, "halt", "halted", "halted")],
 )
 def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
-    most: int, how: Any, status: str, action: str, caplog: pytest.LogCaptureFixture
+    max_attempts: int,
+    how: Any,
+    status: str,
+    action: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made: list[int] = []
+    hints: list[int] = []
     check = raising(1)
-    settings = Guardrails(max_check_attempts=most)
+    settings = Guardrails(max_check_attempts=max_attempts)
     pipeline = Pipeline(
         "p", store=None, on_unvalidated=how, settings=settings, progress=False
     )
-    pipeline.stage(name="s", checks=[failing(), check])(feeding(made))
+    pipeline.stage(name="s", checks=[failing(), check])(feeding(hints))
     report = ran(pipeline)
-    assert len(made) == 1  # the output is not to blame
-    assert check.asked == [1] * most
+    assert len(hints) == 1  # the output is not to blame
+    assert check.asked == [1] * max_attempts
     assert report.status == status
     assert report.stages[0].action == action
     (attempt,) = report.stages[0].attempts
@@ -145,7 +149,7 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
 def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def score(output: Any, at: Context) -> Evaluation:
+    def score(output: Any, context: Context) -> Evaluation:
         raise RuntimeError("no score today")
 
     report = one(lambda state: 1, evaluate=score, goals=[Goal("quality", 0.5)])
@@ -163,9 +167,9 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
 def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
     seen: list[Any] = []
 
-    def check(output: Any, at: Context) -> list[Finding]:
-        seen.append(at.previous)
-        return [Finding("c", f"wrong {at.attempt}")] if at.attempt < 3 else []
+    def check(output: Any, context: Context) -> list[Finding]:
+        seen.append(context.previous)
+        return [Finding("c", f"wrong {context.attempt}")] if context.attempt < 3 else []
 
     def s(state: Any) -> Any:
         state["n"] = len(seen)
@@ -210,7 +214,7 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
 async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
     tmp_path: Path,
 ) -> None:
-    begun = asyncio.Event()
+    running = asyncio.Event()
     calls = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 
@@ -218,14 +222,14 @@ async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
     async def s(state: Any) -> int:
         state["half"] = True
         calls.append(1)
-        begun.set()
+        running.set()
         if len(calls) == 1:
             await asyncio.Event().wait()
         return 1
 
     state: dict[str, Any] = {}
     run = asyncio.create_task(pipeline.run(state, id="r"))
-    await begun.wait()
+    await running.wait()
     with pytest.raises(
         LeaseLost, match=r"'r' is being driven by another process .*wait for it"
     ):
@@ -293,8 +297,8 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
         assert again["guardrail_reports"] == state["guardrail_reports"]
         assert "gone" not in again
     assert calls == done
-    stored = asyncio.run(report_of(pipeline.store, Scope(), "r"))  # type: ignore[arg-type]
-    assert stored == report
+    stored_report = asyncio.run(report_of(pipeline.store, Scope(), "r"))  # type: ignore[arg-type]
+    assert stored_report == report
 
 
 def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
@@ -353,8 +357,8 @@ def test_names_that_are_refused(name: Any) -> None:
 )
 def test_names_that_are_taken(name: str) -> None:
     pipeline = Pipeline("p", store=None)
-    for taken in ("s", "a_b"):
-        pipeline.stage(name=taken)(lambda state: 1)
+    for used_name in ("s", "a_b"):
+        pipeline.stage(name=used_name)(lambda state: 1)
     with pytest.raises(InvalidInput, match="a name that is not in use"):
         pipeline.stage(name=name)(lambda state: 1)
     assert len(pipeline.stages) == 2
@@ -365,7 +369,7 @@ def test_names_that_are_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
         ({"retries": True}, "retries is True"),
@@ -387,12 +391,12 @@ def test_names_that_are_taken(name: str) -> None:
     ],
 )
 def test_options_of_a_stage_that_are_refused(
-    options: dict[str, Any], told: str
+    options: dict[str, Any], message: str
 ) -> None:
     pipeline = Pipeline("p", store=None)
     with pytest.raises(InvalidInput) as caught:
         pipeline.stage(name="s", **options)(lambda state: 1)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert pipeline.stages == ()
 
 
@@ -423,18 +427,18 @@ DEFAULTS = {
 def test_settings_have_defaults_names_and_older_names(name: str) -> None:
     default, older = DEFAULTS[name]
     assert getattr(Guardrails.of({"PATH": "/bin", "OTHER": "x"}), name) == default
-    for given in filter(None, (name, name.upper(), older, older.lower())):
+    for spelling in filter(None, (name, name.upper(), older, older.lower())):
         for form in ("{}", "HEEDFUL_{}", "heedful_{}"):
-            found = getattr(Guardrails.of({form.format(given): " 3 "}), name)
-            assert found == 3
-            assert type(found) == type(default)
+            setting = getattr(Guardrails.of({form.format(spelling): " 3 "}), name)
+            assert setting == 3
+            assert type(setting) == type(default)
     for settings in ({older: "7", name: "3"}, {name: "3", older: "7"}):
         assert getattr(Guardrails.of(settings), name) == 3
     assert (name in Guardrails().thresholds) == (not name.startswith("max_"))
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             {"max_stage_retries": "two"},
@@ -455,7 +459,7 @@ def test_settings_have_defaults_names_and_older_names(name: str) -> None:
         ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
+def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Guardrails.of(settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -102,7 +102,7 @@ def test_a_terminal_is_told_and_a_program_without_one_runs(
 def test_nobody_forges_a_line(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def check(output: Any, at: Context) -> list[Finding]:
+    def check(output: Any, context: Context) -> list[Finding]:
         text = "bad\n[9/9] all: ✓ attempt 1 passed\x1b[2J\r" + "x" * 5_000
         return [Finding("c\nd", text)]
 

@@ -40,12 +40,12 @@ CHECK_FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS_OF_CHECK, str), "details"
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def typed(plain: Any) -> None:
+def typed(report: Any) -> None:
     for name, kind in FIELDS.items():
-        assert type(plain[name]) is kind, name
-    for check in plain["checks"]:
+        assert type(report[name]) is kind, name
+    for check in report["checks"]:
         assert {name: type(value) for name, value in check.items()} == CHECK_FIELDS
-    assert TIME.fullmatch(plain["timestamp"])
+    assert TIME.fullmatch(report["timestamp"])
 
 
 def two(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Report:
@@ -72,9 +72,9 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     }
     for stage in report.stages:
         for attempt in stage.attempts:
-            plain = json.loads((out / attempt.file).read_text())
-            typed(plain)
-            assert plain == attempt.plain()
+            document = json.loads((out / attempt.file).read_text())
+            typed(document)
+            assert document == attempt.plain()
     assert json.loads((out / "run_1-x.json").read_text()) == report.plain()
     first, second = report.stages[0].attempts
     assert [c.status for c in first.checks] == ["passed", "failed"]
@@ -134,12 +134,12 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
 def test_the_longest_feedback_is_bounded() -> None:
     long = [Finding("c" * 90, f"{n}" + "m" * 900, fix="f" * 900) for n in range(50)]
     lessons = ["heading", *["- " + "l" * 200] * 5]
-    said = stage_feedback(
+    text = stage_feedback(
         "s" * MAX_STAGE_NAME_BYTES, Evaluation(tuple(long)), (), lessons
     )
-    assert len(said) <= MAX_FEEDBACK_CHARS
-    assert re.search(r"and \d\d more\.", said)
-    assert "heading\n- lll" in said
+    assert len(text) <= MAX_FEEDBACK_CHARS
+    assert re.search(r"and \d\d more\.", text)
+    assert "heading\n- lll" in text
 
 
 @pytest.mark.parametrize("count", [8, 30])
@@ -152,7 +152,7 @@ def test_the_feedback_of_a_stage_lists_every_failed_check(count: int) -> None:
         one(
             lambda state: 1,
             *wrong,
-            evaluate=lambda output, at: judge,
+            evaluate=lambda output, context: judge,
             goals=goals,
             retries=0,
         )
@@ -177,10 +177,10 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
 def test_what_a_finding_quotes_stays_data(attack: str) -> None:
-    said = stage_feedback("s", Evaluation((Finding(attack, attack, fix=attack),)))
-    assert len(said.split("\n")) == 4
-    assert not re.search(r"<\|im|\[/?INST|[\x00\x1b\u200b\u202e\u2066]", said)
-    assert not re.search(r"^(Human|SYSTEM)", said, re.MULTILINE)
+    text = stage_feedback("s", Evaluation((Finding(attack, attack, fix=attack),)))
+    assert len(text.split("\n")) == 4
+    assert not re.search(r"<\|im|\[/?INST|[\x00\x1b\u200b\u202e\u2066]", text)
+    assert not re.search(r"^(Human|SYSTEM)", text, re.MULTILINE)
 
 
 # -- overrides
@@ -189,7 +189,7 @@ def test_what_a_finding_quotes_stays_data(attack: str) -> None:
 @pytest.mark.parametrize("how", ["continue", "halt", "best"])
 def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
-    said = []
+    hints = []
     calls = []
     pipeline = Pipeline(
         "p", store=path, on_exhausted=how, reports=tmp_path / "r", progress=False
@@ -197,8 +197,8 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
 
     @pipeline.stage(checks=[failing(1, 2, 3)])
     def s(state: Any, feedback: str | None = None) -> int:
-        said.append(feedback)
-        return len(said)
+        hints.append(feedback)
+        return len(hints)
 
     @pipeline.stage
     def after(state: Any) -> int:
@@ -214,21 +214,21 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
     open_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
-    assert len(said) == 4
+    assert len(hints) == 4
     assert (
-        said[3]
+        hints[3]
         == STAGE_FEEDBACK_HEADING.format("s")
         + "\n- looks: attempt 3 is wrong. look again"
         + STAGE_FEEDBACK_ENDING
     )
-    assert said[3] == report.stages[0].attempts[2].feedback_for_agent
+    assert hints[3] == report.stages[0].attempts[2].feedback_for_agent
     assert report.status == "passed"
     assert report.state["s"] == 4
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
-    stored = asyncio.run(report_of(open_store(path), Scope(), "r"))
-    assert stored == report
+    stored_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
+    assert stored_report == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
     run = asyncio.run(open_store(path).read(Scope(), loops.read, "r"))

@@ -96,42 +96,47 @@ def made(
 
 
 def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -> None:
-    def crash(at: int, when: str) -> None:
-        where = (number, at, when)
-        if crashes and (at, when) in plan.raises and where not in ran.raised:
+    def crash(attempt: int, when: str) -> None:
+        where = (number, attempt, when)
+        if crashes and (attempt, when) in plan.raises and where not in ran.raised:
             ran.raised.add(where)
             raise ConnectionError("lost")
 
     def stage(state: dict[str, Any], feedback: str | None = None) -> Any:
-        at = 1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
-        ran.fed.setdefault((number, at), set()).add(feedback)
-        crash(at, "early")
+        attempt = (
+            1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
+        )
+        ran.fed.setdefault((number, attempt), set()).add(feedback)
+        crash(attempt, "early")
         if plan.does != "returns":
-            state["shared"].append([number, at, len(state["shared"])])
-            state["last"] = {"by": number, "at": at}
+            state["shared"].append([number, attempt, len(state["shared"])])
+            state["last"] = {"by": number, "at": attempt}
         if plan.does == "drops":
             state.pop(f"s{number - 1}", None)
-        crash(at, "late")
-        ran.finished[number, at] += 1
+        crash(attempt, "late")
+        ran.finished[number, attempt] += 1
         return (
-            {"made": [number, at, state["last"]]}
+            {"made": [number, attempt, state["last"]]}
             if plan.does in ("returns", "both")
             else None
         )
 
-    def check(output: Any, at: Context) -> list[Finding]:
-        said = plan.outcomes[at.attempt - 1]
-        if "raise" in plan.outcomes[: at.attempt]:  # what is broken stays so
+    def check(output: Any, context: Context) -> list[Finding]:
+        outcome = plan.outcomes[context.attempt - 1]
+        if "raise" in plan.outcomes[: context.attempt]:  # what is broken stays so
             raise RuntimeError("the check is broken")
-        level: Any = "warning" if said == "warn" else "error"
-        found = {"ok": 0, "two": 2}.get(said, 1)
-        shown = sorted(
+        level: Any = "warning" if outcome == "warn" else "error"
+        count = {"ok": 0, "two": 2}.get(outcome, 1)
+        visible = sorted(
             (name, output[name]) for name in output if name != "guardrail_reports"
         )
-        fed = at.data["guardrail_reports"].get(f"s{number}_feedback", "") == at.hint
-        text = f"attempt {at.attempt} shows {fed} {shown!r}"[:200]
+        fed = (
+            context.data["guardrail_reports"].get(f"s{number}_feedback", "")
+            == context.hint
+        )
+        text = f"attempt {context.attempt} shows {fed} {visible!r}"[:200]
         return [
-            Finding(f"c{n}", text, fix="do better", level=level) for n in range(found)
+            Finding(f"c{n}", text, fix="do better", level=level) for n in range(count)
         ]
 
     how: Any = {"on_exhausted": plan.exhausted, "on_unvalidated": plan.unvalidated}
@@ -201,4 +206,4 @@ def test_interrupted_anywhere_it_ends_the_same(
     # Only what was not yet written down when it failed is done again.
     assert loud.finished.total() <= quiet.finished.total() + len(before)
     assert loud.fed == quiet.fed
-    assert all(len(said) == 1 for said in loud.fed.values())
+    assert all(len(hint) == 1 for hint in loud.fed.values())

@@ -73,22 +73,24 @@ def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None
     """Changed in place, it is at each attempt as it was; feedback is where reports
     are.
     """
-    begun: list[Any] = []
+    starts: list[Any] = []
     state = make()
     check = failing(1, 2)
 
-    def s(given: Any) -> int:
-        assert given is state
-        told = get(given, REPORTS)
-        begun.append((list(get(given, "x")), told.get("s_feedback", "").split("\n")[0]))
-        get(given, "x").append(2)
+    def s(stage_state: Any) -> int:
+        assert stage_state is state
+        reports = get(stage_state, REPORTS)
+        starts.append(
+            (list(get(stage_state, "x")), reports.get("s_feedback", "").split("\n")[0])
+        )
+        get(stage_state, "x").append(2)
         return 5
 
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="s", checks=[check])(s)
     report = ran(pipeline, state)
     head = "GUARDRAIL FEEDBACK - Critical issues detected in s:"
-    assert begun == [([1], ""), ([1], head), ([1], head)]
+    assert starts == [([1], ""), ([1], head), ([1], head)]
     assert check.seen == [5, 5, 5]
     assert get(state, "x") == [1, 2]
     assert get(state, "s") == 5
@@ -121,14 +123,14 @@ def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> 
     """A stage that returns nothing may run over it; feedback comes as the parameter."""
     with pytest.raises(InvalidInput, match="it must be one that lets 's' be set"):
         one(lambda state: 1, state=make())
-    said: list[Any] = []
+    hints: list[Any] = []
 
     def told(state: Any, feedback: str | None = None) -> None:
-        said.append(feedback)
+        hints.append(feedback)
 
     assert one(told, failing(1), state=make()).passed
-    assert len(said) == 2
-    assert said[1].startswith("GUARDRAIL")
+    assert len(hints) == 2
+    assert hints[1].startswith("GUARDRAIL")
 
 
 # -- what a stage returns
@@ -138,9 +140,9 @@ def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> 
 def test_without_an_output_checks_see_the_state(value: Any) -> None:
     seen: list[Any] = []
 
-    def check(output: Any, at: Context) -> list[Finding]:
+    def check(output: Any, context: Context) -> list[Finding]:
         seen.append(output["x"])
-        assert output is at.data
+        assert output is context.data
         return []
 
     def s(state: Any) -> Any:
@@ -216,7 +218,7 @@ def narrow(state: Any) -> Any:
 def test_a_function_that_takes_feedback_is_told(function: Any, hears: bool) -> None:
     check = failing(1)
     assert one(function, check).passed
-    assert [said.startswith("GUARDRAIL") for said in check.seen] == [False, hears]
+    assert [hints.startswith("GUARDRAIL") for hints in check.seen] == [False, hears]
 
 
 # -- fields
@@ -225,21 +227,23 @@ def test_a_function_that_takes_feedback_is_told(function: Any, hears: bool) -> N
 @pytest.mark.parametrize("store", [None, ":memory:"])
 @pytest.mark.parametrize("how", ["continue", "best"])
 def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
-    begun: list[Any] = []
+    starts: list[Any] = []
 
     def s(state: Any) -> None:
-        begun.append(deepcopy({name: state[name] for name in state if name != REPORTS}))
+        starts.append(
+            deepcopy({name: state[name] for name in state if name != REPORTS})
+        )
         del state["gone"]
-        state["replaced"] = len(begun)
-        state["deep"]["a"][0] = len(begun)
-        state[f"new{len(begun)}"] = 1
+        state["replaced"] = len(starts)
+        state["deep"]["a"][0] = len(starts)
+        state[f"new{len(starts)}"] = 1
 
     first = {"gone": 1, "replaced": 0, "deep": {"a": [0]}, "kept": (1, 2)}
     pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
     pipeline.stage(name="s", checks=[failing(1, 2, 3), failing(1, 3, name="b")])(s)
     state = {**first, "deep": {"a": [0]}}
     ran(pipeline, state)
-    assert begun == [first] * 3
+    assert starts == [first] * 3
     n = 2 if how == "best" else 3
     del state[REPORTS]
     assert state == {"replaced": n, "deep": {"a": [n]}, f"new{n}": 1, "kept": (1, 2)}
@@ -273,11 +277,11 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
     where = (
         "its output" if place == "output" else "what it left in the state as 'other'"
     )
-    what = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
+    message = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
     for error in (StageFailed, NotJournalable):
         with pytest.raises(error):
             ran(pipeline, {}, id="r")
-    assert re.search(what, caplog.text)
+    assert re.search(message, caplog.text)
     assert calls == ["s", "again", "after"]
 
 
@@ -355,7 +359,7 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
         "p", store=str(path), reports=tmp_path / "reports", progress=False
     )
 
-    def finds(output: Any, at: Context) -> list[Finding]:
+    def finds(output: Any, context: Context) -> list[Finding]:
         return [
             Finding(
                 "finds",
