@@ -1,5 +1,6 @@
-"""The command line. Each module has related commands; it is imported when one of them
-runs.
+"""The command line.
+
+Each module has related commands, and is imported when one of them runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def main() -> None:
     gc.disable()  # until the command is imported: nothing of it is garbage
     try:
         from heedful.cli.app import app
-        from heedful.cli.output import leave
+        from heedful.cli.exits import leave
     except KeyboardInterrupt:  # Ctrl-C before anything began
         sys.exit(130)
     for stream in (sys.stdout, sys.stderr):

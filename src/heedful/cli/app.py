@@ -14,7 +14,7 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from heedful.cli import output
+from heedful.cli import exits, output
 
 # The groups of `heedful --help`: command -> its function or group of commands, and its
 # summary.
@@ -47,13 +47,13 @@ COMMAND_GROUPS = {
         ),
         "lessons": ("lessons:lessons", "List the lessons, most often seen first."),
         "proof": (
-            "memory:proof",
+            "proof:proof",
             "Show whether memory helps, with confidence intervals.",
         ),
     },
     "Learn and keep": {
         "reflect": (
-            "memory:reflect",
+            "reflect:reflect",
             "List what failed in runs of agents, and learn from it.",
         ),
         "learn-sessions": (
@@ -61,16 +61,16 @@ COMMAND_GROUPS = {
             "Learn from sessions of coding agents.",
         ),
         "trust": (
-            "memory:trusts",
+            "quarantine:trusts",
             "State how far programs, tools and the user are trusted.",
         ),
         "quarantine": (
-            "memory:quarantine",
+            "quarantine:quarantine",
             "Rule on quarantined lessons; revoke sources.",
         ),
         "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
         "prune": ("lessons:prune", "Remove lessons that are not useful."),
-        "dream": ("memory:dreams", "Merge lessons that say the same."),
+        "dream": ("dreams:dreams", "Merge lessons that say the same."),
         "patterns": (
             "lessons:patterns",
             "Show merged error patterns, and undo a merge.",
@@ -100,13 +100,13 @@ COMMAND_GROUPS = {
         "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
         "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
         "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
-        "worker": ("serve:worker", "Run the jobs that services put on the queue."),
+        "worker": ("worker:worker", "Run the jobs that services put on the queue."),
         "key": (
-            "serve:service_keys",
+            "keys:service_keys",
             "Create, list and revoke the keys of the service.",
         ),
         "audit": (
-            "serve:audit",
+            "keys:audit",
             "List what was done through the service; verify the record.",
         ),
         "db": ("transfer:db", "Copy a SQLite file, as a backup or to PostgreSQL."),
@@ -127,12 +127,7 @@ COMMAND_SETTINGS = {
     **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
 }
 COMMANDS_WITHOUT_DB = {"hook", "demo", "replay", "policy", "model", "judge", "db"}
-
-# Help without colours, with line breaks as written; `Commands.main` prints errors.
-PLAIN_HELP_OPTIONS: dict[str, Any] = {
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-}
+COMMANDS_WITHOUT_JSON = {"serve", "ui", "worker"}
 
 
 class Group(TyperGroup):
@@ -142,26 +137,44 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries."""
+        rows = []
+        for name, command in self.commands.items():
+            summary = (command.help or "").split("\n\n")[0]
+            rows.append((name, summary))
         with formatter.section("Commands"):
-            helps = {name: one.help or "" for name, one in self.commands.items()}
-            formatter.write_dl(
-                [(name, help.split("\n\n")[0]) for name, help in helps.items()]
-            )
+            formatter.write_dl(rows)
 
 
 def group() -> typer.Typer:
-    """Return an empty group of commands; its description is its summary in `COMMAND_GROUPS`."""
-    made = typer.Typer(
-        cls=Group, add_completion=False, no_args_is_help=True, **PLAIN_HELP_OPTIONS
+    """Return an empty group of commands; its summary is in `COMMAND_GROUPS`."""
+    commands = _typer(Group, no_args_is_help=True)
+    commands.callback()(lambda: None)
+    return commands
+
+
+def group_with_default() -> typer.Typer:
+    """Return an empty group whose callback is what the group does without a command."""
+    return _typer(Group)
+
+
+def _typer(cls: type[TyperGroup], *, no_args_is_help: bool = False) -> typer.Typer:
+    """Return a Typer whose help has no colours, with line breaks as written.
+
+    `Commands.main` prints errors.
+    """
+    return typer.Typer(
+        cls=cls,
+        add_completion=False,
+        no_args_is_help=no_args_is_help,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
-    made.callback()(lambda: None)
-    return made
 
 
 def _command(function: Callable[..., Any]) -> Any:
-    made = typer.Typer(add_completion=False, **PLAIN_HELP_OPTIONS)
-    made.command()(function)
-    return typer.main.get_command(made)
+    single = _typer(TyperGroup)
+    single.command()(function)
+    return typer.main.get_command(single)
 
 
 def _keep(parameter: typer.CallbackParam, value: Any) -> None:
@@ -213,18 +226,21 @@ def _shared(
         bool, Option("--json", help="Print exactly one JSON document.")
     ] = False,
 ) -> None:
-    """Declare the options that many commands share. `output.Call` receives their
-    values.
+    """Declare the options that many commands share. `output.CommandLine` receives
+    their values.
     """
 
 
 def _shared_options(name: str) -> list[Any]:
+    """Return the options that the command `name` shares with others."""
+    names = set(COMMAND_SETTINGS.get(name, "").split())
+    if name not in COMMANDS_WITHOUT_DB:
+        names.add("db")
+    if name not in COMMANDS_WITHOUT_JSON:
+        names.add("json")
     options: list[Any] = _command(_shared).params
     for option in options:
         option.expose_value = False
-    names = {*COMMAND_SETTINGS.get(name, "").split()}
-    names |= {"db"} if name not in COMMANDS_WITHOUT_DB else set()
-    names |= {"json"} if name not in {"serve", "ui", "worker"} else set()
     return [option for option in options if option.name in names]
 
 
@@ -235,36 +251,23 @@ class Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands: Any = dict.fromkeys(
-            COMMAND_TABLE
-        )  # the names, for "Did you mean"
+        # The names, for "Did you mean".
+        self.commands: Any = dict.fromkeys(COMMAND_TABLE)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries, in groups."""
-        for title, group in COMMAND_GROUPS.items():
+        width = max(map(len, COMMAND_TABLE))
+        for title, commands in COMMAND_GROUPS.items():
+            rows = [
+                (f"{name:<{width}}", summary) for name, (_, summary) in commands.items()
+            ]
             with formatter.section(title):
-                widest = max(map(len, COMMAND_TABLE))
-                formatter.write_dl(
-                    [(f"{name:<{widest}}", one[1]) for name, one in group.items()]
-                )
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command `cmd_name`, or None if there is no such command."""
         if cmd_name in COMMAND_TABLE and self.commands[cmd_name] is None:
-            place, summary = COMMAND_TABLE[cmd_name]
-            module, _, name = place.partition(":")
-            found = getattr(import_module(f"heedful.cli.{module}"), name)
-            grouped = isinstance(found, typer.Typer)
-            command: Any = typer.main.get_command(found) if grouped else _command(found)
-            command.name = cmd_name
-            command.help = command.help or summary
-            own = not grouped or command.invoke_without_command
-            for part in (
-                *getattr(command, "commands", {}).values(),
-                *([command] if own else []),
-            ):
-                part.params += _shared_options(cmd_name)
-            self.commands[cmd_name] = command
+            self.commands[cmd_name] = _imported(cmd_name)
             gc.enable()
         return self.commands.get(cmd_name)
 
@@ -278,32 +281,51 @@ class Commands(TyperGroup):
         """
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
-        head = words[:end]
-        kept = [word for word in head if word != "--debug"] + words[end:]
-        alone = options.get("standalone_mode", True)
+        before_end = words[:end]
+        arguments = [word for word in before_end if word != "--debug"] + words[end:]
+        exits_process = options.get("standalone_mode", True)
         options["standalone_mode"] = False
         running = output.CommandLine(
-            arguments=words, json="--json" in head, debug="--debug" in head
+            arguments=words, json="--json" in before_end, debug="--debug" in before_end
         )
         token = output.CURRENT_COMMAND.set(running)
         try:
-            code = super().main(kept, *rest, **options)
-            if (
-                code == output.INTERRUPTED_EXIT_CODE
-            ):  # Ctrl-C outside of `drive`: typer itself is silent
-                raise output.Interrupted("interrupted")
+            code = super().main(arguments, *rest, **options)
+            # Typer itself is silent about Ctrl-C outside of `drive`.
+            if code == exits.INTERRUPTED_EXIT_CODE:
+                raise exits.Interrupted("interrupted")
         except typer.Abort:  # the same in earlier versions of typer
-            code = output.report_error(output.Interrupted("interrupted"))
+            code = exits.report_error(exits.Interrupted("interrupted"))
         except Exception as error:
-            code = output.report_error(error)
+            code = exits.report_error(error)
         finally:
             if running.progress:
-                running.progress.__exit__()
+                running.progress.close()
             output.CURRENT_COMMAND.reset(token)
         code = code if isinstance(code, int) else 0
-        if alone:
+        if exits_process:
             sys.exit(code)
         return code
+
+
+def _imported(name: str) -> Any:
+    """Import the command `name`, and add the options that it shares with others."""
+    place, summary = COMMAND_TABLE[name]
+    module, _, attribute = place.partition(":")
+    target = getattr(import_module(f"heedful.cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        command: Any = typer.main.get_command(target)
+        parts = list(command.commands.values())
+        if command.invoke_without_command:
+            parts.append(command)
+    else:
+        command = _command(target)
+        parts = [command]
+    command.name = name
+    command.help = command.help or summary
+    for part in parts:
+        part.params += _shared_options(name)
+    return command
 
 
 def _version(wanted: bool) -> None:
@@ -322,7 +344,8 @@ app: typer.Typer = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     context_settings=HELP_SETTINGS,
-    **PLAIN_HELP_OPTIONS,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

@@ -6,20 +6,31 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
 from heedful.checks.critique import calibrate
 from heedful.cli import output
-from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import TextTable, answer, drive
+from heedful.cli.exits import drive
+from heedful.cli.output import TextTable, answer, progress
+from heedful.cli.resources import (
+    ask_store,
+    compares_meanings,
+    db_exists,
+    embedder_of,
+    judge_doubt,
+    judge_results,
+    judging,
+    opened_model,
+)
+from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.memory.vectors import Spaces, space_of
@@ -34,6 +45,8 @@ MODEL_EXTRAS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("openai", "http", "https"), ("pydantic-ai-slim", "models")),
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
+MIN_SQLITE_VERSION = (3, 35, 0)
+MAX_EPISODE_ERROR_CHARS = 200
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 )
@@ -60,6 +73,12 @@ class Sign:
     found: str
     todo: str = ""
 
+    def __str__(self) -> str:
+        if self.well:
+            return f"✓ {self.name}: {self.found}"
+        todo = f"; {self.todo}" if self.todo else ""
+        return f"✗ {self.name}: {self.found}{todo}"
+
 
 def doctor() -> int:
     """Check what heedful needs, and say how to fix what is missing. Exits with 1 if a
@@ -67,154 +86,125 @@ def doctor() -> int:
 
     It checks SQLite, packages and keys of the model, weights and the database.
     """
-    values = config.settings()
-    signs = [*_machine(values)]
-    needed = weights.needed(values.model)
-    for one in weights.known():
-        state = drive(weights.check(one, values.cache))
-        embeds = values.embedder == "minilm" and one.name in weights.EMBEDDER_WEIGHTS
-        well = state.kind == "good" or (
-            state.kind == "absent" and not embeds and one != needed
-        )
-        todo = f"heedful model fetch {one.name}"
-        signs.append(
-            Sign(
-                name=f"weights {one.name}",
-                well=well,
-                found=f"{state.kind}, {state.path}",
-                todo=todo,
-            )
-        )
+    values = settings()
+    signs = [
+        _sqlite(),
+        *_model_package_and_key(values),
+        _recall(values),
+        _judge(values),
+        *_weights(values),
+    ]
     try:
         signs += _database(values)
     except (HeedfulError, OSError) as error:
-        signs.append(
-            Sign(name="database", well=False, found=f"{shown(values.db)}: {error}")
-        )
+        problem = f"{shown(values.db)}: {error}"
+        signs.append(Sign(name="database", well=False, found=problem))
     well = all(sign.well for sign in signs)
-    lines = []
-    for sign in signs:
-        todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
-        lines.append(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
-    answer({"well": well, "signs": signs}, *lines)
+    answer({"well": well, "signs": signs}, list(map(str, signs)))
     return 0 if well else 1
 
 
-def _machine(values: config.Settings) -> Iterator[Sign]:
+def _sqlite() -> Sign:
     with closing(sqlite3.connect(":memory:")) as db:
-        (fts5,) = db.execute(
+        (has_fts5,) = db.execute(
             "select sqlite_compileoption_used('ENABLE_FTS5')"
         ).fetchone()
-    well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
-    found = (
-        f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
-    )
-    yield Sign(
+    search_state = "there" if has_fts5 else "missing"
+    return Sign(
         name="sqlite",
-        well=well,
-        found=found,
+        well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
+        found=f"{sqlite3.sqlite_version}, full-text search {search_state}",
         todo="use a Python with SQLite 3.35 or newer and FTS5",
     )
+
+
+def _model_package_and_key(values: Settings) -> Iterator[Sign]:
     kind = values.model.partition(":")[0]
     if kind in MODEL_EXTRAS:
         package, extra = MODEL_EXTRAS[kind]
         try:
-            found = metadata.version(package)
+            version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found = ""
-        todo = f"pip install 'heedful[{extra}]'"
+            version = ""
         yield Sign(
             name="model's package",
-            well=bool(found),
-            found=f"{package} {found or 'missing'}",
-            todo=todo,
+            well=bool(version),
+            found=f"{package} {version or 'missing'}",
+            todo=f"pip install 'heedful[{extra}]'",
         )
-    if (key := f"{kind.upper()}_API_KEY") in MODEL_KEY_VARIABLES:
-        well = bool(os.environ.get(key))  # its value is never shown
-        found = f"{key} {'is' if well else 'is not'} set"
+    key = f"{kind.upper()}_API_KEY"
+    if key in MODEL_KEY_VARIABLES:
+        is_set = bool(os.environ.get(key))  # its value is never shown
         yield Sign(
             name="model's key",
-            well=well,
-            found=found,
+            well=is_set,
+            found=f"{key} is set" if is_set else f"{key} is not set",
             todo=f"set {key} in the environment",
         )
-    how = "meanings (minilm)" if config.by_meaning(values) else "words"
-    yield Sign(name="recall", well=True, found=f"compares {how}")
-    doubt = config.doubt(values)
-    yield Sign(
-        name="judge",
-        well=not doubt,
-        found=f"{values.judge}: {doubt}" if doubt else values.judge,
-        todo=UNFIT_JUDGE_FIX,
-    )
 
 
-def _database(values: config.Settings) -> list[Sign]:
-    if not config.exists(values.db):
-        return [
-            Sign(
-                name="database",
-                well=True,
-                found=f"{values.db} does not exist yet; heedful run creates it",
-            )
-        ]
-    scope = config.scope_of(values)
-    signs = config.ask_store(
-        values, lambda store: store.read(scope, _look_inside, values)
-    )
-    return (
-        [*signs, drive(_queue(values))]
-        if values.db.startswith(POSTGRES_PREFIXES)
-        else signs
-    )
+def _recall(values: Settings) -> Sign:
+    compared = "meanings (minilm)" if compares_meanings(values) else "words"
+    return Sign(name="recall", well=True, found=f"compares {compared}")
 
 
-async def _queue(values: config.Settings) -> Sign:
+def _judge(values: Settings) -> Sign:
+    doubt = judge_doubt(values)
+    found = f"{values.judge}: {doubt}" if doubt else values.judge
+    return Sign(name="judge", well=not doubt, found=found, todo=UNFIT_JUDGE_FIX)
+
+
+def _weights(values: Settings) -> Iterator[Sign]:
+    """Check the weights; those that no setting needs may be absent."""
+    needed_by_model = weights.needed(values.model)
+    for known in weights.known():
+        state = drive(weights.check(known, values.cache))
+        is_embedder = known.name in weights.EMBEDDER_WEIGHTS
+        needed = known == needed_by_model or (
+            is_embedder and values.embedder == "minilm"
+        )
+        yield Sign(
+            name=f"weights {known.name}",
+            well=state.kind == "good" or (state.kind == "absent" and not needed),
+            found=f"{state.kind}, {state.path}",
+            todo=f"heedful model fetch {known.name}",
+        )
+
+
+def _database(values: Settings) -> list[Sign]:
+    if not db_exists(values.db):
+        found = f"{values.db} does not exist yet; heedful run creates it"
+        return [Sign(name="database", well=True, found=found)]
+    scope = scope_of(values)
+    signs = ask_store(values, lambda store: store.read(scope, _look_inside, values))
+    if values.db.startswith(POSTGRES_PREFIXES):
+        signs.append(drive(_queue(values)))
+    return signs
+
+
+async def _queue(values: Settings) -> Sign:
     from heedful.service.worker import PostgresQueue
 
-    async with PostgresQueue(values.db) as queued:
-        depths = await queued.depth()
-    found = (
-        ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
-    )
-    todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
+    async with PostgresQueue(values.db) as queue:
+        depths = await queue.depth()
+    counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
+    states = {depth.state for depth in depths}
     return Sign(
         name="queue",
-        well=not {one.state for one in depths} & {"stalled", "failed"},
-        found=found,
-        todo=todo,
+        well=not states & {"stalled", "failed"},
+        found=", ".join(counts) or "empty",
+        todo="run heedful worker: it runs stalled jobs, and says why a job fails",
     )
 
 
-def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
+def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
     """Check the tables, and the vectors and episodes that this connection may read."""
     if values.db.startswith(POSTGRES_PREFIXES):
-        # Row-level security protects tenants even from a statement that forgets the
-        # tenant.
-        tables = db.execute(TENANT_TABLES_SQL).fetchall()
-        bare = ", ".join(row["name"] for row in tables if not row["locked"])
-        words = f"{shown(values.db)}, row-level security for {len(tables)} tables"
-        words += f"; not for {bare}" if bare else ""
-        signs = [
-            Sign(
-                name="database",
-                well=not bare,
-                found=words,
-                todo="run heedful migrate as the tables' owner",
-            )
-        ]
+        signs = [_row_level_security(db, values.db)]
     else:
-        check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-        todo = "restore a copy, or move the file away"
-        signs = [
-            Sign(
-                name="database",
-                well=check == "ok",
-                found=f"{values.db}, {check}",
-                todo=todo,
-            )
-        ]
-    if space := space_of(config.embedder_of(values)):
+        signs = [_integrity(db, values.db)]
+    space = space_of(embedder_of(values))
+    if space:
         spaces = Spaces.of(search.spaces(db, scope), space)
         signs.append(
             Sign(
@@ -224,22 +214,51 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
                 todo="heedful reembed",
             )
         )
-    if counts := episodes.counts(db, scope):
-        done, waiting, failed = (
-            counts.get(k, 0) for k in ("reflected", "waiting", "failed")
-        )
-        words = f"{done} reflected on, {waiting} waiting, {failed} failed"
-        for last in episodes.page(db, scope, limit=1, state="failed"):
-            words += f" (the last: {clean(last.error, 200)})"
-        signs.append(
-            Sign(
-                name="episodes",
-                well=not failed,
-                found=words,
-                todo="heedful worker --once",
-            )
-        )
+    counts = episodes.counts(db, scope)
+    if counts:
+        signs.append(_episodes(db, scope, counts))
     return signs
+
+
+def _row_level_security(db: Db, url: str) -> Sign:
+    """Check that PostgreSQL protects tenants even from a statement that forgets the
+    tenant.
+    """
+    tables = db.execute(TENANT_TABLES_SQL).fetchall()
+    unprotected = ", ".join(row["name"] for row in tables if not row["locked"])
+    found = f"{shown(url)}, row-level security for {len(tables)} tables"
+    if unprotected:
+        found += f"; not for {unprotected}"
+    return Sign(
+        name="database",
+        well=not unprotected,
+        found=found,
+        todo="run heedful migrate as the tables' owner",
+    )
+
+
+def _integrity(db: Db, file: str) -> Sign:
+    rows = db.execute("pragma integrity_check(5)")
+    result = "; ".join(row[0] for row in rows)
+    return Sign(
+        name="database",
+        well=result == "ok",
+        found=f"{file}, {result}",
+        todo="restore a copy, or move the file away",
+    )
+
+
+def _episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
+    failed = counts.get("failed", 0)
+    found = (
+        f"{counts.get('reflected', 0)} reflected on, {counts.get('waiting', 0)} "
+        f"waiting, {failed} failed"
+    )
+    for episode in episodes.page(db, scope, limit=1, state="failed"):
+        found += f" (the last: {clean(episode.error, MAX_EPISODE_ERROR_CHARS)})"
+    return Sign(
+        name="episodes", well=not failed, found=found, todo="heedful worker --once"
+    )
 
 
 models: Typer = group()
@@ -257,16 +276,15 @@ def fetch(
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache are
     reused.
     """
-    values = config.settings()
-    one = (
-        weights.find(name)
-        if name
-        else weights.needed(values.model) or weights.find("embedded")
-    )
+    values = settings()
+    if name:
+        chosen = weights.find(name)
+    else:
+        chosen = weights.needed(values.model) or weights.find("embedded")
     path = drive(
-        weights.fetch(one, path=source, cache=values.cache, progress=output.fetched)
+        weights.fetch(chosen, path=source, cache=values.cache, progress=output.fetched)
     )
-    return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
+    return answer({"name": chosen.name, "path": path}, f"{chosen.name}: {path}")
 
 
 judges: Typer = group()
@@ -284,36 +302,30 @@ def check_judge(
     in the folder of the weights: heedful serve and heedful doctor warn about a judge
     that has not passed.
     """
-    values = config.settings(judge=judge)
-    ranked = list[tuple[str, bool]]()
+    values = settings(judge=judge)
+    judged = Counter[str]()  # pairs by role
+    right = Counter[str]()  # pairs that the model ranked right, by role
 
     async def rank() -> None:
-        async with config.model_of(config.judging(values)) as model:
-            async for role, right in calibrate(model):
-                ranked.append((role, right))
-                output.progress().bar("judging", len(ranked), total=0, count=role)
+        async with opened_model(judging(values)) as model:
+            async for role, is_right in calibrate(model):
+                judged[role] += 1
+                if is_right:
+                    right[role] += 1
+                progress().bar("judging", judged.total(), total=0, count=role)
 
     drive(rank())
-    right = Counter(role for role, better in ranked if better)
-    rows = [
-        (role, right[role], n)
-        for role, n in Counter(role for role, _ in ranked).items()
-    ]
-    path, results = config.judge_results(values)
-    result = right.total(), len(ranked)
+    pairs = judged.total()
+    path, results = judge_results(values)
+    results[values.judge] = (right.total(), pairs)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**results, values.judge: result}, indent=2))
-    doubt = config.doubt(values)
-    document = {
-        "judge": values.judge,
-        "passed": not doubt,
-        "right": right,
-        "pairs": len(ranked),
-    }
+    path.write_text(json.dumps(results, indent=2))
+    doubt = judge_doubt(values)
     words = f"{doubt}; {UNFIT_JUDGE_FIX}" if doubt else "it can judge"
+    rows = [(role, right[role], number) for role, number in judged.items()]
     answer(
-        document,
+        {"judge": values.judge, "passed": not doubt, "right": right, "pairs": pairs},
         TextTable(("role", "right", "pairs"), rows),
         f"{values.judge}: {words}",
     )
-    return int(bool(doubt))
+    return 1 if doubt else 0

@@ -5,23 +5,24 @@ event.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option, Typer, confirm, prompt
 
-from heedful.cli import output
-from heedful.cli import settings as config
 from heedful.cli.app import group
+from heedful.cli.output import answer, page, say
+from heedful.cli.resources import ask
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.hooks import follow
+from heedful.lessons.lesson import Trust
 from heedful.lessons.trust import check_statement
 from heedful.loop.policies import policy
+from heedful.memory.memory import Memory
 from heedful.redact import redact
 
 hook: Typer = group()
@@ -42,14 +43,14 @@ def _write(changes: Sequence[plans.FileChange], yes: bool) -> list[str]:
     """
     if not any(changes):
         return []
-    output.say("".join(change.diff for change in changes))
-    if not (yes or (_asks() and confirm("Write this?", err=True))):
+    say("".join(change.diff for change in changes))
+    if not (yes or (_is_terminal() and confirm("Write this?", err=True))):
         raise UsageError("nothing was written; --yes writes it without a question")
     plans.apply_all(changes)
     return [str(change.path) for change in changes if change]
 
 
-def _asks() -> bool:
+def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -77,68 +78,81 @@ def install(
             f"heedful writes no settings of {agent}; docs/coding-agents.md shows them"
         )
     everywhere = user or plugin is not None
-    files = {} if everywhere else _checked()["ignored"]
-    wanted = plans.hooks(plans.command(everywhere), http)
+    files = {} if everywhere else _checked_settings()["ignored"]
+    events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
-        changes = [plans.plan_install(plans.settings_path(user), wanted)]
+        changes = [plans.plan_install(plans.settings_path(user), events)]
     else:
-        changes = plans.plan_plugin(plugin, wanted, output.page("skill") + "\n")
+        changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
     written = _write(changes, yes)
-    past = plans.past_sessions()
-    asks = _asks() and not yes
     process.approve("files", files)
-    if asks and not trust:
-        stated: object = process.approvals()["trust"] if everywhere else {}
-        with suppress(NotFound):  # there is no database yet
-            stated = stated or (
-                not everywhere and config.ask(lambda memory: memory.stated_trust())
-            )
-        if not stated:
-            output.say(plans.TRUST_QUESTION)
-            trust = prompt("Trusted programs", default="none", err=True)
+
+    asks = _is_terminal() and not yes
+    if asks and not trust and not _is_trust_stated(everywhere):
+        say(plans.TRUST_QUESTION)
+        trust = prompt("Trusted programs", default="none", err=True)
     if trust:
-        _state(trust.replace(",", " ").split(), everywhere)
-    if (
-        asks
-        and written
-        and past
-        and confirm(f"Learn from your past sessions in {past}?", err=True)
-    ):
+        _state_trust(trust.replace(",", " ").split(), everywhere)
+
+    lines = ["the hooks are installed already"]
+    if written:
+        lines = [f"wrote {', '.join(written)}"]
+    if trust:
+        lines.append(f"trusted: {trust}")
+    past = plans.past_sessions()
+    if past and asks and written:
+        _offer_to_learn(past)
+    elif past and not asks:
+        lines.append(f"to learn from past sessions: heedful learn-sessions {past}")
+    return answer({"written": written}, lines)
+
+
+def _offer_to_learn(past: Path) -> None:
+    if confirm(f"Learn from your past sessions in {past}?", err=True):
         from heedful.cli.sessions import learn_sessions
 
         learn_sessions([past])
-    said = [
-        f"wrote {', '.join(written)}" if written else "the hooks are installed already"
-    ]
-    said += [f"trusted: {trust}"] * bool(trust)
-    said += [f"to learn from past sessions: heedful learn-sessions {past}"] * bool(
-        past and not asks
-    )
-    return output.answer({"written": written}, *said)
 
 
-def _state(names: Sequence[str], everywhere: bool) -> None:
+def _is_trust_stated(everywhere: bool) -> bool:
+    """Return True if the user has said before whom to trust."""
+    if everywhere:
+        return bool(process.approvals()["trust"])
+    return bool(_stated_trust())
+
+
+def _stated_trust() -> Mapping[str, Trust]:
+    try:
+        return ask(lambda memory: memory.stated_trust())
+    except NotFound:  # there is no database yet
+        return {}
+
+
+def _state_trust(names: Sequence[str], everywhere: bool) -> None:
     """Record that the user's words and the output of programs are trusted, or that none
     is.
     """
-    sources = dict.fromkeys(map(_source, names), "measured") | {"user": "operator"}
-    sources = {"tool": "tool"} if [*names] == ["none"] else sources
-    for source in sources:
-        check_statement(source, sources[source])
-    options: Any = {
-        "by": getuser(),
-        "why": "answered heedful hook install",
-        "waiting": True,
-    }
+    sources: dict[str, Trust] = dict.fromkeys(map(_source, names), "measured")
+    sources["user"] = "operator"
+    if list(names) == ["none"]:
+        sources = {"tool": "tool"}
+    for source, trust in sources.items():
+        check_statement(source, trust)
 
-    async def record(memory: Any) -> None:
+    async def record(memory: Memory) -> None:
         for source, trust in sources.items():
-            await memory.set_trust(source, trust, **options)
+            await memory.set_trust(
+                source,
+                trust,
+                by=getuser(),
+                why="answered heedful hook install",
+                waiting=True,
+            )
 
     if everywhere:
         process.approve("trust", sources)
     else:
-        config.ask(record, new=True)
+        ask(record, new=True)
 
 
 def _source(name: str) -> str:
@@ -147,11 +161,10 @@ def _source(name: str) -> str:
     """
     if name in ("tool", "user") or name.startswith(("tool:", "program:")):
         return name
-    return (
-        "tool"
-        if name == "all"
-        else f"{'tool' if name in LOCAL_AGENT_TOOLS else 'program'}:{name}"
-    )
+    if name == "all":
+        return "tool"
+    kind = "tool" if name in LOCAL_AGENT_TOOLS else "program"
+    return f"{kind}:{name}"
 
 
 @hook.command("uninstall")
@@ -161,9 +174,8 @@ def uninstall(
     """Remove the hooks from the settings, which are then as they were before."""
     path = plans.settings_path(user)
     written = _write([plans.plan_uninstall(path)], yes)
-    return output.answer(
-        {"written": written}, f"{'wrote' if written else 'no hooks in'} {path}"
-    )
+    words = f"wrote {path}" if written else f"no hooks in {path}"
+    return answer({"written": written}, words)
 
 
 @hook.command("approve")
@@ -171,38 +183,40 @@ def approve() -> int:
     """Let hooks follow the settings files and use the databases of this project as they
     are now.
     """
-    found = _checked()
-    process.approve("files", files := found["ignored"])
-    lines = [*files, *_rules(found)] if files else ["there is nothing to approve"]
-    return output.answer({"approved": list(files)}, *lines)
+    settings = _checked_settings()
+    files = settings["ignored"]
+    process.approve("files", files)
+    lines = ["there is nothing to approve"]
+    if files:
+        lines = [*files, *_effects(settings)]
+    return answer({"approved": list(files)}, lines)
 
 
-def _checked() -> dict[str, Any]:
+def _checked_settings() -> dict[str, Any]:
     """Return the settings of this project with what waits for approval. Raises
     UsageError.
     """
-    found = process.read_settings(Path.cwd(), every=True)
-    policy(follow(found, ":memory:")[0].policy)
-    return found
+    settings = process.read_settings(Path.cwd(), every=True)
+    rules, _ = follow(settings, ":memory:")
+    policy(rules.policy)
+    return settings
 
 
-def _rules(found: Mapping[str, Any]) -> list[str]:
+def _effects(settings: Mapping[str, Any]) -> Iterable[str]:
     """Return what hooks do with settings: the commands that they run, the database, the
     trust.
     """
-    runs = "; ".join(follow(found, ":memory:")[0].stop)
-    stated = dict(found["trust"])
-    with suppress(NotFound):  # there is no database yet
-        stated |= config.ask(lambda memory: memory.stated_trust())
+    rules, _ = follow(settings, ":memory:")
+    commands = "; ".join(rules.stop)
+    stated = dict(settings["trust"]) | dict(_stated_trust())
     trust = ", ".join(
         f"{source} is {level}" for source, level in sorted(stated.items())
     )
-    told = {
-        "each stop runs": runs or "nothing",
-        "database": found["db"],
-        "trust": trust or "none",
-    }
-    return [f"{what}: {redact(text)}" for what, text in told.items()]
+    return [
+        f"each stop runs: {redact(commands or 'nothing')}",
+        f"database: {redact(settings['db'])}",
+        f"trust: {redact(trust or 'none')}",
+    ]
 
 
 @hook.command("status")
@@ -210,22 +224,20 @@ def status() -> int:
     """Show which settings have hooks (two answer each event twice), and what the hooks
     do here.
     """
-    found = {
-        str(one): plans.installed(one)
-        for one in map(plans.settings_path, (False, True))
-    }
-    lines = [
-        f"{at}: {', '.join(own) or 'no hooks'}{gone}"
-        for at, (own, gone) in found.items()
-    ]
+    events_by_file = {}
+    lines = []
+    for path in (plans.settings_path(False), plans.settings_path(True)):
+        events, missing_programs = plans.installed(path)
+        events_by_file[str(path)] = events
+        lines.append(f"{path}: {', '.join(events) or 'no hooks'}{missing_programs}")
     try:
-        followed = process.read_settings(Path.cwd())
-        for file in followed["ignored"]:
-            output.say(f"{file} is ignored: read it, then run heedful hook approve")
-        lines += _rules(followed)
+        settings = process.read_settings(Path.cwd())
+        for file in settings["ignored"]:
+            say(f"{file} is ignored: read it, then run heedful hook approve")
+        lines += _effects(settings)
     except UsageError as error:
-        output.say(f"the hooks do nothing: {error}")
-    return output.answer({at: own for at, (own, _) in found.items()}, *lines)
+        say(f"the hooks do nothing: {error}")
+    return answer(events_by_file, lines)
 
 
 @hook.command("run")
@@ -241,6 +253,7 @@ def run(
     """Answer the event on standard input, as `heedful-hook` does, which starts
     faster.
     """
-    raise Exit(
-        process.main([event, "--agent", agent, *(["--strict"] if strict else [])])
-    )
+    arguments = [event, "--agent", agent]
+    if strict:
+        arguments.append("--strict")
+    raise Exit(process.main(arguments))

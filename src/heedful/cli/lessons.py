@@ -1,23 +1,32 @@
-"""Commands that show and change lessons, patterns and pins."""
+"""Commands that ask memory, and that show and change lessons, patterns and pins."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from typing import IO, Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
-from heedful.cli import output, settings
-from heedful.cli.app import PLAIN_HELP_OPTIONS, Group, group
-from heedful.cli.output import answer, columns, counted, following, say
+from heedful.cli.app import group, group_with_default
+from heedful.cli.output import (
+    answer,
+    columns,
+    counted,
+    following,
+    page,
+    progress,
+    repeated,
+    say,
+    shorten,
+)
+from heedful.cli.resources import ask, ask_all
 from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
     By,
@@ -26,8 +35,8 @@ from heedful.cli.settings import (
     Limit,
     UnusedFor,
     Why,
-    ask,
-    ask_all,
+    seconds,
+    where,
 )
 from heedful.errors import UsageError
 from heedful.lessons.briefing import Briefing
@@ -40,23 +49,30 @@ from heedful.sanitize import clean
 from heedful.store import own_db
 
 MAX_LINE_TEXT_CHARS = 200  # characters of a text that are shown
-# bytes of a file that are looked up whole; of a longer file, its error lines
+# Of a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
 MAX_TASK_INPUT_BYTES = 1_000_000  # bytes of a task on standard input
+STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
 QUARANTINE_NOTICE = (
     "\nNot shown: what tools or documents wrote waits in quarantine until it is "
     "released."
 )
+LessonId = Annotated[
+    int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
+]
+
+
+def _last_use(lesson: Mapping[str, Any]) -> float:
+    return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
+
+
 REMOVED_LESSON_COLUMNS = columns(
-    "lesson state why id seen last_of_use",
-    lesson="text",
-    last_of_use=lambda one: max(one["last_seen"], one["last_shown"]),
+    "lesson state why id seen last_of_use", lesson="text", last_of_use=_last_use
 )
 
-
-lessons: Typer = Typer(cls=Group, add_completion=False, **PLAIN_HELP_OPTIONS)
+lessons: Typer = group_with_default()
 
 
 @lessons.callback(invoke_without_command=True)
@@ -64,21 +80,18 @@ def list_lessons(context: Context, limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     if context.invoked_subcommand is not None:
         return 0
-    found = ask(lambda memory: memory.top(limit))
-    then = "" if all(one["text"] for one in found) else following("quarantine", "list")
-    text = (
-        output.page("lessons", found=found)
-        if found
-        else f"no lesson in {settings.where()}"
-    )
-    return answer({"lessons": found}, text, then)
+    top_lessons = ask(lambda memory: memory.top(limit))
+    if not top_lessons:
+        return answer({"lessons": []}, f"no lesson in {where()}")
+    then = ""
+    if not all(lesson["text"] for lesson in top_lessons):
+        then = following("quarantine", "list")
+    return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
 
 
 @lessons.command("edit")
 def edit_lesson(
-    lesson: Annotated[
-        int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
-    ],
+    lesson: LessonId,
     text: Annotated[str, Argument(help="The new words.")],
     by: By,
     why: Why = "",
@@ -89,15 +102,13 @@ def edit_lesson(
     A lesson in quarantine waits on, with the new words, until it is released.
     """
     entry = ask(lambda memory: memory.edit(lesson, text, by=by, why=why))
-    words = (
-        f"lesson {lesson} has new words{', which wait in quarantine' if entry else ''}"
-    )
-    then = ("quarantine", "release", entry, "--by", by) if entry else ("lessons",)
-    return answer(
-        {"lesson": lesson, "entry": entry, "by": by, "why": why},
-        words,
-        following(*then),
-    )
+    words = f"lesson {lesson} has new words"
+    then = following("lessons")
+    if entry:
+        words += ", which wait in quarantine"
+        then = following("quarantine", "release", entry, "--by", by)
+    document = {"lesson": lesson, "entry": entry, "by": by, "why": why}
+    return answer(document, words, then)
 
 
 def seen(
@@ -106,89 +117,113 @@ def seen(
         Argument(
             help="The error, or a file with it; before TEXT the type or the tool."
         ),
-    ] = "-",
+    ] = STANDARD_INPUT,
     text: Annotated[
         str, Argument(help="The text of the error, or a file with it.")
     ] = "",
 ) -> int:
-    """Say whether an error was seen before, and what mended it.
+    """Say whether an error was seen before, and what fixed it.
 
     Pass what you have: a message, a log file, or on standard input all that a command
     wrote. Like grep, it exits with 1 if no error was seen.
     """
-    error_type, source = (error, text) if text else ("", error)
-    said = _errors_in(source)
-    mark = signature(error_type, said)
-    asked = (
-        ask_all(lambda memory: memory.seen(error_type, said)) if said.strip() else []
-    )
-    asked.sort(key=lambda one: not any(lesson["text"] for lesson in one[1].lessons))
-    db, found = next(
-        (one for one in asked if one[1]), asked[0] if asked else ("", Seen(0))
-    )
-    known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-    merged = then = ""
-    if found.group is not None:
-        many = counted(len(found.group.members), "pattern")
-        merged = (
-            f"  {many} merged as: {clean(found.group.template, MAX_LINE_TEXT_CHARS)}"
+    error_type = error if text else ""
+    source = text or error
+    error_text = _errors_in(source)
+    pattern = signature(error_type, error_text)
+    db = ""
+    result = Seen(0)
+    if error_text.strip():
+        db, result = _best_seen(
+            ask_all(lambda memory: memory.seen(error_type, error_text))
         )
-        then = following("patterns", "list", error_type)
-    lines = found.lines or [
-        mark.pattern.strip() or "no line looks like an error; pass the line"
-    ]
-    if not found and said == source and not said.split()[1:]:
+    if not result and error_text == source and len(source.split()) < 2:
         say(
-            f"heedful: there is no file {said!r}; it was looked up as the text of an "
+            f"heedful: there is no file {source!r}; it was looked up as the text of an "
             "error"
         )
+
+    lines = result.lines or [
+        pattern.pattern.strip() or "no line looks like an error; pass the line"
+    ]
+    merged = then = ""
+    if result.group is not None:
+        patterns_count = counted(len(result.group.members), "pattern")
+        template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
+        merged = f"  {patterns_count} merged as: {template}"
+        then = following("patterns", "list", error_type)
+    release: list[str] = []
+    if result.release:
+        release = [QUARANTINE_NOTICE, f"Next: {result.release}"]
     answer(
-        {**known, "group": found.group, "lessons": found.lessons, "lines": found.lines},
-        f"seen: {found.count}",
-        *(f"  {clean(line, MAX_LINE_TEXT_CHARS)}" for line in lines),
+        {
+            "seen": result.count,
+            "signature": pattern.digest,
+            "pattern": pattern.pattern,
+            "group": result.group,
+            "lessons": result.lessons,
+            "lines": result.lines,
+        },
+        f"seen: {result.count}",
+        [f"  {clean(line, MAX_LINE_TEXT_CHARS)}" for line in lines],
         merged,
-        output.page("lessons", found=[one for one in found.lessons if one["text"]]),
-        *((QUARANTINE_NOTICE, f"Next: {found.release}") if found.release else ()),
+        page("lessons", found=[lesson for lesson in result.lessons if lesson["text"]]),
+        release,
         then,
-        *_own(db),
+        _origin(db),
     )
-    return 0 if found else 1
+    return 0 if result else 1
 
 
-def _own(db: str) -> Iterator[str]:
-    if db == str(own_db()):
-        yield f"This is from your own memory: add --db {db} to a command about it."
+def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
+    """Return the database that has seen the error, if possible with a lesson's text,
+    and its answer.
+    """
+    seen_answers = [(db, result) for db, result in answers if result]
+    for db, result in seen_answers:
+        if any(lesson["text"] for lesson in result.lessons):
+            return db, result
+    return (seen_answers or answers)[0]
+
+
+def _origin(db: str) -> str:
+    """Return how to address one's own memory, if `db` is that memory."""
+    if db != str(own_db()):
+        return ""
+    return f"This is from your own memory: add --db {db} to a command about it."
 
 
 def before(
     command: Annotated[list[str], Argument(help="The command, after --.")],
 ) -> int:
-    """Say how a command failed before, and what mended it; nothing if it has worked
+    """Say how a command failed before, and what fixed it; nothing if it has worked
     since.
 
     Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
     """
-    given = shlex.join(command) if len(command) > 1 else command[0]
-    asked = ask_all(lambda memory: memory.before("", given))
-    db, found = max(asked, key=lambda one: bool(one[1]))
-    lines = [
-        clean(line, len(line))
-        for one in found.failures
-        for line in str(one).splitlines()
-    ]
-    if found.release:
+    command_line = shlex.join(command) if len(command) > 1 else command[0]
+    answers = ask_all(lambda memory: memory.before("", command_line))
+    db, result = answers[0]
+    for other_db, other in answers[1:]:
+        if other and not result:
+            db, result = other_db, other
+    lines = []
+    for failure in result.failures:
+        lines += [clean(line, len(line)) for line in str(failure).splitlines()]
+    if result.release:
         lines.append(
-            f"A failure of this is known, but it waits in quarantine: {found.release}"
+            f"A failure of this is known, but it waits in quarantine: {result.release}"
         )
-    record = {
-        "failures": found.failures,
-        "waiting": found.waiting,
-        "release": found.release,
-    }
     answer(
-        record, *(lines or ["no failure is known that has not worked since"]), *_own(db)
+        {
+            "failures": result.failures,
+            "waiting": result.waiting,
+            "release": result.release,
+        },
+        lines or "no failure is known that has not worked since",
+        _origin(db),
     )
-    return 0 if found else 1
+    return 0 if result else 1
 
 
 def _errors_in(source: str) -> str:
@@ -197,46 +232,44 @@ def _errors_in(source: str) -> str:
 
     A short file is returned whole. Raises UsageError for an empty or a binary file.
     """
-    if source != "-" and not (
-        len(source) < MAX_FILE_NAME_CHARS and os.path.isfile(source)
-    ):
-        return source
-    name = "standard input" if source == "-" else source
-    opened = open(source, "rb") if source != "-" else nullcontext(sys.stdin.buffer)  # noqa: SIM115
-    with opened as file:
-        start: bytes = file.read(MAX_WHOLE_FILE_BYTES) + file.readline(
-            MAX_WHOLE_FILE_BYTES
-        )
-        if not start.strip():
-            raise UsageError(
-                f"{name} is empty; pass what the command wrote: {SEEN_USAGE}"
-            )
-        if b"\0" in start:
-            raise UsageError(
-                f"{name} is not a text in UTF-8; pass the output or the log as text"
-            )
-        if len(start) < MAX_WHOLE_FILE_BYTES:
-            return start.decode("utf-8", "replace")
-        from heedful.traces.error_lines import error_lines
+    if source == STANDARD_INPUT:
+        return _errors_of_file(sys.stdin.buffer, "standard input")
+    if len(source) < MAX_FILE_NAME_CHARS and os.path.isfile(source):
+        with open(source, "rb") as file:
+            return _errors_of_file(file, source)
+    return source
 
-        return "\n".join(error_lines(_lines(start, file)))
+
+def _errors_of_file(file: IO[bytes], name: str) -> str:
+    start = file.read(MAX_WHOLE_FILE_BYTES) + file.readline(MAX_WHOLE_FILE_BYTES)
+    if not start.strip():
+        raise UsageError(f"{name} is empty; pass what the command wrote: {SEEN_USAGE}")
+    if b"\0" in start:
+        raise UsageError(
+            f"{name} is not a text in UTF-8; pass the output or the log as text"
+        )
+    if len(start) < MAX_WHOLE_FILE_BYTES:
+        return start.decode("utf-8", "replace")
+    from heedful.traces.error_lines import error_lines
+
+    return "\n".join(error_lines(_lines(start, file)))
 
 
 def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
     """Yield the lines of `start` and of the rest of `file`, and show how much is
     read.
     """
-    # bytes; a pipe has no size
-    done = 0
-    total = 0
+    done_bytes = 0
+    total_bytes = 0  # a pipe has no size
     with suppress(OSError):
-        total = os.fstat(file.fileno()).st_size
-    for line in chain(
-        start.splitlines(), iter(partial(file.readline, MAX_WHOLE_FILE_BYTES), b"")
-    ):
+        total_bytes = os.fstat(file.fileno()).st_size
+    later_lines = iter(partial(file.readline, MAX_WHOLE_FILE_BYTES), b"")
+    for line in chain(start.splitlines(), later_lines):
         yield line.decode("utf-8", "replace")
-        done += len(line) + 1
-        output.progress().counted("reading", done, total=total, noun="KB", unit=1_000)
+        done_bytes += len(line) + 1
+        progress().counted(
+            "reading", done_bytes, total=total_bytes, noun="KB", unit=1_000
+        )
 
 
 def recall(
@@ -251,48 +284,56 @@ def recall(
     ] = "",
 ) -> int:
     """Show the accepted answers that memory recalls for a task."""
-    query = (
-        sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES).decode("utf-8", "replace")
-        if task == "-"
-        else task
-    )
+    if task == STANDARD_INPUT:
+        stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
+        task = stdin.decode("utf-8", "replace")
     if why:
+        return _explain_recall(task, key)
 
-        async def considered(memory: Memory) -> Briefing:
-            memory.holdout = 0.0
-            return await memory.brief(query, "", memory_key=key, every=True)
-
-        briefings = [
-            (db, one.plain(), [*one.lines, *_own(db)])
-            for db, one in ask_all(considered)
-        ]
-        record = {
-            **briefings[0][1],
-            "beside": {db: plain for db, plain, _ in briefings[1:]},
-        }
-        return answer(record, *(line for *_, lines in briefings for line in lines))
-
-    async def recalled(memory: Memory) -> tuple[Sequence[Match], bool, Spaces | None]:
-        found = await memory.recall(query, limit)
+    async def recall_task(
+        memory: Memory,
+    ) -> tuple[Sequence[Match], bool, Spaces | None]:
+        matches = await memory.recall(task, limit)
         waiting = await memory.quarantine.waiting(1)
         spaces = None if memory.embedder is None else await memory.spaces()
         if spaces is not None and spaces.behind:
-            say(
-                f"recall compares {counted(spaces.behind, 'example')} by words only "
-                f"({spaces})"
-            )
+            examples = counted(spaces.behind, "example")
+            say(f"recall compares {examples} by words only ({spaces})")
             say(following("reembed"))
-        return found, bool(waiting), spaces
+        return matches, bool(waiting), spaces
 
-    asked = ask_all(recalled)
-    ranked = merge(*(every for _, (every, *_) in asked), key=lambda one: -one.relevance)
-    found = list(islice(ranked, limit))
-    waits = (
-        following("quarantine", "list", db=db) for db, (_, held, _) in asked if held
-    )
-    nothing = ["nothing related", *(f"{QUARANTINE_NOTICE}\n{then}" for then in waits)]
-    lines = [output.page("recall", found=found)] if found else nothing
-    return answer({"examples": found, "spaces": asked[0][1][2]}, *lines)
+    answers = ask_all(recall_task)
+    matches: list[Match] = []
+    notices: list[str] = []
+    for db, (matches_of_db, has_waiting, _) in answers:
+        matches += matches_of_db
+        if has_waiting:
+            then = following("quarantine", "list", db=db)
+            notices.append(f"{QUARANTINE_NOTICE}\n{then}")
+    if len(answers) > 1:
+        matches.sort(key=lambda match: -match.relevance)
+    matches = matches[:limit]
+    _, (_, _, spaces) = answers[0]
+    document = {"examples": matches, "spaces": spaces}
+    if matches:
+        return answer(document, page("recall", found=matches))
+    return answer(document, "nothing related", notices)
+
+
+def _explain_recall(task: str, key: str) -> int:
+    """Show every candidate for the prompt of a task, and why it is in it or not."""
+
+    async def brief(memory: Memory) -> Briefing:
+        memory.holdout = 0.0
+        return await memory.brief(task, "", memory_key=key, every=True)
+
+    briefings = ask_all(brief)
+    lines: list[str] = []
+    for db, briefing in briefings:
+        lines += [*briefing.lines, _origin(db)]
+    _, first = briefings[0]
+    others = {db: briefing.plain() for db, briefing in briefings[1:]}
+    return answer({**first.plain(), "beside": others}, lines)
 
 
 patterns: Typer = group()
@@ -306,15 +347,17 @@ def list_patterns(
     """List merged patterns with the reasons for their merge, then patterns that are
     kept apart.
     """
-    found = ask(lambda memory: memory.patterns(error_type))[:limit]
-    if not found:
+    groups = ask(lambda memory: memory.patterns(error_type))[:limit]
+    if not groups:
         return answer(
             {"patterns": []}, "no patterns are merged, and none are kept apart"
         )
-    undo = ["--undo"] if found[0]["apart"] else []
-    digest = found[0]["patterns"][0]["signature"]
-    then = following("patterns", "unmerge", digest, "--by", "NAME", *undo)
-    return answer({"patterns": found}, output.page("patterns", found=found), then)
+    first = groups[0]
+    command = ["patterns", "unmerge", first["patterns"][0]["signature"], "--by", "NAME"]
+    if first["apart"]:
+        command.append("--undo")
+    text = page("patterns", found=groups)
+    return answer({"patterns": groups}, text, following(*command))
 
 
 @patterns.command()
@@ -325,19 +368,19 @@ def unmerge(
     undo: Annotated[bool, Option("--undo", help="Allow the merge again.")] = False,
 ) -> int:
     """Keep patterns apart from all other patterns from now on."""
-    ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=not undo))
-    words = (
-        f"{counted(len(digests), 'pattern')} "
-        f"{'mergeable again' if undo else 'kept apart'}"
-    )
-    record = {"patterns": digests, "apart": not undo, "by": by, "why": why}
-    return answer(record, words, following("patterns", "list"))
+
+    async def set_apart(memory: Memory) -> None:
+        await memory.set_apart(*digests, by=by, why=why, apart=not undo)
+
+    ask(set_apart)
+    state = "mergeable again" if undo else "kept apart"
+    words = f"{counted(len(digests), 'pattern')} {state}"
+    document = {"patterns": digests, "apart": not undo, "by": by, "why": why}
+    return answer(document, words, following("patterns", "list"))
 
 
 def pin(
-    lesson: Annotated[
-        int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
-    ],
+    lesson: LessonId,
     by: By,
     why: Why = "",
     undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
@@ -347,8 +390,8 @@ def pin(
     """
     ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
     words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
-    record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
-    return answer(record, words, following("lessons"))
+    document = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
+    return answer(document, words, following("lessons"))
 
 
 def prune(
@@ -361,16 +404,23 @@ def prune(
         raise UsageError(
             "nothing says what to remove: give --unused-for 180d, --keep 1000 or both"
         )
-    options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
+    unused_seconds = None
     if unused_for is not None:
-        options["unused_for"] = settings.seconds("--unused-for", unused_for)
-    found = ask(lambda memory: memory.prune(**options))
+        unused_seconds = seconds("--unused-for", unused_for)
+
+    async def remove(memory: Memory) -> Sequence[Mapping[str, Any]]:
+        return await memory.prune(
+            unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
+        )
+
+    removed = ask(remove)
+    outcome = "would be removed" if dry_run else "removed"
+    then = repeated() if dry_run and removed else following("lessons")
     return answer(
-        {"dry_run": dry_run, "removed": found},
-        *output.shorten(REMOVED_LESSON_COLUMNS, found, text=3),
-        f"{counted(len(found), 'lesson')} "
-        f"{'would be removed' if dry_run else 'removed'}",
-        output.repeated() if dry_run and found else following("lessons"),
+        {"dry_run": dry_run, "removed": removed},
+        shorten(REMOVED_LESSON_COLUMNS, removed, text=3),
+        f"{counted(len(removed), 'lesson')} {outcome}",
+        then,
     )
 
 
@@ -384,14 +434,15 @@ def reembed() -> int:
 
     async def embed(memory: Memory) -> tuple[int, Spaces]:
         if memory.embedder is None:
-            todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
-            what = "recall compares words here, which needs no vectors"
-            raise UsageError(f"{what}; for meanings {todo}")
-        watch = partial(output.progress().counted, "embedding", noun="examples")
+            raise UsageError(
+                "recall compares words here, which needs no vectors; for meanings "
+                "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+            )
+        watch = partial(progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 
-    done, spaces = ask(
+    embedded, spaces = ask(
         embed, stopped="stopped; heedful reembed continues where it stopped"
     )
-    words = f"{counted(done, 'example')} embedded; {spaces}"
-    return answer({"embedded": done, **asdict(spaces)}, words)
+    words = f"{counted(embedded, 'example')} embedded; {spaces}"
+    return answer({"embedded": embedded, **asdict(spaces)}, words)

@@ -1,5 +1,7 @@
 """`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and
 pipeline runs.
+
+Every command that names a loop takes the beginning of its id, or `last`.
 """
 
 from __future__ import annotations
@@ -7,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli import settings
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -23,12 +25,15 @@ from heedful.cli.output import (
     following,
     page,
 )
+from heedful.cli.resources import ask as ask_memory
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, seconds, where
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
     Done,
     Reasoning,
+    Verdict,
     latest_verdict,
     reasoning,
     state_after,
@@ -42,9 +47,14 @@ from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 
+LAST = "last"  # the name of the newest loop or run
 MAX_AMBIGUOUS_IDS = 10
+MAX_LOOPS_OF_PREFIX = 200  # that begin with the given text
+LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
 MAX_TASK_CELL_CHARS = 80
 MAX_CANDIDATE_CHARS = 400  # characters of a candidate that are shown
+# An id that heedful made up, and the part of it that is enough to name the loop.
+MADE_UP_ID_PATTERN = re.compile(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z")
 
 
 def why(
@@ -62,14 +72,7 @@ def why(
     """
 
     async def read(memory: Memory) -> Report | StoredLoop:
-        newest, _ = await memory.store.read(
-            memory.scope, loops.newest, int(loop == "last")
-        )
-        if loop == "last" and not newest:
-            raise NotFound("loop", loop, f"{settings.where()}, which has no loop yet")
-        stored = await loop_of(memory, newest[0].id if newest else loop)
-        if stored.head.stage is not None and newest:
-            stored = await loop_of(memory, stored.head.stage.run)
+        stored = await _newest_or_named(memory, loop)
         if stored.is_run:
             return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
@@ -78,37 +81,65 @@ def why(
             )
         return stored
 
-    found = settings.ask(read)
-    if not isinstance(found, Report):
-        explanation = found.explain()
-        known = {"stored": found, "explanation": explanation, "text": _text}
-        state = state_after(latest_verdict(found.decisions))
-        made = ((one.attempt, one.verdict) for one in found.decisions)
-        fed = {
-            number: verdict.feedback
-            for number, verdict in made
-            if isinstance(verdict, Again)
-        }
-        document = dict[str, Any]()
-        if call().json:
-            from heedful.service.schemas import explanation_record, loop_record
+    loop_or_run = ask_memory(read)
+    if isinstance(loop_or_run, Report):
+        return _explain_run(loop_or_run, stage)
+    return _explain_loop(loop_or_run)
 
-            document = {**loop_record(found), **explanation_record(explanation)}
-        return answer(document, page("why", **known, state=state, fed=fed))
-    one = questions.find_stage(found, stage) if stage else None
-    about = (
-        questions.describe_stage(found, one) if one else questions.describe_run(found)
+
+async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
+    """Return the loop called `name`; `last` is the newest loop, or the run of which it
+    is a stage.
+    """
+    if name != LAST:
+        return await loop_of(memory, name)
+    newest, _ = await memory.store.read(memory.scope, loops.newest, 1)
+    if not newest:
+        raise NotFound("loop", name, f"{where()}, which has no loop yet")
+    stored = await loop_of(memory, newest[0].id)
+    if stored.head.stage is None:
+        return stored
+    return await loop_of(memory, stored.head.stage.run)
+
+
+def _explain_loop(stored: StoredLoop) -> int:
+    explanation = stored.explain()
+    feedback = {}  # by attempt
+    for decision in stored.decisions:
+        if isinstance(decision.verdict, Again):
+            feedback[decision.attempt] = decision.verdict.feedback
+    document: dict[str, Any] = {}
+    if call().json:
+        from heedful.service.schemas import explanation_record, loop_record
+
+        document = {**loop_record(stored), **explanation_record(explanation)}
+    text = page(
+        "why",
+        stored=stored,
+        explanation=explanation,
+        text=_text,
+        state=state_after(latest_verdict(stored.decisions)),
+        fed=feedback,
     )
-    said = markdown(replace(found, stages=(one,)) if one else found, escape=False)
-    run = {"pipeline": found.pipeline, "run": found.run}
-    document = run | one.plain() if one else found.plain()
-    return answer(document, f"{about}\n\n{said}", following("ask", found.run))
+    return answer(document, text)
+
+
+def _explain_run(report: Report, stage_name: str | None) -> int:
+    then = following("ask", report.run)
+    if not stage_name:
+        summary = questions.describe_run(report)
+        text = f"{summary}\n\n{markdown(report, escape=False)}"
+        return answer(report.plain(), text, then)
+    stage = questions.find_stage(report, stage_name)
+    summary = questions.describe_stage(report, stage)
+    text = f"{summary}\n\n{markdown(replace(report, stages=(stage,)), escape=False)}"
+    document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
+    return answer(document, text, then)
 
 
 def _text(value: Any) -> str:
-    return clean(
-        value if isinstance(value, str) else json.dumps(value), MAX_CANDIDATE_CHARS
-    )
+    text = value if isinstance(value, str) else json.dumps(value)
+    return clean(text, MAX_CANDIDATE_CHARS)
 
 
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
@@ -120,24 +151,25 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     try:
         return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
-        if name == "last":
-            if runs := await newest_runs(memory, 1):
+        if name == LAST:
+            runs = await newest_runs(memory, 1)
+            if runs:
                 return runs[0]
-            raise NotFound("run of a pipeline", name, settings.where()) from None
-        found, _ = await memory.store.read(
-            memory.scope, loops.newest, limit=200, prefix=name
+            raise NotFound("run of a pipeline", name, where()) from None
+        matches, _ = await memory.store.read(
+            memory.scope, loops.newest, limit=MAX_LOOPS_OF_PREFIX, prefix=name
         )
-        if not found:
+        if not matches:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
-    ends = tuple(f"{one.id}/" for one in found if one.is_run)
-    found = [one for one in found if not one.id.startswith(ends)] if ends else found
-    if len(found) == 1:
-        return await memory.store.read(memory.scope, loops.read, found[0].id)
-    ids = ", ".join(sorted(one.id for one in found)[:MAX_AMBIGUOUS_IDS])
-    more = ", …" if len(found) > MAX_AMBIGUOUS_IDS else ""
+    stage_prefixes = tuple(f"{match.id}/" for match in matches if match.is_run)
+    ids = [match.id for match in matches if not match.id.startswith(stage_prefixes)]
+    if len(ids) == 1:
+        return await memory.store.read(memory.scope, loops.read, ids[0])
+    listed = ", ".join(sorted(ids)[:MAX_AMBIGUOUS_IDS])
+    more = ", …" if len(ids) > MAX_AMBIGUOUS_IDS else ""
     raise UsageError(
-        f"several loops begin with {name!r}: {ids}{more}; give more of the id"
+        f"several loops begin with {name!r}: {listed}{more}; give more of the id"
     )
 
 
@@ -147,17 +179,17 @@ async def newest_runs(
     """Return the newest runs, newest first, of the named pipeline or of all
     pipelines.
     """
-    most = 8 * limit
+    loop_limit = LOOPS_PER_RUN * limit
     while True:
-        found, _ = await memory.store.read(memory.scope, loops.newest, most)
+        newest, _ = await memory.store.read(memory.scope, loops.newest, loop_limit)
         runs = [
-            one
-            for one in found
-            if one.is_run and pipeline in ("", one.head.task["pipeline"])
+            stored
+            for stored in newest
+            if stored.is_run and pipeline in ("", stored.head.task["pipeline"])
         ]
-        if len(runs) >= limit or len(found) < most:
+        if len(runs) >= limit or len(newest) < loop_limit:
             return runs[:limit]
-        most *= 4
+        loop_limit *= 4
 
 
 def ask(
@@ -177,19 +209,22 @@ def ask(
             raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
         return await report_of(memory.store, memory.scope, stored.id)
 
-    report = settings.ask(read)
-    found = questions.answer(report, question)
-    stages = {fact.stage for fact in found.facts if fact.stage}
-    then = following("why", report.run, *(stages if len(stages) == 1 else ()))
-    record = {"pipeline": report.pipeline, "run": report.run, **found.plain()}
-    return answer(record, f"{found}\n", then)
+    report = ask_memory(read)
+    run_answer = questions.answer(report, question)
+    command = ["why", report.run]
+    stages = {fact.stage for fact in run_answer.facts if fact.stage}
+    if len(stages) == 1:
+        command += stages
+    document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
+    return answer(document, f"{run_answer}\n", following(*command))
 
 
 RUN_COLUMNS = columns("run pipeline state passed attempts retries seconds began")
 CHECK_COLUMNS = columns("check runs failed stages recovered", check="name")
-CHECK_COLUMNS_LEGEND = """\
-failed: attempts that failed; stages: ended stages with a failed attempt; recovered: such stages
-that passed"""
+CHECK_COLUMNS_LEGEND = (
+    "failed: attempts that failed; stages: ended stages with a failed attempt; "
+    "recovered: such stages\nthat passed"
+)
 
 
 def runs(
@@ -197,138 +232,171 @@ def runs(
     stats: Annotated[
         bool, Option("--stats", help="Also count failures and costs.")
     ] = False,
-    limit: settings.Limit = 20,
+    limit: Limit = 20,
 ) -> int:
     """List the newest runs of pipelines. With --stats, also count failures, retries and
     costs.
     """
 
     async def read(memory: Memory) -> list[Report]:
-        listed = await newest_runs(memory, limit, pipeline)
-        return [await report_of(memory.store, memory.scope, one.id) for one in listed]
+        newest = await newest_runs(memory, limit, pipeline)
+        return [await report_of(memory.store, memory.scope, run.id) for run in newest]
 
-    reports = settings.ask(read)
+    reports = ask_memory(read)
     rows = list(map(_run_row, reports))
+    named = f" {pipeline!r}" if pipeline else ""
+    empty = f"no run of a pipeline{named} in {where()}"
     then = following("why", reports[0].run) if reports else ""
-    empty = (
-        f"no run of a pipeline{f' {pipeline!r}' if pipeline else ''} in "
-        f"{settings.where()}"
-    )
     if not stats:
         return emit(rows, RUN_COLUMNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
+    document = {"runs": rows, "stats": counts}
+    if not reports:
+        return answer(document, empty)
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
-    failed = [one for one in counts.checks if one.failed]
-    table = [TextTable(CHECK_COLUMNS, failed), CHECK_COLUMNS_LEGEND] if failed else []
-    lines = (f"runs: {counts.runs}; {retries} took {cost}", *table, then)
-    return answer({"runs": rows, "stats": counts}, *(lines if reports else [empty]))
+    failed_checks = [check for check in counts.checks if check.failed]
+    table: list[object] = []
+    if failed_checks:
+        table = [TextTable(CHECK_COLUMNS, failed_checks), CHECK_COLUMNS_LEGEND]
+    return answer(document, f"runs: {counts.runs}; {retries} took {cost}", table, then)
 
 
 def _run_row(report: Report) -> dict[str, Any]:
-    made = [attempt for stage in report.stages for attempt in stage.attempts]
-    passed = sum(stage.action == "passed" for stage in report.stages)
-    row: dict[str, Any] = {
+    attempts = [attempt for stage in report.stages for attempt in stage.attempts]
+    passed = [stage for stage in report.stages if stage.action == "passed"]
+    return {
         "run": report.run,
         "pipeline": report.pipeline,
         "state": report.status,
+        "passed": f"{len(passed)}/{len(report.stages)}",
+        "attempts": len(attempts),
+        "retries": sum(max(0, len(stage.attempts) - 1) for stage in report.stages),
+        "seconds": questions.cost(attempts)[1],
+        "began": report.began,
     }
-    row |= {"passed": f"{passed}/{len(report.stages)}", "attempts": len(made)}
-    row["retries"] = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
-    return row | {"seconds": questions.cost(made)[1], "began": report.began}
 
 
-def _short(id: str) -> str:
+def _short_id(id: str) -> str:
     """Return the beginning of an id that heedful made up, which is enough to name the
     loop.
     """
-    return re.sub(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z", r"\1", id)
+    return MADE_UP_ID_PATTERN.sub(r"\1", id)
+
+
+def _task_cell(row: Mapping[str, Any]) -> str:
+    task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
+    return clean(_text(task), MAX_TASK_CELL_CHARS)
 
 
 LOOP_COLUMNS = columns(
     "loop task state stopped_by attempts best calls tokens updated",
-    loop=lambda row: _short(row["id"]),
-    task=lambda row: clean(
-        _text(row["task"]["pipeline"] if row["kind"] == "run" else row["task"]),
-        MAX_TASK_CELL_CHARS,
-    ),
+    loop=lambda row: _short_id(row["id"]),
+    task=_task_cell,
     stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
     best=lambda row: row["best"] or 0,
 )
 
 
-def list_loops(limit: settings.Limit = 50) -> int:
+def list_loops(limit: Limit = 50) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was
     interrupted.
     """
-    found, _ = settings.ask(
-        lambda memory: memory.store.read(memory.scope, loops.newest, limit)
-    )
+
+    async def read(memory: Memory) -> list[StoredLoop]:
+        newest, _ = await memory.store.read(memory.scope, loops.newest, limit)
+        return newest
+
     rows = [
-        {**one.summary(), "task": one.head.task, "kind": one.head.kind} for one in found
+        {**stored.summary(), "task": stored.head.task, "kind": stored.head.kind}
+        for stored in ask_memory(read)
     ]
-    return emit(
-        rows, LOOP_COLUMNS, key="loops", text=4, empty=f"no loop in {settings.where()}"
-    )
+    empty = f"no loop in {where()}"
+    return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=empty)
+
+
+def _why_cell(reasons: Reasoning) -> str:
+    if reasons.decided == "stopped":
+        return f"{reasons.reason}: {reasons.detail}"
+    return ", ".join(dict.fromkeys(trigger.reason for trigger in reasons.triggers))
+
+
+def _overrides_cell(reasons: Reasoning) -> str:
+    return ", ".join(f"{lifted.rule}: {lifted.by}" for lifted in reasons.lifted)
+
+
+def _fatigue_cell(reasons: Reasoning) -> str:
+    standing = reasons.standing
+    change = f" ({standing.change:+.2f})" if standing.change else ""
+    return f"{standing.fatigue:.2f}{change}"
 
 
 DECISION_COLUMNS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
-    loop=lambda one: _short(one.loop),
-    why=lambda one: (
-        f"{one.reason}: {one.detail}"
-        if one.decided == "stopped"
-        else ", ".join(dict.fromkeys(trigger.reason for trigger in one.triggers))
-    ),
-    overridden_by=lambda one: ", ".join(
-        f"{each.rule}: {each.by}" for each in one.lifted
-    ),
-    fatigue=lambda one: (
-        f"{one.standing.fatigue:.2f}"
-        + (f" ({one.standing.change:+.2f})" if one.standing.change else "")
-    ),
-    echoes=lambda one: max(one.standing.echoes.values(), default=0),
+    loop=lambda reasons: _short_id(reasons.loop),
+    why=_why_cell,
+    overridden_by=_overrides_cell,
+    fatigue=_fatigue_cell,
+    echoes=lambda reasons: max(reasons.standing.echoes.values(), default=0),
 )
 
 
 def log(
     loop: Annotated[str, Argument(help="Only loops whose ids begin with this.")] = "",
-    limit: settings.Limit = 20,
+    limit: Limit = 20,
 ) -> int:
     """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
     async def read(memory: Memory) -> list[StoredLoop]:
-        found, _ = await memory.store.read(memory.scope, loops.newest, limit, loop)
-        if loop and not found:
+        newest, _ = await memory.store.read(memory.scope, loops.newest, limit, loop)
+        if loop and not newest:
             raise NotFound("loop that begins with", loop, memory.store.url)
-        return found
+        return newest
 
-    stored = settings.ask(read)
-    told = {one.id: one.briefing for one in stored if one.briefing}
-    found = [made for one in stored for made in reasoning(one.loop, one.decisions)]
-    then = following("why", found[-1 if loop else 0].loop) if found else ""
-    shown = dict(DECISION_COLUMNS)
-    if told:
-        shown["memory"] = lambda one: told[one.loop].summary if one.loop in told else ""
+    decisions: list[Reasoning] = []
+    briefings = {}  # what memory showed each loop
+    for stored in ask_memory(read):
+        decisions += reasoning(stored.loop, stored.decisions)
+        if stored.briefing:
+            briefings[stored.id] = stored.briefing
 
-    def document(one: Reasoning) -> dict[str, Any]:
-        brief = told[one.loop].plain() if one.loop in told else None
-        return {**asdict(one), "rerun": one.rerun, "briefing": brief}
+    def memory_cell(reasons: Reasoning) -> str:
+        briefing = briefings.get(reasons.loop)
+        return briefing.summary if briefing else ""
 
-    empty = f"no decision in {settings.where()}"
+    def document(reasons: Reasoning) -> dict[str, Any]:
+        briefing = briefings.get(reasons.loop)
+        return {
+            **asdict(reasons),
+            "rerun": reasons.rerun,
+            "briefing": briefing.plain() if briefing else None,
+        }
+
+    shown_columns = dict(DECISION_COLUMNS)
+    if briefings:
+        shown_columns["memory"] = memory_cell
+    then = ""
+    if decisions:  # the newest loop comes first, its newest decision last
+        chosen = decisions[-1] if loop else decisions[0]
+        then = following("why", chosen.loop)
     return emit(
-        found, shown, key="decisions", text=4, empty=empty, then=then, document=document
+        decisions,
+        shown_columns,
+        key="decisions",
+        text=4,
+        empty=f"no decision in {where()}",
+        then=then,
+        document=document,
     )
 
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
-    by: settings.By,
-    why: settings.Why = "",
+    by: By,
+    why: Why = "",
     decisions: Annotated[
-        int,
-        Option(min=1, max=settings.MAX_OPTION_INTEGER, help="For how many decisions."),
+        int, Option(min=1, max=MAX_OPTION_INTEGER, help="For how many decisions.")
     ] = 1,
     expires: Annotated[
         str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")
@@ -339,29 +407,48 @@ def override(
 
     The override and its reason are recorded. `heedful run --resume` continues the loop.
     """
-    from heedful.drive.report import override as lift
+    from heedful.drive.report import override as override_loop
 
-    until = (
-        None
-        if expires is None
-        else time.time() + settings.seconds("--expires", expires)
-    )
-    options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
-    stored = settings.ask(lambda memory: loop_of(memory, loop))
-    verdict = settings.ask(
-        lambda memory: lift(
-            stored.id, rule, **options, store=memory.store, scope=memory.scope
+    until = None
+    if expires is not None:
+        until = time.time() + seconds("--expires", expires)
+    stored = ask_memory(lambda memory: loop_of(memory, loop))
+
+    async def suspend(memory: Memory) -> Verdict:
+        return await override_loop(
+            stored.id,
+            rule,
+            by=by,
+            why=why,
+            decisions=decisions,
+            until=until,
+            store=memory.store,
+            scope=memory.scope,
         )
-    )
-    run, _, task = stored.id.rpartition("/")
-    end = "is open; resume it in the program that ran it"
+
+    verdict = ask_memory(suspend)
+    document = {
+        "loop": stored.id,
+        "rule": rule,
+        "by": by,
+        "why": why,
+        "decisions": decisions,
+        "until": until,
+        **codec.verdict_to(verdict),
+    }
+    suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
+    state = _state_words(stored.id, verdict)
+    words = f"{suspended}; loop {clean(stored.id, 200)} {state}"
+    return answer(document, words, following("why", stored.id))
+
+
+def _state_words(id: str, verdict: Verdict) -> str:
+    """Return in which state an override leaves the loop, and how it continues."""
     if isinstance(verdict, Done):
-        end = (
+        return (
             f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
         )
-    elif run and task:
-        end = f"is open; heedful run TASKS --run {run} --resume continues it"
-    lifted = f"{rule} is suspended for {counted(decisions, 'decision')}"
-    document = {"loop": stored.id, "rule": rule, **options, **codec.verdict_to(verdict)}
-    words = f"{lifted}; loop {clean(stored.id, 200)} {end}"
-    return answer(document, words, following("why", stored.id))
+    run, _, task = id.rpartition("/")
+    if run and task:
+        return f"is open; heedful run TASKS --run {run} --resume continues it"
+    return "is open; resume it in the program that ran it"

@@ -15,9 +15,10 @@ from pydantic import Field, JsonValue
 from typer import Argument, Option, Typer
 
 from heedful.cli import output
-from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import TextTable, answer, columns, counted
+from heedful.cli.resources import ask_store
+from heedful.cli.settings import Texts, scope_of, settings
 from heedful.cli.tasks import EntryShape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, LineError, NotFound, UsageError
 from heedful.loop import codec, record
@@ -25,7 +26,7 @@ from heedful.loop import policies as presets
 from heedful.loop import replay as replays
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
-from heedful.loop.reach import reach
+from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
     Figures,
@@ -37,6 +38,7 @@ from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 
+MAX_RECORDED_LOOPS = 100_000  # of a database
 UNKNOWN_OUTCOME_LEGEND = (
     "cannot tell: loops whose record is too short to show how they would have ended"
 )
@@ -48,7 +50,7 @@ Source = Annotated[
 def replay(
     source: Source = None,
     policy: Annotated[
-        config.Texts, Option("--policy", help="Repeatable. [all presets]")
+        Texts, Option("--policy", help="Repeatable. [all presets]")
     ] = None,
     plot: Annotated[
         Path | None, Option(help="Draw the result into this SVG file.")
@@ -68,63 +70,86 @@ def replay(
     """
     chosen = [presets.policy(text) for text in policy or ()]
     records = read_records(source)
-    left_out = [
-        one for one in PRESETS.values() if not chosen and count_unscored(records, one)
-    ]
-    policies = chosen or [one for one in PRESETS.values() if one not in left_out]
-    aims = with_policy_goals(records, policies)
-    figures = list[Figures]()
-    for done, one in enumerate([RECORDED_POLICY, *policies]):
-        output.progress().counted(
-            "replaying", done * len(aims), (1 + len(policies)) * len(aims)
-        )
-        figures += replays.compare(aims, [one])
-    whole = replace(figures.pop(0), beyond=0)  # how the recorded loops ended is known
+    left_out: list[Policy] = []
+    if not chosen:
+        left_out = [
+            preset for preset in PRESETS.values() if count_unscored(records, preset)
+        ]
+        chosen = [preset for preset in PRESETS.values() if preset not in left_out]
+    aims = with_policy_goals(records, chosen)
+    recorded, figures = _compare(aims, chosen)
     notes = [
-        f"{one.name} is left out: no scores for its goals are recorded"
-        for one in left_out
+        f"{preset.name} is left out: no scores for its goals are recorded"
+        for preset in left_out
     ]
-    notes += _caveats(records, policies)
-    if assumed := sum(
-        one is not other for one, other in zip(records, aims, strict=True)
-    ):
-        notes.append(
-            f"{counted(assumed, 'loop')} without goals: judged by the policies' goals"
-        )
+    notes += _caveats(records, chosen)
+    without_goals = [
+        recorded_loop
+        for recorded_loop, aim in zip(records, aims, strict=True)
+        if recorded_loop is not aim
+    ]
+    if without_goals:
+        number = counted(len(without_goals), "loop")
+        notes.append(f"{number} without goals: judged by the policies' goals")
     if plot is not None:
-        if plot.suffix != ".svg":
-            raise InvalidInput(
-                "--plot", str(plot), "the name of a file that ends in .svg"
-            )
-        if not whole.solvable:
-            raise UsageError(
-                "no recorded loop can be solved, so --plot has nothing to draw"
-            )
-        title = (
-            f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
-        )
-        plot.write_text(
-            draw_front(list(map(Point.of, figures)), title), encoding="utf-8"
-        )
-        output.say(f"picture {plot}")
-    documents = [figure.plain() for figure in figures]
-    attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
-    solvable = counted(whole.solvable, "loop")
+        _draw(plot, recorded, figures)
+    attempts = sum(len(aim.loop.attempts) for aim in aims)
+    has_unknown = any(row.beyond for row in figures)
     return answer(
-        {"recorded": whole.plain(), "policies": documents, "notes": notes},
-        f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved",
-        TextTable(FIGURE_COLUMNS, [whole, *figures]),
-        UNKNOWN_OUTCOME_LEGEND if any(one.beyond for one in figures) else "",
-        *notes,
+        {
+            "recorded": recorded.plain(),
+            "policies": [row.plain() for row in figures],
+            "notes": notes,
+        },
+        f"{counted(recorded.loops, 'loop')}, {counted(attempts, 'attempt')}; "
+        f"{counted(recorded.solvable, 'loop')} can be solved",
+        TextTable(FIGURE_COLUMNS, [recorded, *figures]),
+        UNKNOWN_OUTCOME_LEGEND if has_unknown else "",
+        notes,
     )
+
+
+def _compare(
+    aims: Sequence[RecordedLoop], policies: Sequence[Policy]
+) -> tuple[Figures, list[Figures]]:
+    """Return the figures of the loops as recorded, and those of each policy."""
+    figures: list[Figures] = []
+    all_policies = [RECORDED_POLICY, *policies]
+    for place, policy in enumerate(all_policies):
+        done = place * len(aims)
+        output.progress().counted("replaying", done, len(all_policies) * len(aims))
+        figures += replays.compare(aims, [policy])
+    # How the recorded loops ended is known.
+    recorded = replace(figures[0], beyond=0)
+    return recorded, figures[1:]
+
+
+def _draw(file: Path, recorded: Figures, figures: Sequence[Figures]) -> None:
+    """Draw cost against quality into an SVG file. Raises UsageError."""
+    if file.suffix != ".svg":
+        allowed = "the name of a file that ends in .svg"
+        raise InvalidInput("--plot", str(file), allowed)
+    if not recorded.solvable:
+        raise UsageError(
+            "no recorded loop can be solved, so --plot has nothing to draw"
+        )
+    number = counted(recorded.loops, "recorded loop")
+    title = f"{number}, {recorded.solvable} can be solved"
+    drawing = draw_front(list(map(Point.of, figures)), title)
+    file.write_text(drawing, encoding="utf-8")
+    output.say(f"picture {file}")
+
+
+def _attempts_per_oracle(figures: Figures) -> str:
+    return f"{figures.attempts / max(1, figures.oracle):.3f}"
 
 
 FIGURE_COLUMNS = columns(
     "policy attempts ÷_oracle calls tokens solved lost quality regret cannot_tell",
-    **{"÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}"},
-    calls=lambda one: one.usage.calls,
-    tokens=lambda one: one.usage.tokens,
-    quality=lambda one: f"{one.quality:.3f}",
+    **{"÷_oracle": _attempts_per_oracle},
+    calls=lambda figures: figures.usage.calls,
+    tokens=lambda figures: figures.usage.tokens,
+    quality=lambda figures: f"{figures.quality:.3f}",
     cannot_tell="beyond",
 )
 
@@ -134,19 +159,18 @@ def _caveats(
 ) -> Iterator[str]:
     """Yield the reasons why the figures may differ from the figures of live runs."""
     for policy in policies:
-        if lacking := count_unscored(records, policy):
-            many = counted(len(records), "loop")
+        unjudged = count_unscored(records, policy)
+        if unjudged:
+            number = counted(len(records), "loop")
             goals = ", ".join(map(str, policy.goals))
             yield (
-                f"{policy.name}: {lacking} of {many} cannot be judged by its goals: "
+                f"{policy.name}: {unjudged} of {number} cannot be judged by its goals: "
                 f"{goals}"
             )
-    scoped = [
-        policy.name for policy in policies if any(map(counts_scope, policy.rules))
-    ]
-    if scoped:
+    names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
+    if names:
         yield (
-            f"{', '.join(scoped)}: the rule echo counts within each loop, not over "
+            f"{', '.join(names)}: the rule echo counts within each loop, not over "
             "earlier loops"
         )
 
@@ -165,24 +189,33 @@ def check(
 
     Exits with 0 if every rule can change a verdict, otherwise with 1.
     """
-    chosen = presets.policy(config.settings(policy=policy).policy)
-    found = reach(chosen)
-    rules = []
-    for one in found:
-        history = one.history.attempts if one.history else ()
-        rule: dict[str, Any] = {"rule": codec.rule_to(one.rule), "name": one.name}
-        rule |= {"can_fire": one.history is not None, "attempts": len(history) or None}
-        rules.append(
-            {
-                **rule,
-                "history": list(map(codec.to_document, history)),
-                "proof": one.proof,
-            }
-        )
-    document = {"policy": codec.policy_to(chosen), "rules": rules}
-    usual = {"nothing": record.NO_USAGE, "improvement": record.Improvement()}
-    answer(document, output.page("reach", policy=chosen, found=found, **usual))
-    return 0 if all(one.history is not None for one in found) else 1
+    chosen = presets.policy(settings(policy=policy).policy)
+    results = reach(chosen)
+    document = {
+        "policy": codec.policy_to(chosen),
+        "rules": list(map(_reach_document, results)),
+    }
+    text = output.page(
+        "reach",
+        policy=chosen,
+        found=results,
+        nothing=record.NO_USAGE,
+        improvement=record.Improvement(),
+    )
+    answer(document, text)
+    return 0 if all(result.history is not None for result in results) else 1
+
+
+def _reach_document(result: Reach) -> dict[str, Any]:
+    attempts = result.history.attempts if result.history else ()
+    return {
+        "rule": codec.rule_to(result.rule),
+        "name": result.name,
+        "can_fire": result.history is not None,
+        "attempts": len(attempts) or None,
+        "history": list(map(codec.to_document, attempts)),
+        "proof": result.proof,
+    }
 
 
 NOT_PASSED_FINDING = record.Finding("recorded", "not passed")
@@ -217,10 +250,10 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     """
     if source is not None and source.endswith(".jsonl"):
         return read_file(Path(source))
-    values = config.settings(db=source)
-    scope = config.scope_of(values)
-    newest, _ = config.ask_store(
-        values, lambda store: store.read(scope, loops.newest, limit=100_000)
+    values = settings(db=source)
+    scope = scope_of(values)
+    newest, _ = ask_store(
+        values, lambda store: store.read(scope, loops.newest, limit=MAX_RECORDED_LOOPS)
     )
     records = loops.replayable(newest)
     if not records:
@@ -236,45 +269,48 @@ def read_file(path: Path) -> list[RecordedLoop]:
     entries = json_lines(path, text_of(path))
     if not entries:
         raise LineError(str(path), 0, "it has no loop; give at least one with attempts")
-    made = []
+    records = []
     for line, value in entries:
         try:
-            given = fit(LoopShape, value)
-            goals = tuple(map(presets.goal, given.goals or ()))
-            record.check_goals(goals)
-            attempts: list[record.Attempt] = []
-            for one in given.attempts:
-                attempts.append(_parse_attempt(one, attempts))
-            quality = tuple(
-                one.quality for one in given.attempts if one.quality is not None
-            )
-            id = f"line {line}" if given.id is None else str(given.id)
-            made.append(
-                RecordedLoop(record.Loop(id, goals, attempts=(*attempts,)), quality)
-            )
+            records.append(_parse_loop(value, line))
         except UsageError as error:
             raise LineError(str(path), line, str(error)) from error
-    return made
+    return records
+
+
+def _parse_loop(value: Any, line: int) -> RecordedLoop:
+    """Return the loop of an entry. Raises UsageError."""
+    shape = fit(LoopShape, value)
+    goals = tuple(map(presets.goal, shape.goals or ()))
+    record.check_goals(goals)
+    attempts: list[record.Attempt] = []
+    for attempt in shape.attempts:
+        attempts.append(_parse_attempt(attempt, attempts))
+    id = f"line {line}" if shape.id is None else str(shape.id)
+    loop = record.Loop(id, goals, attempts=tuple(attempts))
+    qualities = [attempt.quality for attempt in shape.attempts]
+    return RecordedLoop(
+        loop, tuple(quality for quality in qualities if quality is not None)
+    )
 
 
 def _parse_attempt(
-    given: AttemptShape, before: Sequence[record.Attempt]
+    shape: AttemptShape, earlier: Sequence[record.Attempt]
 ) -> record.Attempt:
-    number = len(before) + 1
-    if (given.passed is None) == (given.findings is None and given.scores is None):
+    number = len(earlier) + 1
+    has_evaluation = shape.findings is not None or shape.scores is not None
+    if (shape.passed is not None) == has_evaluation:
         raise UsageError(
             f"attempt {number} needs either passed, or findings and scores"
         )
-    findings = (
-        (NOT_PASSED_FINDING,) if given.passed is False else tuple(given.findings or ())
-    )
-    candidate = record.Candidate.of(given.candidate)
-    evaluation = record.Evaluation(findings, given.scores or {}, met=given.met)
-    usage = given.usage or record.Usage(calls=1)
+    findings = tuple(shape.findings or ())
+    if shape.passed is False:
+        findings = (NOT_PASSED_FINDING,)
+    candidate = record.Candidate.of(shape.candidate)
     return record.Attempt(
         number,
         candidate,
-        evaluation=evaluation,
-        usage=usage,
-        repeats=find_near_repeat(candidate, before),
+        evaluation=record.Evaluation(findings, shape.scores or {}, met=shape.met),
+        usage=shape.usage or record.Usage(calls=1),
+        repeats=find_near_repeat(candidate, earlier),
     )

@@ -8,7 +8,7 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -22,25 +22,38 @@ from typer import Argument, Option
 
 import heedful
 from heedful import errors
-from heedful.cli import output
-from heedful.cli import settings as config
-from heedful.cli.output import TextTable, answer, call, counted, following, say
+from heedful.cli.exits import drive, report_error
+from heedful.cli.output import (
+    TextTable,
+    answer,
+    call,
+    columns,
+    counted,
+    following,
+    progress,
+    say,
+)
+from heedful.cli.resources import memory_of, opened_model, opened_store
+from heedful.cli.settings import Settings, scope_of, settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
-from heedful.drive.generate import Writer
+from heedful.drive.generate import Generate, Writer
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
 from heedful.loop.runs import Report
+from heedful.memory.memory import Memory
 from heedful.pages import write_html
 from heedful.sanitize import clean
 from heedful.store import loops, runs, shown
 from heedful.store.records import Head
 from heedful.store.store import Store
 
-MAX_RUN_NAME_CHARS = 200  # characters of a name
+MAX_RUN_NAME_CHARS = 200
+MAX_LOOPS_OF_FILE = 500  # among which the newest run of a file is looked for
+MAX_HISTORIES_BEFORE_RUN = 1_000  # tried for each rule, to warn of one that cannot fire
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.
 SINGLE_TASK_ERRORS = (
@@ -53,10 +66,10 @@ EXAMPLES_PACKAGE = "heedful._examples"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """The result of a task. `at_once`: attempt 1 passed. `stopped_by`: a rule, "" if it
-    passed.
+    """The result of a task.
 
-    `memory` says what memory told, "" without memory.
+    `at_once` is true if the first try passed. `stopped_by` is a rule, "" if the task
+    passed. `memory` says what memory showed, "" without memory.
     """
 
     id: str
@@ -74,11 +87,14 @@ class TaskResult:
 
     def __str__(self) -> str:
         mark = "✓" if self.passed else "✗"
-        how = "at once" if self.at_once else f"{self.attempts} attempts"
-        why = f", stopped by {self.stopped_by}" if self.stopped_by else ""
-        spent = f"calls: {self.calls}, {self.seconds:.1f} s"
-        told = f", memory {self.memory}" if self.memory else ""
-        return f"{mark} {clean(self.id, 60)}  {how}, {spent}{told}{why}"
+        tries = "first try" if self.at_once else f"{self.attempts} attempts"
+        line = f"{mark} {clean(self.id, 60)}  {tries}, calls: {self.calls}"
+        line += f", {self.seconds:.1f} s"
+        if self.memory:
+            line += f", memory {self.memory}"
+        if self.stopped_by:
+            line += f", stopped by {self.stopped_by}"
+        return line
 
 
 @dataclass(kw_only=True)
@@ -96,11 +112,22 @@ class TaskRun:
     given: str | None
     resume: bool
     system: str
-    settings: config.Settings
+    settings: Settings
     arguments: Sequence[str]
     name: str = ""
     rows: list[TaskResult] = field(default_factory=list)
     page: Path | None = None
+
+    @property
+    def how_to_resume(self) -> str:
+        """How to resume the run, as the end of a sentence; "" if it has not begun."""
+        if not self.name:
+            return ""
+        words = [word for word in self.arguments if word not in ("--resume", "--json")]
+        if not self.given:
+            words += ["--run", self.name]
+        command = shlex.join(["heedful", *words, "--resume"])
+        return f"; stored results stay; continue with:\n  {command}"
 
 
 def run(
@@ -118,40 +145,45 @@ def run(
     Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or
     killed can be resumed. Stored answers are not requested from the model again. At the
     end, a page in the folder `reports` shows every attempt, what was wrong with it, and
-    what memory told.
+    what memory showed.
     """
-    values = config.settings()
-    if name is not None and (
-        not name.isprintable() or "/" in name or not 0 < len(name) <= MAX_RUN_NAME_CHARS
-    ):
-        raise errors.InvalidInput(
-            "--run", name, f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
-        )
+    values = settings()
+    if name is not None:
+        _check_run_name(name)
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
-    chosen = policies.policy(values.policy)
-    arguments = call().arguments or ["run"]
+    policy = policies.policy(values.policy)
     job = TaskRun(
         path=tasks,
         tasks=read_tasks(tasks),
-        policy=chosen,
+        policy=policy,
         given=name,
         resume=resume,
         system=system,
         settings=values,
-        arguments=arguments,
+        arguments=call().arguments or ["run"],
     )
-    for one in dict.fromkeys(
-        [chosen, *(task.policy for task in job.tasks if task.policy)]
-    ):
-        for found in reach(one, most=1_000):
-            if found.proof:
-                say(f"warning: policy {one.name or 'of its own'}: {found}")
+    _warn_of_dead_rules([policy, *(task.policy for task in job.tasks if task.policy)])
     failure: errors.HeedfulError | None = None
     try:
-        output.drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
+        drive(_drive(job), lambda: f"interrupted{job.how_to_resume}")
     except errors.HeedfulError as error:
         failure = error
     return _report(job, failure)
+
+
+def _check_run_name(name: str) -> None:
+    has_length = 0 < len(name) <= MAX_RUN_NAME_CHARS
+    if not has_length or not name.isprintable() or "/" in name:
+        allowed = f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
+        raise errors.InvalidInput("--run", name, allowed)
+
+
+def _warn_of_dead_rules(chosen: Iterable[Policy]) -> None:
+    """Warn of rules that can never fire."""
+    for policy in dict.fromkeys(chosen):
+        for result in reach(policy, most=MAX_HISTORIES_BEFORE_RUN):
+            if result.proof:
+                say(f"warning: policy {policy.name or 'of its own'}: {result}")
 
 
 async def _drive(job: TaskRun) -> None:
@@ -159,115 +191,139 @@ async def _drive(job: TaskRun) -> None:
     created.
     """
     values = job.settings
-    scope = config.scope_of(job.settings)
+    scope = scope_of(values)
     total = len(job.tasks)
-    progress = output.progress()
     async with (
-        config.model_of(values) as model,
-        config.stored(values, new=not job.resume) as store,
+        opened_model(values) as model,
+        opened_store(values, new=not job.resume) as store,
     ):
-        find = _existing_run if job.resume else _new_run
-        job.name = await find(store, scope, job)
-        say(
-            f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}"
-        )
-        progress.bar("running", 0, total, f"0/{total}")
+        if job.resume:
+            job.name = await _existing_run(store, scope, job)
+        else:
+            job.name = await _new_run(store, scope, job)
+        tasks = counted(total, "task")
+        say(f"run {job.name}: {tasks}, model {model.name}, {store.url}")
+        progress().bar("running", 0, total, f"0/{total}")
 
         def watch(row: TaskResult) -> None:
             job.rows.append(row)
             number = f"{len(job.rows)}/{total}"
-            progress.say(str(row) if progress.live else f"{number} {row}")
-            progress.bar("running", len(job.rows), total, number)
+            live = progress().live
+            progress().say(str(row) if live else f"{number} {row}")
+            progress().bar("running", len(job.rows), total, number)
 
-        memory = config.memory_of(values, store) if values.memory else None
-        writer = Writer(model, job.system, max_tokens=values.max_tokens)
-        options: Any = {
-            "store": store,
-            "scope": scope,
-            "memory": memory,
-            "generate": writer,
-        }
-        await _batch(job, watch, **options, timeout=values.timeout)
-        found = await runs.stages_of(
-            store, scope, job.name, [task.id for task in job.tasks]
+        driver = TaskDriver(
+            run=job.name,
+            policy=job.policy,
+            generate=Writer(model, job.system, max_tokens=values.max_tokens),
+            store=store,
+            scope=scope,
+            memory=memory_of(values, store) if values.memory else None,
+            timeout=values.timeout,
         )
-        names = {task.id: f"{task.id}: {task.task}" for task in job.tasks}
-        stages = (
-            replace(found[id].stage_report(job.name), name=names[id]) for id in names
-        )
-        report = Report(job.path.name, job.name, stages=tuple(stages), noun="task")
+        await _drive_all(job, driver, watch)
+        report = await _report_of(job, store, scope)
         job.page = write_html(report, "reports")
 
 
-async def _batch(
-    job: TaskRun, watch: Callable[[TaskResult], None], **options: Any
+async def _report_of(job: TaskRun, store: Store, scope: Scope) -> Report:
+    """Return the report of a run of tasks; each task is a stage of it."""
+    ids = [task.id for task in job.tasks]
+    stages_by_task = await runs.stages_of(store, scope, job.name, ids)
+    stages = []
+    for task in job.tasks:
+        stage = stages_by_task[task.id].stage_report(job.name)
+        stages.append(replace(stage, name=f"{task.id}: {task.task}"))
+    return Report(job.path.name, job.name, stages=tuple(stages), noun="task")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskDriver:
+    """What all tasks of a run have in common. `policy` is for tasks without their own;
+    `timeout` is in seconds for each attempt.
+    """
+
+    run: str
+    policy: Policy
+    generate: Generate | Writer
+    store: Store | str
+    scope: Scope | None
+    memory: Memory | None
+    timeout: float | None
+
+    async def drive(self, task: Task) -> TaskResult:
+        """Drive a task as the loop `run/id`, and return its row."""
+        session = Run[Any](
+            task.task,
+            id=f"{self.run}/{task.id}",
+            generate=self.generate,
+            checks=task.checks,
+            goals=task.goals,
+            data=task.context,
+            policy=task.policy or self.policy,
+            memory_key=task.key,
+            store=self.store,
+            scope=self.scope,
+            memory=self.memory,
+            timeout=self.timeout,
+        )
+        result = await session.finish()
+        attempts = len(result.loop.attempts)
+        return TaskResult(
+            id=task.id,
+            loop=result.id,
+            group=task.family,
+            passed=result.passed,
+            at_once=result.passed and attempts == 1,
+            attempts=attempts,
+            calls=result.usage.calls,
+            tokens=result.usage.tokens,
+            seconds=result.usage.seconds,
+            stopped_by=result.stopped_by[0].rule if result.stopped_by else "",
+            candidate=result.candidate,
+            memory=result.briefing.summary if result.briefing else "",
+        )
+
+
+async def _drive_all(
+    job: TaskRun, driver: TaskDriver, watch: Callable[[TaskResult], None]
 ) -> None:
-    """Drive every task of the job as the loop `run/id`; every `Run` gets the `options`.
+    """Drive every task of the job, some at a time.
 
     `watch` gets the row of each task that ends. The others continue if user code or an
     answer fails in one task; after any other model error no new task begins. At the end
     the first error is raised, with a note that names its task. A StoreError is raised
     at once.
     """
-    failed: dict[str, errors.HeedfulError] = {}
+    errors_by_task: dict[str, errors.HeedfulError] = {}
     waiting = iter(job.tasks)
 
     async def work() -> None:
         for task in waiting:
             try:
-                watch(await ended(task, job.name, job.policy, **options))
+                watch(await driver.drive(task))
             except (errors.UserCodeError, errors.ModelError) as error:
-                failed[task.id] = error
-            if not all(
-                isinstance(error, SINGLE_TASK_ERRORS) for error in failed.values()
-            ):
-                return
+                errors_by_task[task.id] = error
+            for failure in errors_by_task.values():
+                if not isinstance(failure, SINGLE_TASK_ERRORS):
+                    return
 
-    workers = [
-        asyncio.create_task(work())
-        for _ in range(min(job.settings.jobs, len(job.tasks)))
-    ]
+    number_of_workers = min(job.settings.jobs, len(job.tasks))
+    workers = [asyncio.create_task(work()) for _ in range(number_of_workers)]
     try:
         await asyncio.gather(*workers)
     finally:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-    if failed:
-        first, *others = (task.id for task in job.tasks if task.id in failed)
-        also = (
-            f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
-        )
-        failed[first].add_note(
-            f"task {first!r} did not end{also}; all others are stored"
-        )
-        raise failed[first]
-
-
-async def ended(task: Task, run: str, policy: Policy, **options: Any) -> TaskResult:
-    """Drive a task as the loop `run/id`, by its own policy or else `policy`; return its
-    row.
-    """
-    options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
-    options |= {"policy": task.policy or policy, "memory_key": task.key}
-    result = await Run[Any](task.task, id=f"{run}/{task.id}", **options).finish()
-    attempts = len(result.loop.attempts)
-    rule = result.stopped_by[0].rule if result.stopped_by else ""
-    shown_memory = result.briefing.summary if result.briefing else ""
-    return TaskResult(
-        id=task.id,
-        loop=result.id,
-        group=task.family,
-        passed=result.passed,
-        at_once=result.passed and attempts == 1,
-        attempts=attempts,
-        calls=result.usage.calls,
-        tokens=result.usage.tokens,
-        seconds=result.usage.seconds,
-        stopped_by=rule,
-        candidate=result.candidate,
-        memory=shown_memory,
-    )
+    if errors_by_task:
+        first, *others = [task.id for task in job.tasks if task.id in errors_by_task]
+        also = ""
+        if others:
+            also = f" (nor did {len(others)} more: {', '.join(others[:5])})"
+        first_error = errors_by_task[first]
+        first_error.add_note(f"task {first!r} did not end{also}; all others are stored")
+        raise first_error
 
 
 def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
@@ -276,46 +332,47 @@ def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
     """
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
-    document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
+    sums = {
+        "tasks": len(rows),
+        "at_once": sum(1 for row in rows if row.at_once),
+        "solved": sum(1 for row in rows if row.passed),
+        "calls": sum(row.calls for row in rows),
+        "tokens": sum(row.tokens for row in rows),
+        "seconds": round(sum(row.seconds for row in rows), 3),
+    }
     address, mark, model = job.settings.model.rpartition("#")
-    names = {
-        "at_once": "at_once",
-        "solved": "passed",
-        "calls": "calls",
-        "tokens": "tokens",
+    document: dict[str, Any] = {
+        "run": job.name,
+        "db": shown(job.settings.db),
+        "model": f"{shown(address)}{mark}{model}",
+        **sums,
+        "rows": rows,
+        "report": job.page,
     }
-    counts = {
-        key: sum(getattr(row, name) for row in rows) for key, name in names.items()
-    }
-    seconds = round(sum(row.seconds for row in rows), 3)
-    sums = {"tasks": len(rows), **counts, "seconds": seconds}
-    document |= {"model": f"{shown(address)}{mark}{model}", **sums}
-    document |= {"rows": rows, "report": job.page}
     if failure is None or not call().json:
+        table: object = ""
+        page = ""
+        if rows:
+            table = TextTable(SUM_COLUMNS, [{"run": job.name, **sums}])
+        if rows and job.page is not None:
+            page = f"report {job.page}"
         failed = [row.loop for row in rows if not row.passed]
-        heads = {"": "run", **output.columns(" ".join(sums))}
-        table = TextTable(heads, [{"run": job.name, **sums}]) if rows else ""
-        page = f"report {job.page}" if rows and job.page is not None else ""
-        then = f"\n{following('why', failed[0], db=job.settings.db)}" if failed else ""
+        then = ""
+        if failed:
+            then = f"\n{following('why', failed[0], db=job.settings.db)}"
         answer(document, table, page, then)
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1
     if not job.name:
-        return output.report_error(failure)
-    failure.add_note(_how_to_resume(job).lstrip("; "))
-    return output.report_error(failure, **document)
+        return report_error(failure)
+    failure.add_note(job.how_to_resume.lstrip("; "))
+    return report_error(failure, **document)
 
 
-def _how_to_resume(job: TaskRun) -> str:
-    """Return how to resume the run, as the end of a sentence, or "" if it has not
-    begun.
-    """
-    if not job.name:
-        return ""
-    kept = [word for word in job.arguments if word not in ("--resume", "--json")]
-    name = [] if job.given else ["--run", job.name]
-    again = shlex.join(["heedful", *kept, *name, "--resume"])
-    return f"; stored results stay; continue with:\n  {again}"
+SUM_COLUMNS = {
+    "": "run",
+    **columns("tasks first_try solved calls tokens seconds", first_try="at_once"),
+}
 
 
 async def _new_run(store: Store, scope: Scope, job: TaskRun) -> str:
@@ -325,24 +382,27 @@ async def _new_run(store: Store, scope: Scope, job: TaskRun) -> str:
     Claiming the loop of the first task reserves the name.
     """
     first = job.tasks[0]
-    name = job.given
     policy = first.policy or job.policy
-    goals = list(map(to_document, first.goals or policy.goals))
     head = Head(
-        task=first.task, goals=goals, policy=policy_to(policy), memory_key=first.key
+        task=first.task,
+        goals=list(map(to_document, first.goals or policy.goals)),
+        policy=policy_to(policy),
+        memory_key=first.key,
     )
-    for free in (
-        [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1))
-    ):
-        if (await store.read(scope, loops.newest, limit=1, prefix=f"{free}/"))[0]:
+    names: Iterable[str] = (f"{_stem(job.path)}-{number}" for number in count(1))
+    if job.given:
+        names = [job.given]
+    for name in names:
+        if (await store.read(scope, loops.newest, limit=1, prefix=f"{name}/"))[0]:
             continue
-        id = f"{free}/{first.id}"
         owner = loops.new_owner()
         with suppress(errors.LeaseLost):
-            if (await store.write(scope, loops.claim, id, head, owner)).epoch == 1:
-                return free
+            id = f"{name}/{first.id}"
+            claimed = await store.write(scope, loops.claim, id, head, owner)
+            if claimed.epoch == 1:
+                return name
     what = "add --resume to continue it, or give another name"
-    raise errors.UsageError(f"run {name!r} exists; {what}")
+    raise errors.UsageError(f"run {job.given!r} exists; {what}")
 
 
 async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
@@ -350,15 +410,18 @@ async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
     NotFound.
     """
     stem = _stem(job.path)
-    name = job.given
-    begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
-    form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
-    found, _ = await store.read(scope, loops.newest, most, begins)
-    for one in found:
-        if match := form.match(one.id):
+    if job.given:
+        pattern = re.compile(f"({re.escape(job.given)})/")
+        newest, _ = await store.read(scope, loops.newest, 1, f"{job.given}/")
+    else:
+        pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
+        newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, f"{stem}-")
+    for stored in newest:
+        match = pattern.match(stored.id)
+        if match:
             return match[1]
     where = f"{store.url}; leave --resume out to begin it"
-    raise errors.NotFound("run", name or f"{stem}-…", where)
+    raise errors.NotFound("run", job.given or f"{stem}-…", where)
 
 
 def _stem(path: Path) -> str:
@@ -387,39 +450,39 @@ def demo(
     numbers. With --pipeline, a pipeline of checked stages runs instead; the first
     attempts of two stages fail. If you stop the demo, the same command continues it.
     """
-    values = config.settings()
-    words = [
-        word
-        for word in call().arguments or ["demo"]
-        if word not in ("--fresh", "--json")
-    ]
+    values = settings()
+    arguments = call().arguments or ["demo"]
+    words = [word for word in arguments if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
         raise errors.InvalidInput(
             "--pipeline", "with --full or --tasks", "without both of them"
         )
     out = out or Path("out/pipeline" if pipeline else "out/demo")
-    last = (
+    last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
         f"{again}"
     )
+    if pipeline:
+        demo_pipeline = _import_demo("pipeline")
+        work = demo_pipeline.run(values, out, fresh)
+        result = drive(work, lambda: last_words)
+        demo_pipeline.write(result, again, call().json)
+        return
+    lab = _import_demo("lab")
+    plan = lab.plan(tasks, values.model, full=full)
+    out.mkdir(parents=True, exist_ok=True)
+    work = lab.measure(plan, values, out, fresh, again)
+    measured = drive(work, lambda: last_words)
+    lab.write(measured, out, call().json)
+
+
+def _import_demo(name: str) -> Any:
+    """Import a module of the demo, which is data of the package and no part of it."""
     package = ModuleType(EXAMPLES_PACKAGE)
     package.__path__ = [str(examples_folder())]
     sys.modules.setdefault(EXAMPLES_PACKAGE, package)
-    lab: Any = import_module(
-        f"{EXAMPLES_PACKAGE}.demo.{'pipeline' if pipeline else 'lab'}"
-    )
-    if pipeline:
-        lab.write(
-            output.drive(lab.run(values, out, fresh), lambda: last), again, call().json
-        )
-        return
-    chosen = lab.plan(tasks, values.model, full=full)
-    out.mkdir(parents=True, exist_ok=True)
-    measured = output.drive(
-        lab.measure(chosen, values, out, fresh, again), lambda: last
-    )
-    lab.write(measured, out, call().json)
+    return import_module(f"{EXAMPLES_PACKAGE}.demo.{name}")
 
 
 def examples_folder() -> Path:
@@ -435,8 +498,6 @@ def program() -> str:
     """Return the command that starts heedful: `heedful` if it is on PATH, else `python
     -m …`.
     """
-    return (
-        "heedful"
-        if which("heedful")
-        else f"{shlex.quote(sys.executable)} -m heedful.cli"
-    )
+    if which("heedful"):
+        return "heedful"
+    return f"{shlex.quote(sys.executable)} -m heedful.cli"

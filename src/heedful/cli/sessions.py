@@ -19,10 +19,19 @@ from typing import Annotated, Any
 
 from typer import Argument, confirm
 
-from heedful.cli import output
-from heedful.cli import settings as config
-from heedful.cli.output import answer, columns, counted, shorten
-from heedful.cli.settings import Settings
+from heedful.cli.exits import drive
+from heedful.cli.output import (
+    answer,
+    call,
+    columns,
+    counted,
+    page,
+    progress,
+    say,
+    shorten,
+)
+from heedful.cli.resources import ask_store, memory_of
+from heedful.cli.settings import Settings, seconds, settings, states_db
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Trust
 from heedful.lessons.signature import signature
@@ -37,20 +46,27 @@ from heedful.store import (
     prepare,
     repository,
 )
+from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
-MAX_SHOWN_PROBLEMS = 20  # that are printed
-SESSION_HEAD_BYTES = (
-    65_536  # bytes of a file in which the folder of its session is looked for
-)
+MAX_SHOWN_PROBLEMS = 20
+MAX_FIX_CELL_CHARS = 160
+# The part of a file in which the folder of its session is looked for.
+SESSION_HEAD_BYTES = 65_536
 _SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.
 WHOLE_SESSION_LIMITS = Limits(content=4_000_000)
 # The trust of one's own sessions, and of those of others.
 OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
 OTHER_SOURCE_TRUST: dict[str, Trust] = {"user": "external", "tool": "tool"}
+# What a user can do about texts that wait.
+REVIEW_COMMANDS = (
+    ("quarantine", "list"),
+    ("trust", "set", "user", OWN_SOURCE_TRUST["user"], "--waiting"),
+    ("trust", "set", "tool", OWN_SOURCE_TRUST["tool"], "--waiting"),
+)
 
 
 @dataclass
@@ -58,9 +74,9 @@ class SessionSurvey:
     """What was read: files, sessions, those known before, problems, and the failures.
 
     A failure has the number of sessions in which it came back, its cost in actions, and
-    its mend. `waiting` has the texts that wait in quarantine, by database, and
-    `unasked` the databases whose user has not said yet whether the sessions are his
-    own.
+    what fixed it (`mended`). `waiting` has the texts that wait in quarantine, by
+    database, and `unasked` the databases whose user has not said yet whether the
+    sessions are their own.
     """
 
     files: int = 0
@@ -74,48 +90,46 @@ class SessionSurvey:
     unasked: list[str] = field(default_factory=list)
     failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, db: str, made: Learned) -> None:
+    def add(self, db: str, learned: Learned) -> None:
         """Add what a session taught the memory `db`."""
         self.sessions += 1
-        self.known += made.again
-        self.corrections += made.corrections
-        if held := {one.entry for one in made.stored.values() if one.entry}:
-            self.waiting.setdefault(db, set()).update(held)
-        for mistake in made.mistakes:
-            mark = signature("", mistake.error).digest
-            row: dict[str, Any] = {
+        if learned.again:
+            self.known += 1
+        self.corrections += learned.corrections
+        entries = {stored.entry for stored in learned.stored.values() if stored.entry}
+        if entries:
+            self.waiting.setdefault(db, set()).update(entries)
+        for mistake in learned.mistakes:
+            digest = signature("", mistake.error).digest
+            new_failure = {
                 "error": mistake.error,
                 "mended": "",
                 "state": "",
                 "lesson": 0,
+                "sessions": 0,
+                "actions": 0,
             }
-            row = self.failures.setdefault(
-                (db, mark), {**row, "sessions": 0, "actions": 0}
-            )
-            row["actions"] += mistake.steps
-            row["mended"] = row["mended"] or "\n".join(mistake.mends)
-            if known := made.stored.get(
-                mark
-            ):  # counts the sessions that were ever read
-                row |= {
-                    "sessions": known.seen,
-                    "lesson": known.id,
-                    "state": known.state,
-                }
+            failure = self.failures.setdefault((db, digest), new_failure)
+            failure["actions"] += mistake.steps
+            failure["mended"] = failure["mended"] or "\n".join(mistake.mends)
+            stored = learned.stored.get(digest)
+            if stored is not None:
+                failure["sessions"] = stored.seen  # of all that were ever read
+                failure["lesson"] = stored.id
+                failure["state"] = stored.state
 
 
-MISTAKE_COLUMNS = columns(
-    "failure mended_by state sessions actions lesson",
+FAILURE_COLUMNS = columns(
+    "failure fixed_by state sessions actions lesson",
     failure="error",
-    mended_by=lambda one: clean(one["mended"], 160) or "nothing yet",
+    fixed_by=lambda row: clean(row["mended"], MAX_FIX_CELL_CHARS) or "nothing yet",
 )
 
 
 def learn_sessions(
     folders: Annotated[list[Path], Argument(help="Folders or files of sessions.")],
 ) -> int:
-    """Learn from sessions of coding agents: what failed, how often, and what put it
-    right.
+    """Learn from sessions of coding agents: what failed, how often, and what fixed it.
 
     Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what a session
     teaches goes to the memory of its repository, else to your own. Each session counts
@@ -127,152 +141,149 @@ def learn_sessions(
             raise UsageError(
                 f"{folder} does not exist; give folders or files of sessions"
             )
-    values = config.settings()
-    report = SessionSurvey()
+    values = settings()
+    survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    output.drive(_learn(folders, values, report), lambda: stopped)
-    asks = not output.call().json and sys.stdin.isatty() and sys.stderr.isatty()
-    asked = report.unasked if asks else ()
-    ranked = sorted(
-        report.failures.values(), key=lambda one: (-one["sessions"], -one["actions"])
+    drive(_learn(folders, values, survey), lambda: stopped)
+    asks = not call().json and sys.stdin.isatty() and sys.stderr.isatty()
+    dbs_to_ask = survey.unasked if asks else []
+    failures = sorted(
+        survey.failures.values(), key=lambda row: (-row["sessions"], -row["actions"])
     )
-    ways = [
-        ("quarantine", "list"),
-        *(("trust", "set", *one, "--waiting") for one in OWN_SOURCE_TRUST.items()),
-    ]
-    shown = {
-        "report": report,
-        "ranked": ranked,
-        "names": SESSION_FILE_PATTERNS,
-        "asked": asked,
-        "join": shlex.join,
+    document = {
+        **vars(survey),
+        "waiting": {db: sorted(entries) for db, entries in survey.waiting.items()},
+        "failures": failures,
     }
-    shown |= {
-        "ways": ways,
-        "corrections": Counter(report.corrections).most_common(MAX_SHOWN_PROBLEMS),
-    }
-    waiting = {db: sorted(held) for db, held in report.waiting.items()}
-    document = {**vars(report), "waiting": waiting, "failures": ranked}
-    answer(
-        document,
-        *shorten(MISTAKE_COLUMNS, ranked, text=3),
-        output.page("sessions", **shown),
+    text = page(
+        "sessions",
+        report=survey,
+        ranked=failures,
+        names=SESSION_FILE_PATTERNS,
+        asked=dbs_to_ask,
+        join=shlex.join,
+        ways=REVIEW_COMMANDS,
+        corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
     )
-    for problem in (
-        report.problems[:MAX_SHOWN_PROBLEMS] if not output.call().json else ()
-    ):
-        output.say(f"heedful: {problem}")
-    for db in asked:
-        _ask(values.model_copy(update={"db": db}), len(report.waiting[db]))
-    return int(bool(report.problems))
+    answer(document, shorten(FAILURE_COLUMNS, failures, text=3), text)
+    if not call().json:
+        for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
+            say(f"heedful: {problem}")
+    for db in dbs_to_ask:
+        _ask_whose(values.model_copy(update={"db": db}), len(survey.waiting[db]))
+    return 1 if survey.problems else 0
 
 
-def _ask(values: Settings, held: int) -> None:
+def _ask_whose(values: Settings, waiting: int) -> None:
     """Ask whether the sessions are the user's own, and record the answer, so that it
     holds.
     """
-    say = (
-        f"{counted(held, 'text')} in quarantine of {values.db}. Were these sessions "
-        "your own?"
+    are_own = confirm(
+        f"{counted(waiting, 'text')} in quarantine of {values.db}. Were these sessions "
+        "your own? Then your words, and what your programs printed, are trusted.",
+        err=True,
     )
-    own = confirm(
-        f"{say} Then your words, and what your programs printed, are trusted.", err=True
-    )
-    options: Any = {
-        "by": getuser(),
-        "why": "answered heedful learn-sessions",
-        "waiting": own,
-    }
+    statements = OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST
 
-    async def state(memory: Memory) -> int:
-        said = [
-            await memory.set_trust(*one, **options)
-            for one in (OWN_SOURCE_TRUST if own else OTHER_SOURCE_TRUST).items()
-        ]
-        return sum(map(len, said))
+    async def state(store: Store) -> int:
+        memory = memory_of(values, store)
+        released = 0
+        for source, trust in statements.items():
+            released_ids = await memory.set_trust(
+                source,
+                trust,
+                by=getuser(),
+                why="answered heedful learn-sessions",
+                waiting=are_own,
+            )
+            released += len(released_ids)
+        return released
 
-    released = config.ask_store(
-        values, lambda store: state(config.memory_of(values, store))
-    )
-    output.say(
+    released = ask_store(values, state)
+    say(
         f"{counted(released, 'text')} released; heedful trust list shows the statements"
     )
 
 
 async def _learn(
-    folders: Sequence[Path], values: Settings, report: SessionSurvey
+    folders: Sequence[Path], values: Settings, survey: SessionSurvey
 ) -> None:
-    found = {
-        *folders,
-        *(
-            file
-            for one in folders
-            for form in SESSION_FILE_PATTERNS
-            for file in one.rglob(form)
-        ),
-    }
-    # Oldest first, so that they are learnt in their order.
-    files = sorted(
-        filter(Path.is_file, found), key=lambda file: (file.stat().st_mtime, str(file))
-    )
+    files = _session_files(folders)
     memories: dict[str, Memory] = {}
     async with AsyncExitStack() as stack:
         for number, file in enumerate(files, 1):
-            output.progress().counted("learning", number, len(files), "files")
-            report.files += 1
+            progress().counted("learning", number, len(files), "files")
+            survey.files += 1
             try:
                 db = await asyncio.to_thread(_database, file, values)
                 if db not in memories:
                     store = open_store(prepare(db))
                     stack.push_async_callback(store.close)
-                    memories[db] = config.memory_of(values, store)
-                await _learn_file(file, memories[db], db, report)
+                    memories[db] = memory_of(values, store)
+                await _learn_file(file, memories[db], db, survey)
             except OSError as error:
-                report.problems.append(f"{file}: it cannot be read ({error.strerror})")
-        for db in report.waiting:
-            report.unasked += (
-                [] if "user" in await memories[db].stated_trust() else [db]
-            )
-        unused = config.seconds("forget", values.forget) if values.forget else 0.0
-        for memory in memories.values() if unused else ():
-            report.forgotten += len(
-                await memory.prune(unused_for=unused, by="settings")
-            )
+                survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
+        for db in survey.waiting:
+            if "user" not in await memories[db].stated_trust():
+                survey.unasked.append(db)
+        if values.forget:
+            unused_for = seconds("forget", values.forget)
+            for memory in memories.values():
+                removed = await memory.prune(unused_for=unused_for, by="settings")
+                survey.forgotten += len(removed)
+
+
+def _session_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the files of sessions, oldest first, so that they are learnt in their
+    order.
+    """
+    paths = set(folders)
+    for folder in folders:
+        for pattern in SESSION_FILE_PATTERNS:
+            paths.update(folder.rglob(pattern))
+    files = filter(Path.is_file, paths)
+    return sorted(files, key=lambda file: (file.stat().st_mtime, str(file)))
 
 
 def _database(file: Path, values: Settings) -> str:
     """Return the database for a file: the stated one, or that of its repository, or
     one's own.
     """
-    if config.states_db():
+    if states_db():
         return values.db
     with file.open("rb") as opened:
-        found = _SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
-    root = repository(Path(found[1].decode("utf-8", "replace"))) if found else None
+        match = _SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
+    root = None
+    if match:
+        root = repository(Path(match[1].decode("utf-8", "replace")))
     db = own_db() if root is None else root / DEFAULT_DATABASE_FILE
     db.parent.mkdir(parents=True, exist_ok=True)
     return str(db)
 
 
 async def _learn_file(
-    file: Path, memory: Memory, db: str, report: SessionSurvey
+    file: Path, memory: Memory, db: str, survey: SessionSurvey
 ) -> None:
     """Learn the sessions of a file; its digest is stored with the last one, so it is
     read once.
     """
     with file.open("rb") as opened:
-        digest = (
-            await asyncio.to_thread(hashlib.file_digest, opened, "sha256")
-        ).hexdigest()
+        file_hash = await asyncio.to_thread(hashlib.file_digest, opened, "sha256")
+    digest = file_hash.hexdigest()
     if await memory.store.read(memory.scope, episodes.state, digest):
-        report.sessions = report.sessions + 1
-        report.known = report.known + 1
+        survey.sessions += 1
+        survey.known += 1
         return
-    found: list[Episode] = []
+    sessions: list[Episode] = []
+
+    def read_file() -> None:
+        sessions.extend(read(file, WHOLE_SESSION_LIMITS))
+
     try:
-        await asyncio.to_thread(lambda: found.extend(read(file, WHOLE_SESSION_LIMITS)))
+        await asyncio.to_thread(read_file)
     except TraceFileError as error:  # what stands before the damage is learnt
-        report.problems.append(str(error))
-    for episode in found:
-        last = digest if episode is found[-1] else ""
-        report.add(db, await learn_session(episode, memory=memory, digest=last))
+        survey.problems.append(str(error))
+    for place, session in enumerate(sessions, 1):
+        digest_of_last = digest if place == len(sessions) else ""
+        learned = await learn_session(session, memory=memory, digest=digest_of_last)
+        survey.add(db, learned)

@@ -1,5 +1,6 @@
-"""Files that users write: tasks as JSON Lines, YAML or TOML. Every error names its
-line.
+"""Files that users write: tasks as JSON Lines, YAML or TOML.
+
+Every error names its line.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.settings import wrong
+from heedful.cli.settings import wrong_value
 from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
@@ -29,6 +30,12 @@ from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
 MAX_KEY_NAMES_CHARS = 100  # characters of the names in a memory key
+MEMORY_KEY_DIGITS = 8  # hexadecimal digits of the digest in a memory key
+# Errors of pydantic in other words.
+ENTRY_PROBLEMS = {
+    "extra_forbidden": "an unknown key; remove it or correct its name",
+    "missing": "missing; it must be given",
+}
 
 
 class EntryShape(BaseModel):
@@ -51,9 +58,7 @@ class TaskShape(EntryShape):
     policy: Any = None
 
 
-Entry = tuple[
-    int, Any
-]  # an entry of a file: the line where it begins, from 1, and its value
+Entry = tuple[int, Any]  # the line where an entry begins, from 1, and its value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +80,11 @@ class Task:
 
     @property
     def family(self) -> str:
-        """Return the value of `family` in the task's context as text, or "" if it has
-        none.
-        """
-        named = (
-            self.context.get("family") if isinstance(self.context, Mapping) else None
-        )
-        return "" if named is None else str(named)
+        """The value of `family` in the task's context as text, or "" if it has none."""
+        if not isinstance(self.context, Mapping):
+            return ""
+        family = self.context.get("family")
+        return "" if family is None else str(family)
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -93,9 +96,8 @@ def read_tasks(path: Path) -> list[Task]:
     text = text_of(path)
     parse = _TASK_FILE_PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise LineError(
-            str(path), 0, f"its name must end in one of {', '.join(_TASK_FILE_PARSERS)}"
-        )
+        endings = ", ".join(_TASK_FILE_PARSERS)
+        raise LineError(str(path), 0, f"its name must end in one of {endings}")
     entries = parse(path, text)
     if not entries:
         raise LineError(
@@ -104,31 +106,42 @@ def read_tasks(path: Path) -> list[Task]:
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
-            given = fit(TaskShape, value)
-            goals = tuple(map(goal, given.goals or ()))
-            check_goals(goals)
-            checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
-            chosen = None if given.policy is None else policy(given.policy)
+            task = _parse_task(value, path, line)
         except UsageError as error:
             raise LineError(str(path), line, str(error)) from error
-        said = json.dumps(given.checks, sort_keys=True, default=str)
-        names = f"{path.stem}: {', '.join(check_names(checks))}"
-        key = f"{clean(names, MAX_KEY_NAMES_CHARS)} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
-        task = Task(
-            id=given.id,
-            task=given.task,
-            context=given.context,
-            goals=goals,
-            checks=checks,
-            policy=chosen,
-            line=line,
-            key=redact(key),
-        )
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
             raise LineError(str(path), line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
+
+
+def _parse_task(value: Any, path: Path, line: int) -> Task:
+    """Return the task of an entry. Raises UsageError."""
+    shape = fit(TaskShape, value)
+    goals = tuple(map(goal, shape.goals or ()))
+    check_goals(goals)
+    checks = tuple(load(spec, folder=path.parent) for spec in shape.checks)
+    return Task(
+        id=shape.id,
+        task=shape.task,
+        context=shape.context,
+        goals=goals,
+        checks=checks,
+        policy=None if shape.policy is None else policy(shape.policy),
+        line=line,
+        key=_memory_key(path, shape.checks, checks),
+    )
+
+
+def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
+    """Return the memory key of the tasks of a file with these checks: their names, and
+    a digest of what they are given.
+    """
+    names = f"{path.stem}: {', '.join(check_names(checks))}"
+    document = json.dumps(specs, sort_keys=True, default=str)
+    digest = hashlib.sha256(document.encode()).hexdigest()[:MEMORY_KEY_DIGITS]
+    return redact(f"{clean(names, MAX_KEY_NAMES_CHARS)} {digest}")
 
 
 def fit(shape: type[M], value: Any) -> M:
@@ -143,12 +156,9 @@ def fit(shape: type[M], value: Any) -> M:
         first = error.errors()[0]
         # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
-        where = ".".join(map(str, parts)) or "it"
-        known = {"extra_forbidden": "an unknown key; remove it or correct its name"}
-        known["missing"] = "missing; it must be given"
-        raise UsageError(
-            f"{where} is {known.get(first['type']) or wrong(first)}"
-        ) from error
+        place = ".".join(map(str, parts)) or "it"
+        what = ENTRY_PROBLEMS.get(first["type"]) or wrong_value(first)
+        raise UsageError(f"{place} is {what}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -168,29 +178,32 @@ def _yaml(path: Path, text: str) -> list[Entry]:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        if node is not None and not isinstance(node, yaml.SequenceNode):
+        if node is None:
+            return []
+        if not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
             raise LineError(
                 str(path), line, "it must be a list: begin each task with -"
             )
-        items = node.value if node else ()
         return [
             (item.start_mark.line + 1, loader.construct_document(item))
-            for item in items
+            for item in node.value
         ]
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(
-            error, "context_mark", None
-        )
-        line = (
-            mark.line + 1
-            if mark
-            else text.count("\n", 0, getattr(error, "position", 0)) + 1
-        )
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line = _line_of(error, text)
         raise LineError(str(path), line, f"not YAML: {what}") from error
     except (ValueError, RecursionError) as error:
         raise LineError(str(path), 0, f"not YAML that can be read: {error}") from error
+
+
+def _line_of(error: yaml.YAMLError, text: str) -> int:
+    """Return the line of an error, from 1; the reader knows only a position."""
+    for name in ("problem_mark", "context_mark"):
+        mark = getattr(error, name, None)
+        if mark:
+            return int(mark.line) + 1
+    return text.count("\n", 0, getattr(error, "position", 0)) + 1
 
 
 def _toml(path: Path, text: str) -> list[Entry]:
@@ -215,10 +228,8 @@ def text_of(path: Path) -> str:
         raise LineError(str(path), 0, what) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        what = (
-            f"byte {error.object[error.start]:#04x} is not UTF-8; save the file as "
-            "UTF-8"
-        )
+        byte = f"{error.object[error.start]:#04x}"
+        what = f"byte {byte} is not UTF-8; save the file as UTF-8"
         raise LineError(str(path), line, what) from error
 
 

@@ -10,10 +10,17 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import output, settings
 from heedful.cli.app import group
-from heedful.cli.output import TextTable, answer, counted, following
-from heedful.cli.settings import By, DryRun, Why
+from heedful.cli.output import (
+    TextTable,
+    answer,
+    counted,
+    following,
+    page,
+    repeated,
+)
+from heedful.cli.resources import ask, ask_store, db_exists, memory_of
+from heedful.cli.settings import By, DryRun, Why, settings
 from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES_PREFIXES, needs_psycopg, shown
@@ -24,10 +31,10 @@ def export(file: Annotated[Path, Argument(help="The new file to write.")]) -> in
     """Write all lessons to a file, for another machine or another person.
 
     The file contains the lessons with their examples and sources. Its last line shows
-    whether the file is complete. `heedful db copy` copies sightings, rulings and the
+    whether the file is complete. `heedful db copy` copies sightings, reviews and the
     proof, too.
     """
-    done = settings.ask(lambda memory: memory.export(str(file)))
+    done = ask(lambda memory: memory.export(str(file)))
     words = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / 1_000:,.0f} KB"
     then = following("import", file, db="another.db")
     return answer({"file": str(file), **asdict(done)}, words, then)
@@ -49,20 +56,29 @@ def import_(
     written.
     """
 
-    async def read(store: Store) -> Imported:
-        options: Any = {"trust": trust, "by": by, "why": why, "dry_run": dry_run}
-        return await settings.memory_of(values, store).import_(file, **options)
-
-    values = settings.settings()
-    if dry_run and not settings.exists(values.db):
+    checked_later: Any = trust  # Memory refuses another word
+    values = settings()
+    if dry_run and not db_exists(values.db):
         values = values.model_copy(update={"db": ":memory:"})
-    rest = "stopped; the same command imports the rest, and nothing twice"
-    done = settings.ask_store(values, read, new=True, stopped=rest)
+
+    async def read(store: Store) -> Imported:
+        return await memory_of(values, store).import_(
+            file, trust=checked_later, by=by, why=why, dry_run=dry_run
+        )
+
+    stopped = "stopped; the same command imports the rest, and nothing twice"
+    done = ask_store(values, read, new=True, stopped=stopped)
     row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
-    texts = {"repeated": output.repeated(), "waiting": following("quarantine", "list")}
-    texts["table"] = str(TextTable(("from", "new", "known", "quarantined"), [row]))
-    page = output.page("import", done=done, dry_run=dry_run, by=by, **texts)
-    return answer({"file": shown(file), "dry_run": dry_run, **asdict(done)}, page)
+    text = page(
+        "import",
+        done=done,
+        dry_run=dry_run,
+        by=by,
+        repeated=repeated(),
+        waiting=following("quarantine", "list"),
+        table=str(TextTable(("from", "new", "known", "quarantined"), [row])),
+    )
+    return answer({"file": shown(file), "dry_run": dry_run, **asdict(done)}, text)
 
 
 db: Typer = group()
@@ -83,19 +99,21 @@ def copy_(
     """
     from heedful.store.transfer import copy
 
-    done = copy(source, target)
-    total = sum(done.values())
-    old = shown(source)
-    new = shown(target)
+    rows_by_table = copy(source, target)
+    total = sum(rows_by_table.values())
+    filled = [(name, rows) for name, rows in rows_by_table.items() if rows]
+    is_server = target.startswith(POSTGRES_PREFIXES)
+    then = DOCTOR_HINT if is_server else following("doctor", db=target)
     return answer(
-        {"source": old, "target": new, "rows": total, "tables": done},
-        TextTable(
-            ("table", "rows"), [(name, rows) for name, rows in done.items() if rows]
-        ),
-        f"{new} has the {counted(total, 'row')} of {old}",
-        DOCTOR_HINT
-        if target.startswith(POSTGRES_PREFIXES)
-        else following("doctor", db=target),
+        {
+            "source": shown(source),
+            "target": shown(target),
+            "rows": total,
+            "tables": rows_by_table,
+        },
+        TextTable(("table", "rows"), filled),
+        f"{shown(target)} has the {counted(total, 'row')} of {shown(source)}",
+        then,
     )
 
 
@@ -112,29 +130,35 @@ def migrate(
     Run it with the role that owns, or will own, the tables. The service needs another
     role. A SQLite file needs no migration: heedful updates the file when opening it.
     """
-    url = settings.settings().db
+    url = settings().db
     if not url.startswith(POSTGRES_PREFIXES):
-        why = "a SQLite file is migrated when it is opened"
-        raise UsageError(f"{url} is no postgresql:// URL; {why}")
+        raise UsageError(
+            f"{url} is no postgresql:// URL; a SQLite file is migrated when it is "
+            "opened"
+        )
     needs_psycopg()
     from heedful.store import postgres_migrations
 
     done = postgres_migrations.migrate(url, part, role)
-    applied, waiting = (
-        [one._asdict() for one in steps] for steps in (done.applied, done.waiting)
-    )
-    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
-    words = (
-        f"{shown(url)} has schema {done.schema}, {counted(len(applied), 'part')} "
-        "applied"
-    )
+    applied = [step._asdict() for step in done.applied]
+    waiting = [step._asdict() for step in done.waiting]
+    parts = counted(len(applied), "part")
     served = f"role {role} may serve; name it in the URL of the service" if role else ""
     then = DOCTOR_HINT
     if done.waiting:
-        later = (
-            " when no older heedful runs any more"
-            if done.waiting[0].part == "post"
-            else ""
-        )
-        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
-    return answer({**record, "schema": done.schema}, words, served, then)
+        next_part = done.waiting[0].part
+        then = f"Next: heedful migrate --part {next_part}"
+        if next_part == "post":
+            then += " when no older heedful runs any more"
+    return answer(
+        {
+            "store": shown(url),
+            "role": role,
+            "applied": applied,
+            "waiting": waiting,
+            "schema": done.schema,
+        },
+        f"{shown(url)} has schema {done.schema}, {parts} applied",
+        served,
+        then,
+    )

@@ -1,0 +1,132 @@
+"""`heedful dream`: merge lessons that say the same, and undo what it did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from typer import Context, Option, Typer
+
+from heedful.cli.app import group_with_default
+from heedful.cli.output import (
+    answer,
+    columns,
+    counted,
+    emit,
+    following,
+    page,
+    repeated,
+    when,
+)
+from heedful.cli.quarantine import Id
+from heedful.cli.resources import ask
+from heedful.cli.settings import By, DryRun, Limit, Why
+from heedful.lessons.consolidate import VETO_REASONS
+from heedful.lessons.words import difference
+from heedful.memory.dream import Dream, Dreams, consolidate
+from heedful.memory.memory import Memory
+
+dreams: Typer = group_with_default()
+
+
+@dreams.callback(invoke_without_command=True)
+def dream(
+    context: Context,
+    dry_run: DryRun = False,
+    mode: Annotated[
+        str, Option(help="lite: all lessons; full: the last 24 hours.")
+    ] = "lite",
+    by: By = "heedful",
+) -> int:
+    """Merge lessons that say the same, if recall stays as good. `rollback` undoes a
+    dream.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    checked_later: Any = mode  # `consolidate` refuses another word
+
+    async def merge(memory: Memory) -> Dream:
+        return await consolidate(memory, mode=checked_later, dry_run=dry_run, by=by)
+
+    result = ask(merge, stopped="stopped; nothing was changed")
+    if not result.done:
+        then = following("lessons")
+    elif dry_run:
+        then = repeated()
+    else:
+        then = following("dream", "show", result.id)
+    return _answer_dream(result, then)
+
+
+def _what(result: Dream) -> str:
+    what = result.nothing
+    if not what:
+        superseded = sum(len(proposal.members) for proposal in result.done)
+        what = f"{counted(superseded, 'lesson')} superseded"
+    if result.undone is None:
+        return what
+    return f"rolled back {when(result.undone)}; {what}"
+
+
+DREAM_COLUMNS = columns("what by id mode before after at", what=_what)
+
+
+@dreams.command("log")
+def list_dreams(limit: Limit = 20) -> int:
+    """List the dreams and what they did. If a dream did nothing, the reason is
+    shown.
+    """
+    results = ask(lambda memory: Dreams(memory).log(limit))
+    return emit(
+        results,
+        DREAM_COLUMNS,
+        key="dreams",
+        text=2,
+        empty="no dream yet",
+        then=following("dream", "show", results[0].id) if results else "",
+        document=_document,
+    )
+
+
+@dreams.command("show")
+def show_dream(id: Id) -> int:
+    """Show which lessons a dream changed, and how their texts differ."""
+    result = ask(lambda memory: Dreams(memory).show(id))
+    then = following("dream", "log")
+    if result.done and result.undone is None:
+        then = following("dream", "rollback", id, "--by", "NAME")
+    return _answer_dream(result, then)
+
+
+@dreams.command()
+def rollback(id: Id, by: By, why: Why = "") -> int:
+    """Undo a dream, so that recall is as before. Lessons learnt after the dream
+    stay.
+    """
+    restored = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
+    words = f"dream {id} is undone: {counted(restored, 'lesson')} restored"
+    document = {"dream": id, "by": by, "why": why, "lessons": restored}
+    return answer(document, words, following("dream", "log"))
+
+
+def _document(result: Dream) -> dict[str, Any]:
+    """Return a dream as JSON data, with how the text of each merged lesson differs."""
+    proposals = []
+    for proposal in result.proposals:
+        survivor_text = result.texts.get(proposal.survivor, "")
+        differences = {}
+        for id in proposal.members:
+            if survivor_text and id in result.texts:
+                differences[id] = difference(result.texts[id], survivor_text)
+        proposals.append({**asdict(proposal), "differs": differences})
+    return {
+        **asdict(result),
+        "after": result.after,
+        "nothing": result.nothing,
+        "proposals": proposals,
+    }
+
+
+def _answer_dream(result: Dream, then: str) -> int:
+    document = _document(result)
+    return answer(document, page("dream", VETOES=VETO_REASONS, **document), then)

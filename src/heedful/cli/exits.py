@@ -1,0 +1,158 @@
+"""How a command ends: its exit code, its error message, Ctrl-C, and the last step.
+
+Exit codes: 0 success, 1 not passed, 2 usage, 3 not found, 4 storage, 5 model, 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+from heedful import errors
+from heedful.cli.output import call, print_json, say
+
+T = TypeVar("T")
+# How long cancelled work may clean up; a user's check may block for ever.
+GRACE_SECONDS = 1.0
+LEAVING_THREAD = "heedful-leave"  # the thread that exits after `GRACE_SECONDS`
+
+
+class Interrupted(Exception):
+    """Ctrl-C was pressed. The message says how to continue."""
+
+
+USAGE_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (Interrupted, INTERRUPTED_EXIT_CODE),
+    (errors.UsageError, USAGE_EXIT_CODE),
+    (errors.NotFound, 3),
+    (errors.StoreError, 4),
+    (OSError, 4),
+    (errors.ModelError, 5),
+)
+
+
+def drive(
+    work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted"
+) -> T:
+    """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
+
+    The message of Interrupted is `last_words()`. If the coroutine has not ended a
+    second after Ctrl-C, or if Ctrl-C is pressed again, the process exits with 130.
+    Committed data is safe.
+    """
+    import asyncio  # slow to import, and `heedful --help` does not need it
+
+    def give_up() -> None:
+        say(f"heedful: {last_words()}")
+        os._exit(INTERRUPTED_EXIT_CODE)
+
+    late = threading.Timer(GRACE_SECONDS, give_up)
+    late.daemon = True
+    late.name = LEAVING_THREAD
+
+    def interrupt(signum: int, frame: object) -> None:
+        if late.is_alive():
+            os._exit(INTERRUPTED_EXIT_CODE)
+        late.start()
+        loop.call_soon_threadsafe(task.cancel)
+
+    previous_handler = signal.getsignal(signal.SIGINT)
+    try:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(work)
+            signal.signal(signal.SIGINT, interrupt)
+            return loop.run_until_complete(task)
+    except asyncio.CancelledError:
+        raise Interrupted(last_words()) from None
+    except SystemExit as error:
+        raise errors.UserCodeError(
+            f"a model or a check called sys.exit({error.code!r})"
+        ) from error
+    finally:
+        late.cancel()
+        signal.signal(signal.SIGINT, previous_handler)
+
+
+def report_error(error: BaseException, **more: Any) -> int:
+    """Print the error, with --json as one document that includes `more`. Return its
+    exit code.
+    """
+    kind = type(error).__name__
+    code = exit_code(error)
+    if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
+        say(message_of(error))
+        return code
+    if call().debug:
+        traceback.print_exception(error, file=sys.stderr)
+    message = message_of(error)
+    if call().json:
+        kind = "UsageError" if is_of_command_line(error) else kind
+        with suppress(OSError):  # stdout itself may be broken
+            print_json({"error": {"type": kind, "message": message}, **more})
+            return code
+    say(f"heedful: {message}")
+    return code
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error."""
+    if is_of_command_line(error):
+        return USAGE_EXIT_CODE
+    for kind, code in EXIT_CODES:
+        if isinstance(error, kind):
+            return code
+    return 1
+
+
+def is_of_command_line(error: BaseException) -> bool:
+    """Return True if Typer raised the error because of a wrong command line."""
+    return hasattr(error, "format_message")
+
+
+def message_of(error: Any) -> str:
+    """Return the message of an error, with its notes or a hint what to do."""
+    if isinstance(error, errors.HeedfulError | OSError | Interrupted):
+        return "\n".join([str(error), *getattr(error, "__notes__", ())])
+    if is_of_command_line(error):
+        message: str = error.format_message()
+        context = getattr(error, "ctx", None)
+        is_help = type(error).__name__ == "NoArgsIsHelpError"
+        if context is None or call().json or is_help:
+            return message
+        return f"{message.rstrip('.')} (see {context.command_path} --help)"
+    hint = "" if call().debug else "; run it again with --debug for the traceback"
+    return f"unexpected {type(error).__name__}: {error}{hint}"
+
+
+def leave(code: int) -> NoReturn:
+    """Exit the process, even while a cancelled call still runs in a thread.
+
+    Python's own exit takes 40 ms to destroy what was imported. It would also destroy
+    C++ objects that the thread uses, and the process would abort.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:  # at exit Python would write again, and change the exit code
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    deadline = time.monotonic() + GRACE_SECONDS
+    for thread in threading.enumerate():
+        is_awaited = not thread.daemon or thread.name == LEAVING_THREAD
+        if is_awaited and thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,148 @@
+"""`heedful key` and `audit`: who may call the service, and what was done through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+from typer import Argument, Option, Typer
+
+from heedful.cli.app import group
+from heedful.cli.output import answer, columns, counted, emit, following, when
+from heedful.cli.resources import ask_store
+from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, seconds, settings
+from heedful.lessons.lesson import Scope
+from heedful.store import keys
+from heedful.store.store import Store
+
+T = TypeVar("T")
+COMMAND_LINE_ACTOR = "the command line"
+DEFAULT_PERMISSIONS = ["recall,write"]
+service_keys: Typer = group()
+audit: Typer = group()
+
+
+def _end(key: keys.Key) -> Any:
+    if key.revoked:
+        return f"revoked {when(key.revoked)}"
+    return key.expires or "never"
+
+
+KEY_COLUMNS = columns(
+    "name may projects key made ends",
+    projects=lambda key: key.projects or "all",
+    key="shown",
+    made="at",
+    ends=_end,
+)
+AUDIT_ENTRY_COLUMNS = columns("action subject by detail n at")
+
+
+def _ask(work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False) -> T:
+    """Return the result of `work` for the tenant of the settings."""
+    values = settings()
+    scope = Scope(values.tenant)
+    return ask_store(values, lambda store: work(store, scope), new=new)
+
+
+def _document(key: keys.Key) -> dict[str, Any]:
+    return {**asdict(key), "key": key.shown, "revoke": key.revoke}
+
+
+@service_keys.command()
+def create(
+    name: Annotated[str, Option(help="A name for the user of the key.")],
+    may: Annotated[
+        Texts, Option(help="The permissions, as below. [recall,write]")
+    ] = None,
+    project: Annotated[Texts, Option(help="A project; may be repeated. [all]")] = None,
+    expires: Annotated[
+        str | None, Option(help="Time until it expires: 12h, 90d. [never]")
+    ] = None,
+) -> int:
+    """Create a key and print it. It is shown only once: only a hash of its secret is
+    stored.
+
+    read: loops, lessons, quarantine. recall: the same without quarantine. write: report
+    attempts and episodes, remember. approve: overrides, and reviews of quarantine.
+    admin: list the keys and the audit.
+    """
+    expires_at = None
+    if expires is not None:
+        expires_at = time.time() + seconds("--expires", expires)
+    permissions = ",".join(may or DEFAULT_PERMISSIONS).split(",")
+
+    async def make(store: Store, scope: Scope) -> tuple[keys.Key, str]:
+        return await keys.create(
+            store,
+            scope.tenant,
+            name,
+            by=COMMAND_LINE_ACTOR,
+            projects=project or [],
+            may=[permission.strip() for permission in permissions],
+            expires=expires_at,
+        )
+
+    key, secret = _ask(make, new=True)
+    projects = ", ".join(key.projects) or "all projects"
+    return answer(
+        {**_document(key), "secret": secret},
+        secret,
+        f"{key.name} may {', '.join(key.may)} in {projects} of tenant "
+        f"{settings().tenant}; this key is not shown again",
+        f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
+    )
+
+
+@service_keys.command("list")
+def list_keys() -> int:
+    """List the keys of a tenant, newest first, without their secrets."""
+    newest = _ask(
+        lambda store, scope: store.read(scope, keys.newest, MAX_OPTION_INTEGER)
+    )
+    empty = "this tenant has no key; heedful key create makes one"
+    return emit(
+        newest, KEY_COLUMNS, key="keys", text=3, empty=empty, document=_document
+    )
+
+
+@service_keys.command()
+def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")]) -> int:
+    """Revoke a key: every service refuses it. `quarantine revoke` then removes what it
+    wrote.
+    """
+    key = _ask(
+        lambda store, scope: store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
+    )
+    then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
+
+
+@audit.command("list")
+def list_audit(limit: Limit = 50) -> int:
+    """List what was done through the service in a tenant, newest first."""
+    rows = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    empty = "nothing was done in this tenant yet"
+    return emit(rows, AUDIT_ENTRY_COLUMNS, key="audit", text=4, empty=empty)
+
+
+@audit.command()
+def verify(
+    kept: Annotated[str, Option(metavar="HASH", help="An earlier last hash.")] = "",
+) -> int:
+    """Check that no row of the audit was changed or removed, by the hashes that link
+    the rows.
+
+    The command prints the last hash; keep it in another place. If you pass it later as
+    --kept HASH, the command also finds out whether all rows were rewritten.
+    """
+    result = _ask(lambda store, scope: store.read(scope, keys.verify_audit, kept))
+    if result.broken:
+        answer(
+            result, f"{result.what}; something other than heedful wrote to the database"
+        )
+        return 1
+    rows = counted(result.rows, "row")
+    return answer(result, f"{rows}, all as they were written; last hash {result.head}")

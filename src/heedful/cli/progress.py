@@ -1,0 +1,93 @@
+"""Progress on stderr: bars on a terminal, at most ten lines elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MIN_PROGRESS_ITEMS = 1_000  # loops, lessons or files; fewer take only a few seconds
+MIN_PROGRESS_BYTES = 5_000_000
+MIN_BAR_UNITS = 100  # a bar on a terminal moves after this many units
+TERMINAL_STEPS = 100
+PIPE_STEPS = 10
+BAR_WIDTH_COLUMNS = 24
+
+
+class Progress:
+    """A context manager that shows progress on stderr: lines, and bars on a
+    terminal.
+    """
+
+    def __init__(self) -> None:
+        from rich import progress  # slow to import
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self.live: bool = self._console.is_terminal
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description:<14}", markup=False),
+            progress.BarColumn(bar_width=BAR_WIDTH_COLUMNS),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[count]}", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        self._tasks: dict[str, Any] = {}  # rich's task of each name
+        self._last_steps: dict[str, int] = {}  # the last step of each name
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the bars from the terminal."""
+        if self._tasks:
+            self._bars.stop()
+
+    def say(self, text: Any) -> None:
+        """Print a line of text (or rich's Text) above the bars, cut at the terminal's
+        width.
+        """
+        if self.live:
+            self._console.print(
+                text, markup=False, no_wrap=True, overflow="ellipsis", crop=True
+            )
+        else:
+            self._console.print(text, markup=False, soft_wrap=True)
+
+    def bar(self, name: str, done: int, total: int, count: str) -> None:
+        """On a terminal, update the bar `name` with `count` behind it."""
+        if not self.live:
+            return
+        if name not in self._tasks:
+            self._bars.start()
+            self._tasks[name] = self._bars.add_task(name, count=count)
+        self._bars.update(
+            self._tasks[name], completed=done, total=total or None, count=count
+        )
+
+    def counted(
+        self, name: str, done: int, total: int, noun: str = "loops", unit: int = 1
+    ) -> None:
+        """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines
+        at most.
+        """
+        if self.live:
+            least = MIN_BAR_UNITS * unit
+        elif unit == 1:
+            least = MIN_PROGRESS_ITEMS
+        else:
+            least = MIN_PROGRESS_BYTES
+        steps = TERMINAL_STEPS if self.live else PIPE_STEPS
+        step = done // max(least, total // steps)
+        first_step = -1 if self.live else 0  # a line about nothing says nothing
+        if step == self._last_steps.get(name, first_step):
+            return
+        self._last_steps[name] = step
+        count = f"{done // unit} {noun}"
+        if total:
+            count = f"{done // unit} of {total // unit} {noun}"
+        self.bar(name, done, total, count)
+        if not self.live:
+            self.say(f"{name}: {count}")

@@ -1,0 +1,130 @@
+"""`heedful proof`: whether memory helps, from what loops did with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from typer import Option
+
+from heedful.cli.output import answer, counted, following, page
+from heedful.cli.resources import ask
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
+from heedful.errors import UsageError
+from heedful.lessons import proof as proofs
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
+from heedful.memory.memory import Memory
+from heedful.store import exposures
+
+# The fields of a lesson that stand beside its proof.
+LESSON_FIELDS = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
+StoredLesson = Mapping[str, Any]
+Restore = Annotated[
+    int | None,
+    Option(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson to restore."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the store says about the lessons: the proof, the lessons by `kind/digest`,
+    how many loops have ended, and the share that is withheld.
+    """
+
+    proof: proofs.Proof
+    lessons: Mapping[str, StoredLesson]
+    ended: int
+    holdout: float
+
+
+def proof(
+    limit: Limit = 10, restore: Restore = None, by: By = "", why: Why = ""
+) -> int:
+    """Show whether memory helps, with confidence intervals.
+
+    It compares loops that were shown lessons with loops from which they were withheld:
+    how often was the first attempt right? The intervals are valid however often you
+    look. heedful retires a lesson that is proven to hurt. If an operator wrote or
+    pinned it, it stays until it is unpinned.
+    """
+    if restore is not None:
+        return _restore(restore, by=by, why=why)
+    evidence = ask(_read)
+    proven = sorted(
+        evidence.proof.lessons, key=lambda result: -(result.shown + result.withheld)
+    )
+    pairs = [
+        (evidence.lessons.get(str(result.lesson)), result) for result in proven[:limit]
+    ]
+    lessons = []
+    for lesson, result in pairs:
+        stored = lesson or {}
+        fields = {name: stored.get(name) for name in LESSON_FIELDS}
+        lessons.append({**asdict(result), **fields})
+    document = {
+        "pooled": evidence.proof.pooled,
+        "lessons": lessons,
+        "pending": evidence.proof.pending,
+        "ended": evidence.ended,
+        "holdout": evidence.holdout,
+    }
+    pooled = evidence.proof.pooled
+    if not (proven or pooled.shown or pooled.withheld):
+        words = "no lesson was put into the prompt of a loop yet"
+        if evidence.proof.pending:
+            running = counted(evidence.proof.pending, "loop")
+            words = f"no loop with lessons has ended; {running} running"
+        return answer(document, words, following("recall", "TASK"))
+    text = page(
+        "proof",
+        found=evidence.proof,
+        pairs=pairs,
+        first=FIRST_LOOPS_WITHOUT_HOLDOUT,
+        ended=evidence.ended,
+        holdout=evidence.holdout,
+        more=len(proven) - len(pairs),
+    )
+    return answer(document, text, _next_command(pairs))
+
+
+def _restore(lesson: int, *, by: str, why: str) -> int:
+    if not by.strip():
+        raise UsageError("--restore needs --by: who is responsible")
+    ask(lambda memory: memory.restore(lesson, by=by, why=why))
+    words = f"lesson {lesson} is restored; only later loops count for or against it"
+    document = {"restored": lesson, "by": by, "why": why}
+    return answer(document, words, following("proof"))
+
+
+async def _read(memory: Memory) -> Evidence:
+    stored = await memory.top(MAX_OPTION_INTEGER)
+    past = await memory.store.read(memory.scope, exposures.past, "")
+    return Evidence(
+        proof=await memory.prove(),
+        lessons={
+            f"{lesson['kind']}/{lesson['signature']}": lesson for lesson in stored
+        },
+        ended=past.ended,
+        holdout=memory.holdout,
+    )
+
+
+def _next_command(
+    pairs: Sequence[tuple[StoredLesson | None, proofs.Comparison]],
+) -> str:
+    """Return what to do next: unpin a lesson that hurts, restore a retired one, or look
+    at the lessons.
+    """
+    retired = []
+    hurting = set()
+    for lesson, result in pairs:
+        if lesson and lesson["state"] == "retired":
+            retired.append(lesson["id"])
+        elif lesson and result.conclusion == "hurts":
+            hurting.add(lesson["id"])
+    if hurting:
+        return following("pin", min(hurting), "--undo", "--by", "NAME")
+    if retired:
+        return following("proof", "--restore", retired[0], "--by", "NAME")
+    return following("lessons")

@@ -1,0 +1,290 @@
+"""`heedful quarantine` and `trust`: review what waits, and say whom to trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, asdict, dataclass
+from getpass import getuser
+from typing import Annotated, Any, Literal
+
+from typer import Argument, Option, Typer
+
+from heedful.cli.app import group
+from heedful.cli.output import answer, columns, counted, emit, following, page
+from heedful.cli.resources import ask
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
+from heedful.errors import NotFound
+from heedful.lessons.lesson import TRUST_ORDER, Scope
+from heedful.lessons.trust import KEY_SOURCE_PREFIX, SOURCE_FORMS, RevocationResult
+from heedful.memory.memory import Memory
+from heedful.memory.quarantine import Quarantine
+from heedful.sanitize import clean
+from heedful.store import exposures, keys, lessons
+from heedful.store import quarantine as quarantine_store
+from heedful.store.store import Effects, Store, also
+
+MAX_SOURCE_CHARS = 80
+Id = Annotated[
+    int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
+]
+Ids = Annotated[
+    list[int], Argument(min=1, max=MAX_OPTION_INTEGER, help="Ids from the list.")
+]
+quarantine: Typer = group()
+QUARANTINE_COLUMNS = columns(
+    "lesson source id of_lesson trust seen since", since="at", of_lesson="of"
+)
+
+
+@quarantine.command("list")
+def list_waiting(limit: Limit = 50) -> int:
+    """List the lessons in quarantine, newest first. A lesson is recalled only after its
+    release.
+    """
+    lesson_ids = ask(
+        lambda memory: memory.store.read(
+            memory.scope, quarantine_store.lessons_of_waiting
+        )
+    )
+    waiting = ask(lambda memory: memory.quarantine.waiting(limit))
+    rows = []
+    for entry in waiting:
+        row = asdict(entry)
+        del row["provenance"]  # only `show` prints it
+        row["of"] = lesson_ids.get(entry.id, 0)
+        rows.append(row)
+    then = following("quarantine", "show", rows[0]["id"]) if rows else ""
+    empty = f"nothing waits in the quarantine of {where()}"
+    return emit(rows, QUARANTINE_COLUMNS, key="waiting", text=2, empty=empty, then=then)
+
+
+@quarantine.command("show")
+def show_waiting(id: Id) -> int:
+    """Show one lesson in quarantine: its texts, where they come from, and its
+    reviews.
+    """
+    entry = ask(lambda memory: memory.quarantine.show(id))
+    then = ""
+    if entry.state == "quarantined":
+        then = following("quarantine", "release", id, "--by", "NAME")
+    return answer(entry, page("quarantined", held=entry), then)
+
+
+@quarantine.command()
+def release(ids: Ids, by: By, why: Why = "") -> int:
+    """Release lessons from quarantine: recall may show them. Their trust becomes
+    operator.
+    """
+    return _review("release", ids, by=by, why=why)
+
+
+@quarantine.command()
+def reject(ids: Ids, by: By, why: Why = "") -> int:
+    """Retire lessons that are in quarantine. The same text is not stored again."""
+    return _review("reject", ids, by=by, why=why)
+
+
+def _review(
+    action: Literal["release", "reject"], ids: Sequence[int], *, by: str, why: str
+) -> int:
+    reviewed = sorted(set(ids))
+    names = ", ".join(map(str, reviewed))
+
+    async def review(memory: Memory) -> None:
+        with _audited(memory.scope, action, subject=names, by=by, why=why):
+            if action == "release":
+                await memory.quarantine.release(ids, by=by, why=why)
+            else:
+                await memory.quarantine.reject(ids, by=by, why=why)
+
+    ask(review)
+    done = lessons.RULING_WORDS[action]
+    document = {done: reviewed, "by": by, "why": why}
+    return answer(document, f"{done}: {names}", following("quarantine", "list"))
+
+
+@contextmanager
+def _audited(
+    scope: Scope, action: str, *, subject: str, by: str, why: str
+) -> Iterator[None]:
+    """Record the review of the block in the audit, in its transaction."""
+    with Effects():
+        also(
+            lambda db: keys.append(
+                db,
+                scope.tenant,
+                by=by,
+                action=f"quarantine.{action}",
+                subject=subject,
+                detail={"why": why},
+                projects=[scope.project],
+            )
+        )
+        yield
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal of a source from scopes of a store; with `dry_run` it only counts."""
+
+    store: Store
+    _: KW_ONLY
+    source: str
+    by: str
+    why: str
+    dry_run: bool
+
+    async def in_scope(self, scope: Scope) -> dict[str, Any]:
+        """Return the fields of the RevocationResult of one scope. Raises NotFound."""
+        with ExitStack() as stack:
+            if not self.dry_run:
+                audited = _audited(
+                    scope, "revoke", subject=self.source, by=self.by, why=self.why
+                )
+                stack.enter_context(audited)
+            result = await Quarantine(self.store, scope).revoke(
+                self.source, by=self.by, why=self.why, dry_run=self.dry_run
+            )
+        return asdict(result)
+
+    async def in_scopes(self, scopes: Iterable[Scope]) -> dict[str, Any]:
+        """Return the sums over the scopes. The ids of loops get their project, because
+        several projects may have the same id.
+        """
+        total = asdict(RevocationResult())
+        for scope in scopes:
+            try:
+                removed = await self.in_scope(scope)
+            except NotFound:  # the source wrote nothing in this project
+                continue
+            ids = [f"{scope.project}/{id}" for id in removed["loop_ids"]]
+            removed["loop_ids"] = tuple(ids)
+            total = {name: value + removed[name] for name, value in total.items()}
+        return total
+
+
+@quarantine.command()
+def revoke(
+    source: Annotated[str, Argument(help="A source from the list.")],
+    by: By = "",
+    why: Why = "",
+    yes: Annotated[
+        bool, Option("--yes", help="Remove; without it only count.")
+    ] = False,
+) -> int:
+    """Remove a source and everything that derives from it.
+
+    This includes lessons learnt while a text of the source was in the prompt. The
+    source key:ID is all that a key wrote, in every project of the tenant. Without --yes
+    it only shows what would be removed.
+    """
+    is_key = source.startswith(KEY_SOURCE_PREFIX)
+    if is_key:
+        key_id = keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
+        source = f"{KEY_SOURCE_PREFIX}{key_id}"
+
+    async def remove(memory: Memory) -> dict[str, Any]:
+        removal = Removal(memory.store, source=source, by=by, why=why, dry_run=not yes)
+        if not is_key:
+            return await removal.in_scope(memory.scope)
+        projects = await memory.store.read(memory.scope, lessons.projects)
+        return await removal.in_scopes(projects or [memory.scope])
+
+    removed = ask(remove)
+    for name in ("loop_ids", "lesson_ids"):
+        removed[name] = removed[name][: lessons.MAX_REVOKED_NAMES]
+    then = following("quarantine", "log")
+    if any(removed.values()) and not yes:
+        command = ["quarantine", "revoke", source, "--by", by or "NAME"]
+        if why:
+            command += ["--why", why]
+        then = following(*command, "--yes")
+    document = {"source": source, "by": by, "why": why, "revoked": yes, **removed}
+    text = page("revoked", source=source, revoked=yes, found=removed)
+    return answer(document, text, then)
+
+
+def _subject(review: Mapping[str, Any]) -> str:
+    """Return what a review was about: an example with its source, or a source."""
+    record = review["record"]
+    example = record.get("example")
+    if example:
+        source = clean(str(record.get("source") or ""), MAX_SOURCE_CHARS)
+        return f"example {example} of {source}"
+    trust = record.get("trust", "") if review["action"] == "trust" else ""
+    return f"{review['subject']} {trust}".strip()
+
+
+REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject)
+
+
+@quarantine.command("log")
+def list_reviews(limit: Limit = 50) -> int:
+    """List the reviews of lessons and sources: who decided what, and why."""
+    reviews = ask(
+        lambda memory: memory.store.read(memory.scope, exposures.rulings, limit)
+    )
+    empty = "nothing was reviewed yet"
+    return emit(reviews, REVIEW_COLUMNS, key="rulings", text=4, empty=empty)
+
+
+trusts: Typer = group()
+Source = Annotated[str, Argument(help=f"{SOURCE_FORMS}.")]
+Actor = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
+Waiting = Annotated[
+    bool,
+    Option("--waiting", help="Also release what waits and depends on no other source."),
+]
+
+
+@trusts.command("list")
+def list_trust() -> int:
+    """List the trust of sources, of the settings too; `quarantine log` has by whom and
+    why.
+    """
+    stated = ask(lambda memory: memory.stated_trust(), new=True)
+    rows = [{"source": source, "trust": trust} for source, trust in stated.items()]
+    return emit(
+        rows,
+        columns("source trust"),
+        key="trust",
+        text=2,
+        empty="nothing is stated: texts of tools and users wait in quarantine",
+        then=following("quarantine", "log"),
+    )
+
+
+@trusts.command("set")
+def set_trust(
+    source: Source,
+    trust: Annotated[str, Argument(help=f"One of {', '.join(TRUST_ORDER)}.")],
+    by: Actor = "",
+    why: Why = "",
+    waiting: Waiting = False,
+) -> int:
+    """State how far a source is trusted from now on. What comes from the network always
+    waits.
+    """
+    checked_later: Any = trust  # Memory refuses another word
+
+    async def state(memory: Memory) -> Sequence[int]:
+        return await memory.set_trust(
+            source, checked_later, by=by or getuser(), why=why, waiting=waiting
+        )
+
+    released = ask(state, new=True)
+    words = f"{source} is trusted as {trust}"
+    if waiting:
+        words += f"; {counted(len(released), 'text')} released"
+    document = {"source": source, "trust": trust, "released": released}
+    return answer(document, words, following("trust", "list"))
+
+
+@trusts.command("unset")
+def unset_trust(source: Source, by: Actor = "", why: Why = "") -> int:
+    """Take back a statement. What was learnt or released meanwhile stays."""
+    actor = by or getuser()
+    ask(lambda memory: memory.set_trust(source, None, by=actor, why=why), new=True)
+    document = {"source": source, "trust": None}
+    return answer(document, f"nothing is stated of {source} now")

@@ -1,0 +1,184 @@
+"""`heedful reflect`: what failed in the runs of other people's agents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import KW_ONLY, asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from heedful.cli.output import answer, call, counted, following, page, progress, say
+from heedful.cli.resources import ask_store, memory_of, opened_model
+from heedful.cli.settings import NO_MODEL, settings
+from heedful.errors import ModelError, ModelUnavailable, TraceFileError
+from heedful.memory import reflect as reflecting
+from heedful.memory.memory import Memory
+from heedful.models.contract import Model
+from heedful.sanitize import clean
+from heedful.store.store import Store
+from heedful.traces import read
+from heedful.traces.episode import Episode
+
+Author = Literal["external", "operator"]
+MAX_EPISODE_NAME_CHARS = 60
+REFLECT_RETRY_HINT = "heedful worker --once tries again"
+
+
+@dataclass
+class EpisodeResult:
+    """What reflecting gave: `reflected`, or an `error` of the model or the file, or
+    neither.
+    """
+
+    name: str
+    episode: Episode | None = None
+    _: KW_ONLY
+    reflected: reflecting.Reflected | None = None
+    error: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The result as JSON data."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "error": self.error,
+            "reflection": None,
+        }
+        if self.episode is not None:
+            document["outcome"] = self.episode.outcome
+            document["task"] = self.episode.task
+            document["digest"] = self.episode.digest
+        if self.reflected is not None:
+            document |= asdict(self.reflected)
+            document["release"] = self.reflected.release
+            document["importance"] = self.reflected.importance
+            document["confidence"] = self.reflected.confidence
+        return document
+
+
+def reflect(
+    files: Annotated[list[Path], Argument(help="Files of traces.")],
+    trust: Annotated[Author, Option(help="Who wrote the tasks.")] = "external",
+    keep: Annotated[
+        bool, Option("--store/--no-store", help="Store the lessons.")
+    ] = True,
+) -> int:
+    """List what failed in runs of agents, with the events that prove it, and learn from
+    it.
+
+    Each run counts once, however often it is read. Lessons that depend on texts of
+    tools, documents or users wait in quarantine.
+    """
+    # Failures are printed below.
+    logging.getLogger("heedful").addHandler(logging.NullHandler())
+    values = settings()
+    names_model = "model" in call().options and values.model != NO_MODEL
+    results: list[EpisodeResult] = []
+
+    async def work(store: Store) -> None:
+        async with AsyncExitStack() as stack:
+            model: Model | None = None
+            if names_model:
+                model = await stack.enter_async_context(opened_model(values))
+            memory = memory_of(values, store)
+            async for result in _reflect_on_files(
+                files, memory=memory, model=model, trust=trust, store=keep
+            ):
+                results.append(result)
+                progress().counted("reflecting", len(results), total=0, noun="episodes")
+
+    stopped = "stopped; what was reflected on is kept, the same command does the rest"
+    ask_store(values, work, new=True, stopped=stopped)
+    failed = sum(1 for result in results if result.error)
+    document = {"episodes": [result.document for result in results], "failed": failed}
+    text = page("reflect", results=results, again=REFLECT_RETRY_HINT)
+    answer(document, text, _counts(results), _next_command(results))
+    if failed and not call().json:
+        say(f"heedful: where a model failed, {REFLECT_RETRY_HINT}")
+    return 1 if failed else 0
+
+
+def _is_new(reflected: reflecting.Reflected) -> bool:
+    return bool(reflected.stored) and not (reflected.known or reflected.again)
+
+
+def _counts(results: Sequence[EpisodeResult]) -> str:
+    """Return how many episodes were new, known, left to others, or failed."""
+    new = known = busy = failed = 0
+    for result in results:
+        if result.error:
+            failed += 1
+        reflected = result.reflected
+        if reflected is None:
+            continue
+        if _is_new(reflected):
+            new += 1
+        if reflected.busy:
+            busy += 1
+        elif reflected.known or reflected.again:
+            known += 1
+    words = f"{counted(len(results), 'episode')}: {new} new, {known} known"
+    if busy:
+        words += f", {busy} left to others"
+    if failed:
+        words += f", {failed} failed"
+    return words
+
+
+def _next_command(results: Sequence[EpisodeResult]) -> str:
+    """Return how to see the new lessons; "" without a new one, or after a failure."""
+    new = []
+    for result in results:
+        if result.error:
+            return ""
+        if result.reflected is not None and _is_new(result.reflected):
+            new.append(result.reflected)
+    if not new:
+        return ""
+    if any(reflected.release for reflected in new):
+        return following("quarantine", "list")
+    return following("lessons")
+
+
+async def _reflect_on_files(
+    files: Sequence[Path],
+    *,
+    memory: Memory,
+    model: Model | None,
+    trust: Author,
+    store: bool,
+) -> AsyncIterator[EpisodeResult]:
+    """Reflect on every episode of the files, in order.
+
+    A damaged file ends with an error; what stands before the damage is reflected on.
+    """
+    for file in files:
+        number = 0
+        try:
+            for number, episode in enumerate(read(file), 1):
+                id = clean(episode.id, MAX_EPISODE_NAME_CHARS) or number
+                name = f"{file.name}:{id}"
+                try:
+                    reflected = await reflecting.reflect(
+                        episode,
+                        memory=memory,
+                        model=model,
+                        trust=trust,
+                        store=store,
+                        on_model_error="raise",
+                    )
+                except ModelUnavailable:
+                    raise
+                except ModelError as error:
+                    yield EpisodeResult(name, episode, error=str(error))
+                else:
+                    yield EpisodeResult(name, episode, reflected=reflected)
+        except TraceFileError as error:
+            yield EpisodeResult(file.name, error=str(error))
+            continue
+        if not number:
+            yield EpisodeResult(file.name)

@@ -1,0 +1,231 @@
+"""The store, the memory, the models and the judge that the settings of a command name.
+
+Each is opened for one command and closed after it. Weights are downloaded before
+anything else begins, so that no attempt waits for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from heedful.cli.exits import drive
+from heedful.cli.output import fetched
+from heedful.cli.settings import NO_MODEL, Settings, scope_of, settings, states_db
+from heedful.errors import NotFound, UsageError
+from heedful.memory.memory import Memory
+from heedful.models import embedder_here, open_embedder, open_model
+from heedful.models.contract import Embedder, Model
+from heedful.store import POSTGRES_PREFIXES, open_store, own_db, prepare
+from heedful.store.store import Store
+
+T = TypeVar("T")
+# The share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks.
+MIN_JUDGE_RIGHT_SHARE = 0.8
+
+
+def ask(
+    question: Callable[[Memory], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the memory and return the result of `question`. Raises NotFound, StoreError.
+
+    `new` and `stopped` are those of `ask_store`.
+    """
+    values = settings()
+
+    def ask_memory(store: Store) -> Awaitable[T]:
+        return question(memory_of(values, store))
+
+    return ask_store(values, ask_memory, new=new, stopped=stopped)
+
+
+def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
+    """Ask the memory and, unless a database is stated, one's own memory beside it.
+
+    Returns each database with its answer. Raises NotFound, StoreError.
+    """
+    values = settings()
+    own = own_db()
+    dbs = [values.db]
+    if own.exists() and not states_db() and own != Path(values.db).absolute():
+        dbs.append(str(own))
+    existing = [db for db in dbs if db_exists(db)] or dbs[:1]
+
+    def ask_db(db: str) -> T:
+        values_of_db = values.model_copy(update={"db": db})
+        return ask_store(
+            values_of_db, lambda store: question(memory_of(values_of_db, store))
+        )
+
+    return [(db, ask_db(db)) for db in existing]
+
+
+def ask_store(
+    values: Settings,
+    question: Callable[[Store], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the store and return the result of `question`. Raises NotFound, StoreError.
+
+    `new` allows a database file that does not exist. After Ctrl-C, `stopped` is
+    printed.
+    """
+
+    async def work() -> T:
+        async with opened_store(values, new=new) as store:
+            return await question(store)
+
+    return drive(work(), lambda: stopped)
+
+
+def db_exists(db: str) -> bool:
+    """Return True if `db` is a file that exists, or a server."""
+    return db.startswith(POSTGRES_PREFIXES) or Path(db).exists()
+
+
+@asynccontextmanager
+async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
+    """Open the store. Raises NotFound if its file does not exist, unless `new` is
+    True.
+    """
+    if not (new or db_exists(values.db)):
+        hint = (
+            "pass --db with the file that your program names, or let heedful run "
+            "create one"
+        )
+        raise NotFound("database", values.db, f"reach; {hint}")
+    store = open_store(prepare(values.db))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def memory_of(values: Settings, store: Store) -> Memory:
+    """Return the memory of the scope, with the embedder of the settings."""
+    return Memory(
+        store,
+        scope_of(values),
+        embedder=embedder_of(values),
+        holdout=values.holdout,
+        max_entries=values.max_entries,
+        trust=values.trust,
+    )
+
+
+@asynccontextmanager
+async def opened_model(values: Settings) -> AsyncIterator[Model]:
+    """Open the model. Missing weights are downloaded first, so that no attempt waits
+    for them.
+
+    Raises UsageError if the model is "none".
+    """
+    model = open_here(values)
+    if model is None:
+        raise UsageError("model is none, but this command asks a model; name one")
+    from heedful.models import weights
+
+    try:
+        needed = weights.needed(values.model)
+        if needed is not None:
+            await weights.fetch(needed, cache=values.cache, progress=fetched)
+        yield model
+    finally:
+        await model.close()
+
+
+def model_here(values: Settings) -> Model | None:
+    """Open the model without a download, or return None if the default model is not
+    installed.
+    """
+    from heedful.models import weights
+
+    needed = weights.needed(values.model)
+    is_default = values.model == Settings.model_fields["model"].default
+    if needed is not None and is_default:
+        has_weights = needed.cached(values.cache).is_file()
+        if not has_weights or find_spec("xllamacpp") is None:
+            return None
+    return open_here(values)
+
+
+def open_here(values: Settings) -> Model | None:
+    """Open the model without a download, or return None if its name is "none"."""
+    if values.model == NO_MODEL:
+        return None
+    look_here()
+    return open_model(
+        values.model,
+        cache=values.cache,
+        threads=values.threads,
+        context=values.context,
+        timeout=values.timeout,
+    )
+
+
+def look_here() -> None:
+    """Allow imports from the current folder, which a console script does not search."""
+    sys.path.insert(0, str(Path.cwd()))
+
+
+def embedder_of(values: Settings) -> Embedder | None:
+    """Open the embedder, or return None if recall compares only words."""
+    if not compares_meanings(values):
+        return None
+    return open_embedder("minilm", cache=values.cache, progress=fetched)
+
+
+def compares_meanings(values: Settings) -> bool:
+    """Return True if recall compares meanings; `auto` needs installed packages and
+    weights.
+    """
+    if values.embedder == "auto":
+        return embedder_here(values.cache)
+    return values.embedder == "minilm"
+
+
+def judging(values: Settings) -> Settings:
+    """Return the settings with the judge as the model."""
+    return values.model_copy(update={"model": values.judge})
+
+
+def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
+    """Return the file of judges, and for each the right and all pairs; {} from a
+    damaged file.
+    """
+    from heedful.models import weights
+
+    path = (values.cache or weights.default_cache()) / "judges.json"
+    adapter = TypeAdapter(dict[str, tuple[int, int]])
+    with suppress(OSError, ValueError):
+        return path, adapter.validate_json(path.read_bytes())
+    return path, {}
+
+
+def judge_doubt(values: Settings) -> str:
+    """Return why it is doubtful that the judge can judge; "" for none, and if it
+    passed.
+    """
+    if values.judge == NO_MODEL:
+        return ""
+    _, results = judge_results(values)
+    right, pairs = results.get(values.judge, (0, 0))
+    if not pairs:
+        return "nobody knows whether it can judge; run heedful judge check"
+    if right >= MIN_JUDGE_RIGHT_SHARE * pairs:
+        return ""
+    return (
+        f"it ranks {right} of {pairs} labelled pairs right, a judge needs "
+        f"{MIN_JUDGE_RIGHT_SHARE:.0%}"
+    )

@@ -1,0 +1,253 @@
+"""`heedful worker`: run the jobs of a service in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+from collections.abc import Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from pkgutil import resolve_name
+from typing import Annotated, Any
+
+from typer import Option
+
+from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
+from heedful.cli.output import call, counted, say
+from heedful.cli.resources import (
+    embedder_of,
+    look_here,
+    model_here,
+    opened_model,
+    opened_store,
+)
+from heedful.cli.settings import (
+    NO_MODEL,
+    Keep,
+    Settings,
+    Texts,
+    UnusedFor,
+    seconds,
+    settings,
+)
+from heedful.errors import UnknownName, UsageError
+from heedful.lessons.lesson import Scope
+from heedful.memory.reflect import Patience
+from heedful.models.contract import Model
+from heedful.sanitize import clean
+from heedful.service.jobs import JOB_QUEUES, Job, LocalQueue, Opens, Tools, sweep
+from heedful.store import POSTGRES_PREFIXES, lessons, shown
+from heedful.store.store import Store
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MAX_MESSAGE_CHARS = 200
+MAX_ARGUMENT_CHARS = 16  # of an argument of a job, which may be a digest
+
+
+def worker(
+    queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
+    concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
+    once: Annotated[
+        bool, Option("--once", help="Run what waits or failed, then exit.")
+    ] = False,
+    drives: Annotated[
+        Texts, Option(help="Loops to drive: name=module:function.")
+    ] = None,
+    unused_for: UnusedFor = None,
+    keep: Keep = None,
+    telemetry: Telemetry = False,
+    telemetry_content: Content = False,
+) -> int:
+    """Run the jobs that services put on the queue.
+
+    Jobs reflect on episodes, embed examples, dream, prune, compute the proof or drive
+    loops. Any number of workers can share one PostgreSQL database. After SIGTERM,
+    running jobs may finish. If a worker is killed, another worker repeats its job.
+    Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
+    neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
+    """
+    values = settings()
+    # Failures are printed by the listener.
+    logging.getLogger("heedful").addHandler(logging.NullHandler())
+    limit_logs()
+    look_here()
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    unused_seconds = None
+    if unused_for is not None:
+        unused_seconds = seconds("--unused-for", unused_for)
+    work = WorkerRun(
+        values,
+        queues=names or None,
+        concurrency=concurrency,
+        once=once,
+        loops=dict(map(_loop, drives or ())),
+        unused_for=unused_seconds,
+        keep=keep,
+        names_model="model" in call().options and values.model != NO_MODEL,
+    )
+    for name in set(names).difference(JOB_QUEUES):
+        raise UnknownName("queue", name, JOB_QUEUES)
+    if not (once or values.db.startswith(POSTGRES_PREFIXES)):
+        file = clean(values.db, MAX_MESSAGE_CHARS)
+        raise UsageError(
+            f"{file} is a SQLite file, whose jobs run inside heedful serve; heedful "
+            "worker --once runs the waiting jobs; other workers need a postgresql:// "
+            "URL"
+        )
+    with exporting(telemetry, telemetry_content):
+        return asyncio.run(_until_signal(work.run()))
+
+
+class JobCounts:
+    """Counts and prints what became of jobs."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.given_up = 0
+
+    def __call__(self, job: Job, what: str) -> None:
+        if what == "begun":
+            return
+        if what.startswith("done"):
+            self.done += 1
+        elif what.startswith("given up"):
+            self.given_up += 1
+        words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
+        for name, value in sorted(job.arguments.items()):
+            words.append(f"{name}={value[:MAX_ARGUMENT_CHARS]}")
+        say(clean(f"{' '.join(words)}: {what}", MAX_MESSAGE_CHARS))
+
+
+@dataclass(frozen=True)
+class WorkerRun:
+    """One call of the command. `queues` None means all. With `names_model` the model of
+    the settings may be downloaded.
+    """
+
+    values: Settings
+    _: KW_ONLY
+    queues: Collection[str] | None
+    concurrency: int
+    once: bool
+    loops: Mapping[str, Opens]
+    unused_for: float | None
+    keep: int | None
+    names_model: bool
+
+    async def run(self) -> int:
+        """Run jobs until cancelled, or with `once` until no job waits. Return the exit
+        code.
+        """
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(opened_store(self.values))
+            model = await self._open_model(stack)
+            tools = self._tools(store, model)
+            if not self.once:
+                jobs = counted(self.concurrency, "job")
+                say(
+                    f"runs the jobs of {shown(self.values.db)}, {jobs} at a time; "
+                    "Ctrl-C or SIGTERM ends it"
+                )
+            model_name = (
+                "none: rules write the lessons" if model is None else model.name
+            )
+            say(f"model: {model_name}")
+            counts = JobCounts()
+            try:
+                if self.values.db.startswith(POSTGRES_PREFIXES):
+                    await self._run_on_server(tools, counts)
+                else:
+                    await self._run_here(tools, counts)
+            finally:
+                done = counted(counts.done, "job")
+                say(f"{done} done, {counts.given_up} given up")
+        return 1 if counts.given_up else 0
+
+    async def _open_model(self, stack: AsyncExitStack) -> Model | None:
+        if self.names_model:  # otherwise nothing is downloaded
+            return await stack.enter_async_context(opened_model(self.values))
+        model = model_here(self.values)
+        if model is not None:
+            stack.push_async_callback(model.close)
+        return model
+
+    def _tools(self, store: Store, model: Model | None) -> Tools:
+        values = self.values
+        return Tools(
+            store=store,
+            model=model,
+            embedder=embedder_of(values),
+            holdout=values.holdout,
+            max_entries=values.max_entries,
+            trust=values.trust,
+            enabled=values.reflection_enabled,
+            mode=values.reflection_mode,
+            patience=Patience(values.settled),
+            loops=self.loops,
+            unused_for=self.unused_for,
+            keep=self.keep,
+        )
+
+    async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:
+        from heedful.service.worker import PostgresQueue
+
+        async with PostgresQueue(self.values.db, works=True) as queue:
+            await queue.work(
+                tools,
+                queues=self.queues,
+                concurrency=self.concurrency,
+                once=self.once,
+                listener=counts,
+            )
+
+    async def _run_here(self, tools: Tools, counts: JobCounts) -> None:
+        """Run the waiting jobs of a SQLite file once."""
+        queue = LocalQueue(
+            tools,
+            queues=self.queues,
+            concurrency=self.concurrency,
+            listener=counts,
+        )
+        await sweep(queue, tools, failed=True)
+        if tools.embedder:
+            for scope in await tools.store.read(Scope(), lessons.scopes):
+                await queue.defer("embed", scope)
+        await queue.drain()
+
+
+async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Return the result of `work`, or 0 after a signal. A second signal exits at
+    once.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+
+    def stop(name: str) -> None:
+        say(f"{name}: no new job begins, running jobs may finish; again: exit now")
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in STOP_SIGNALS:
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, partial(stop, number.name))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 0
+
+
+def _loop(text: str) -> tuple[str, Opens]:
+    """Split `name=module:function`, and import the function. Raises UsageError."""
+    if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
+        raise UsageError(f"--drives is {text!r}; it must be name=module:function")
+    name, _, path = text.partition("=")
+    try:
+        return name, resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"--drives {text}: {error}; name an importable function"
+        ) from error
