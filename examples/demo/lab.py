@@ -18,8 +18,9 @@ from pathlib import Path
 
 import heedful
 from heedful.cli.output import fetched, print_json, say, show
-from heedful.cli.run import TaskResult, ended, examples_folder, program
-from heedful.cli.settings import Settings, embedder_of, model_of, stored
+from heedful.cli.resources import embedder_of, opened_model, opened_store
+from heedful.cli.run import TaskDriver, TaskResult, examples_folder, program
+from heedful.cli.settings import Settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
 from heedful.errors import ModelError
@@ -120,38 +121,47 @@ class Lab:
     async def run(self) -> Ran:
         """Run both arms, task by task in turn; what is stored is not run again."""
         began = time.perf_counter()
-        writer = Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS)
-        # Without a holdout: memory is compared with the arm that has none.
-        learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
-        memories = {WITHOUT: None, MEMORY: learning}
+        drivers = self._drivers()
         first: dict[str, tuple[Story, Story]] = {}
-        rows: dict[str, list[TaskResult]] = {arm: [] for arm in memories}
+        rows: dict[str, list[TaskResult]] = {arm: [] for arm in drivers}
         with self.screen:
             for number, task in enumerate(self.plan.tasks, 1):
                 stories = []
-                for arm, memory in memories.items():
+                for arm, driver in drivers.items():
                     self.screen.arm(arm, rows[arm], task.id)
-                    run = f"{RUNS[arm]}-{self.plan.key}"
-                    kept = {"store": self.store, "memory": memory, "scope": SCOPE}
-                    row = await ended(
-                        task, run, policies.default, generate=writer, **kept
-                    )
+                    row = await driver.drive(task)
                     rows[arm].append(row)
                     self.screen.arm(arm, rows[arm])
-                    stories.append(await story(self.store, SCOPE, rows[arm][-1].loop))
-                without, with_it = stories
-                self.screen.task(task.id, number, without, with_it)
-                for kind, one, other in kinds(without, with_it):
+                    stories.append(await story(self.store, SCOPE, row.loop))
+                without, with_memory = stories
+                self.screen.task(task.id, number, without, with_memory)
+                for kind, telling, other in kinds(without, with_memory):
                     if kind not in first:
-                        first[kind] = (one, other)
-                        self.screen.tell(HEADS[kind], one, other)
-        seconds = round(time.perf_counter() - began, 1)
+                        first[kind] = (telling, other)
+                        self.screen.tell(HEADS[kind], telling, other)
         return Ran(
             without=tuple(rows[WITHOUT]),
             memory=tuple(rows[MEMORY]),
             stories=first,
-            seconds=seconds,
+            seconds=round(time.perf_counter() - began, 1),
         )
+
+    def _drivers(self) -> dict[str, TaskDriver]:
+        """Return what runs the tasks of each arm."""
+        # Without a holdout: memory is compared with the arm that has none.
+        learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
+        memories = {WITHOUT: None, MEMORY: learning}
+        return {
+            arm: TaskDriver(
+                run=f"{RUNS[arm]}-{self.plan.key}",
+                policy=policies.default,
+                generate=Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS),
+                store=self.store,
+                scope=SCOPE,
+                memory=memory,
+            )
+            for arm, memory in memories.items()
+        }
 
 
 async def measure(
@@ -169,8 +179,8 @@ async def measure(
     values = values.model_copy(update={"db": str(db)})
     names = list(dict.fromkeys(task.family or "tasks" for task in chosen.tasks))
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(stored(values, new=True))
-        model = await stack.enter_async_context(model_of(values))
+        store = await stack.enter_async_context(opened_store(values, new=True))
+        model = await stack.enter_async_context(opened_model(values))
         say(
             f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
             f"{', '.join(names)}\neach task twice, first without memory, then with; "

@@ -13,7 +13,8 @@ from textwrap import fill
 
 from heedful.cli.output import TextTable, counted, print_json, say, show
 from heedful.cli.run import program
-from heedful.cli.settings import Settings, model_of
+from heedful.cli.resources import opened_model
+from heedful.cli.settings import Settings
 from heedful.errors import ModelError, ModelUnavailable, NotFound
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
@@ -140,7 +141,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
             )
         needed = weights.needed(values.model)
         announce([needed] if needed else [], values.cache or weights.default_cache())
-        return await stack.enter_async_context(model_of(values))
+        return await stack.enter_async_context(opened_model(values))
     except ModelError as error:
         if not usual:
             raise

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from heedful.cli.output import Progress
+from heedful.cli.progress import Progress
 from heedful.cli.run import TaskResult
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from

@@ -42,7 +42,7 @@ GOOD = {
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
-    "quarantine log": ("nothing was ruled yet", "rulings"),
+    "quarantine log": ("nothing was reviewed yet", "rulings"),
     "proof": ("insufficient data", "pooled lessons pending ended holdout"),
     "dream --dry-run": (
         "lessons: ",

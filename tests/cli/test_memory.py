@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli import settings
+from heedful.cli import resources
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
@@ -386,7 +386,7 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     )
     harm = "lesson 1, retired: Dates go day first\n  hurts: shown 65, withheld 50\n"
     assert bad.startswith(harm)
-    assert "right at once   8 % against 80 %    gain −72 points, between −" in bad
+    assert "first try right 8 % against 80 %    gain −72 points, between −" in bad
     assert "its error again 92 % against 20 %   gain −72 points, between −" in bad
     assert "calls a loop    2.8 against 1.4     gain −1.4, between −" in bad
     assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
@@ -469,7 +469,7 @@ def test_a_run_withholds_as_the_settings_say(desk):
 
 def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
     fill(desk, ("E", "no unit", {"example": Example(TASK, "7 kg")}))
-    monkeypatch.setattr(settings, "open_embedder", lambda *_, **__: FixedEmbedder(64))
+    monkeypatch.setattr(resources, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
     known = session(
         (f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without")

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.serve import limit_logs
+from heedful.cli.logs import limit_logs
 from heedful.memory.memory import Memory
 from heedful.store import episodes
 from tests.engines import opened

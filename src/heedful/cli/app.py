@@ -36,10 +36,10 @@ COMMAND_GROUPS = {
         ),
     },
     "Ask memory": {
-        "seen": ("lessons:seen", "Say whether an error was seen, and what mended it."),
+        "seen": ("lessons:seen", "Say whether an error was seen, and what fixed it."),
         "before": (
             "lessons:before",
-            "Say how a command failed before, and what mended it.",
+            "Say how a command failed before, and what fixed it.",
         ),
         "recall": (
             "lessons:recall",
@@ -66,7 +66,7 @@ COMMAND_GROUPS = {
         ),
         "quarantine": (
             "quarantine:quarantine",
-            "Rule on quarantined lessons; revoke sources.",
+            "Review quarantined lessons; revoke sources.",
         ),
         "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
         "prune": ("lessons:prune", "Remove lessons that are not useful."),

@@ -99,7 +99,7 @@ def _review(
                 await memory.quarantine.reject(ids, by=by, why=why)
 
     ask(review)
-    done = lessons.RULING_WORDS[action]
+    done = quarantine_store.RULING_WORDS[action]
     document = {done: reviewed, "by": by, "why": why}
     return answer(document, f"{done}: {names}", following("quarantine", "list"))
 
@@ -193,7 +193,7 @@ def revoke(
 
     removed = ask(remove)
     for name in ("loop_ids", "lesson_ids"):
-        removed[name] = removed[name][: lessons.MAX_REVOKED_NAMES]
+        removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
     then = following("quarantine", "log")
     if any(removed.values()) and not yes:
         command = ["quarantine", "revoke", source, "--by", by or "NAME"]

@@ -249,7 +249,7 @@ class TaskDriver:
     store: Store | str
     scope: Scope | None
     memory: Memory | None
-    timeout: float | None
+    timeout: float | None = None
 
     async def drive(self, task: Task) -> TaskResult:
         """Drive a task as the loop `run/id`, and return its row."""
