@@ -52,7 +52,7 @@ class Bang:
     def __call__(self, candidate, context):
         if candidate == self.expected:
             return []
-        return [Finding("bang", MESSAGE, "Add an exclamation mark")]
+        return [Finding("bang", MESSAGE, fix="Add an exclamation mark")]
 
 def bang(word):
     return Bang(word)
