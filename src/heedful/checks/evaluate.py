@@ -1,5 +1,9 @@
-"""Call functions of the user, such as checks and evaluators, and judge one candidate by
-them.
+"""Judge one candidate by checks and an evaluator, which are functions of the user.
+
+`call` is the only place that calls code of the user and catches any exception of it.
+`evaluated` calls all checks in order and then the evaluator; what a check answers (a
+finding, a text, True or False, an Evaluation, an assertion that fails) becomes
+findings, scores and the share of what was asked that is met.
 """
 
 import asyncio
@@ -86,9 +90,8 @@ async def call(
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return _read(function(*arguments))
-    except (
-        StopIteration
-    ) as error:  # a future cannot hold it; the caller would wait forever
+    except StopIteration as error:
+        # A future cannot hold it; the caller would wait forever.
         raise RuntimeError("StopIteration") from error
 
 
@@ -97,14 +100,17 @@ def _read(value: Any) -> Any:
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Return True if `function` can be called with `count` positional arguments."""
-    own = getattr(function, "__code__", None)
-    code = own or getattr(type(function).__call__, "__code__", None)
-    if code and not hasattr(
-        function, "__wrapped__"
-    ):  # a tenth of the time of a signature
-        given = count + (own is None or hasattr(function, "__self__"))
-        return bool(given <= code.co_argcount or code.co_flags & inspect.CO_VARARGS)
+    """Return whether `function` can be called with `count` positional arguments."""
+    code = getattr(function, "__code__", None)
+    has_self = hasattr(function, "__self__")
+    if code is None:
+        code = getattr(type(function).__call__, "__code__", None)
+        has_self = True
+    # This takes a tenth of the time of a signature.
+    if code and not hasattr(function, "__wrapped__"):
+        if has_self:
+            count += 1
+        return bool(count <= code.co_argcount or code.co_flags & inspect.CO_VARARGS)
     try:
         inspect.signature(function).bind_partial(*range(count))
     except TypeError:
@@ -115,9 +121,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def blocking(function: Callable[..., Any]) -> bool:
-    """Return True if a function is not async, so that calling it blocks the event
-    loop.
-    """
+    """Return whether a function is not async, so that it blocks the event loop."""
     target = function if inspect.isroutine(function) else type(function).__call__
     asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
     return not (asynchronous or getattr(function, "is_async", False))
@@ -127,17 +131,15 @@ def blocking(function: Callable[..., Any]) -> bool:
 # A text is what is wrong, False that something is wrong; True, None and an empty text
 # are no finding.
 Judged = Iterable[Finding | str] | Evaluation | Finding | str | bool | None
-Check = Callable[
-    ..., Judged | Awaitable[Judged]
-]  # (candidate, context), or only (candidate)
+# It is called with the candidate and the context, or with the candidate alone.
+Check = Callable[..., Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 # Returns a finding for a check that raised; called with the name of the check and the
 # error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-_FINDING_TEXT_FIELDS = ("check", "message", "fix", "evidence", "key")
-_texts = attrgetter(*_FINDING_TEXT_FIELDS)
+_texts = attrgetter("check", "message", "fix", "evidence", "key")
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
 )
@@ -153,11 +155,12 @@ EMPTY_ANSWER_FINDING = Finding(
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Return True if all checks and the evaluator declare `pure = True`: cheap and
-    repeatable.
+    """Return whether all checks and the evaluator are declared cheap and repeatable.
+
+    They declare it by `pure = True`.
     """
-    every = (*checks, evaluate) if evaluate is not None else checks
-    return all(getattr(check, "pure", False) for check in every)
+    judges = [*checks] if evaluate is None else [*checks, evaluate]
+    return all(getattr(judge, "pure", False) for judge in judges)
 
 
 async def evaluated(
@@ -181,53 +184,54 @@ async def evaluated(
     scores: dict[str, float] = {}
     usage = NO_USAGE
     preference = 0.0
-    asked = 0
-    met = 0.0
-    empty = isinstance(candidate, str) and not candidate.strip()
-    for check in checks if evaluate is None else (*checks, evaluate):
+    asks = 0
+    met_asks = 0.0
+    for check in [*checks] if evaluate is None else [*checks, evaluate]:
         try:
-            found = await _asked(check, candidate, at, tries)
-            if check is evaluate and not isinstance(found, Evaluation):
+            answer = await _ask(check, candidate, at, tries)
+            if check is evaluate and not isinstance(answer, Evaluation):
                 raise _wrong(
                     check,
-                    found,
+                    answer,
                     "an Evaluation, as Evaluation(scores={'quality': 0.8})",
                 )
-            listed = _findings(check, found)
-            asks = _asks(check)
+            check_findings = _findings(check, answer)
+            check_asks = _asks(check)
         except (errors.CheckFailed, errors.ModelError) as error:
             if instead is None:
                 raise
             findings.append(_safe(instead(rule_name(check), error)))
             continue
-        findings += listed
-        if isinstance(found, Evaluation):
-            scores |= found.scores
-            usage += found.usage
-            preference += found.preference
-            share = found.met
+        findings += check_findings
+        if isinstance(answer, Evaluation):
+            scores |= answer.scores
+            usage += answer.usage
+            preference += answer.preference
+            share = answer.met
         else:
-            share = max(
-                0.0, 1 - sum(finding.level == "error" for finding in listed) / asks
-            )
+            failed = sum(finding.level == "error" for finding in check_findings)
+            share = max(0.0, 1 - failed / check_asks)
         if share is not None:
-            asked = asked + asks
-            met = met + asks * share
-    if (
-        empty and EMPTY_ANSWER_FINDING not in findings
-    ):  # an evaluator may have reported it
-        findings.insert(0, EMPTY_ANSWER_FINDING)
-    share = (0.0 if empty else met / asked) if asked else None
+            asks += check_asks
+            met_asks += check_asks * share
+
+    met = met_asks / asks if asks else None
+    if isinstance(candidate, str) and not candidate.strip():
+        if EMPTY_ANSWER_FINDING not in findings:  # an evaluator may have reported it
+            findings.insert(0, EMPTY_ANSWER_FINDING)
+        if met is not None:
+            met = 0.0
     return Evaluation(
-        tuple(findings), scores, usage=usage, preference=preference, met=share
+        tuple(findings), scores, usage=usage, preference=preference, met=met
     )
 
 
 async def worded(
     feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
 ) -> str:
-    """Return what the user's function `feedback` writes, without secrets. Raises
-    GenerateFailed.
+    """Return what the user's function `feedback` writes, without secrets.
+
+    Raises GenerateFailed.
     """
 
     def failed(error: BaseException) -> errors.GenerateFailed:
@@ -254,12 +258,13 @@ def _asks(check: Any) -> int:
     return asks
 
 
-async def _asked(
+async def _ask(
     check: Callable[..., Any], candidate: Any, at: Context, tries: int
 ) -> Any:
+    """Return what a check answers; a check that raises is called `tries` times."""
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
-    arguments = (candidate, at)[: 1 + takes(check, 2)]
+    arguments = (candidate, at) if takes(check, 2) else (candidate,)
     while True:
         tries -= 1
         try:
@@ -267,9 +272,8 @@ async def _asked(
         except (errors.CheckFailed, errors.ModelError) as error:
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
-            if not tries or getattr(
-                error, "usage", None
-            ):  # a judge has already asked twice
+            has_asked_twice = getattr(error, "usage", None)  # a judge does so itself
+            if not tries or has_asked_twice:
                 raise
         except (
             errors.UsageError
@@ -278,32 +282,45 @@ async def _asked(
                 raise failed(error) from error
 
 
-def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
-    if isinstance(found, Evaluation):
-        found = found.findings
-    elif getattr(found, "shape", None) == ():  # a truth value of numpy
-        found = found.item()
-    pair = isinstance(found, tuple) and list(map(type, found)) == [bool, str]
-    found = (
-        (found[0] or found[1] or False) if pair else found
-    )  # (False, "what is wrong")
-    if found is None or isinstance(found, bool | str | Finding):
-        found = [found]
-    if isinstance(found, Mapping) or not isinstance(found, Iterable):
-        raise _wrong(check, found, _CHECK_ANSWER_FORMS)
+def _findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
+    """Return the findings in what a check answered. Raises CheckFailed."""
     findings: list[Finding] = []
-    for one in found:
-        if one is False:
-            said = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
-            one = f"{rule_name(check)} does not hold"
-            one = f"must hold: {said.splitlines()[0]}" if said else one
-        if isinstance(one, str) and one:
-            one = Finding(rule_name(check), one)
-        if isinstance(one, Finding):
-            findings.append(_safe(one))
-        elif one is not None and one is not True and one != "":
-            raise _wrong(check, one, _CHECK_ANSWER_FORMS)
+    for item in _items(check, answer):
+        if isinstance(item, Finding):
+            findings.append(_safe(item))
+        elif item is False:
+            findings.append(_safe(Finding(rule_name(check), _condition(check))))
+        elif isinstance(item, str) and item:
+            findings.append(_safe(Finding(rule_name(check), item)))
+        elif item is not None and item is not True and item != "":
+            raise _wrong(check, item, _CHECK_ANSWER_FORMS)
     return findings
+
+
+def _items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
+    """Return what a check answered as a list of findings, texts and truth values."""
+    if isinstance(answer, Evaluation):
+        return answer.findings
+    if getattr(answer, "shape", None) == ():  # a truth value of numpy
+        answer = answer.item()
+    if isinstance(answer, tuple) and list(map(type, answer)) == [bool, str]:
+        holds, what = answer
+        answer = holds or what or False
+    if answer is None or isinstance(answer, bool | str | Finding):
+        return [answer]
+    if isinstance(answer, Mapping) or not isinstance(answer, Iterable):
+        raise _wrong(check, answer, _CHECK_ANSWER_FORMS)
+    return answer
+
+
+def _condition(check: Check | Evaluate) -> str:
+    """Return what does not hold if a check answers False, by its docstring or name."""
+    documentation = ""
+    if inspect.isroutine(check):
+        documentation = (check.__doc__ or "").strip()
+    if documentation:
+        return f"must hold: {documentation.splitlines()[0]}"
+    return f"{rule_name(check)} does not hold"
 
 
 def _safe(finding: Finding) -> Finding:
@@ -312,8 +329,12 @@ def _safe(finding: Finding) -> Finding:
     """
     texts = _texts(finding)
     clean = tuple([text and redact(text) for text in texts])
-    changed: dict[str, Any] = dict(zip(_FINDING_TEXT_FIELDS, clean, strict=True))
-    return finding if clean == texts else replace(finding, **changed)
+    if clean == texts:
+        return finding
+    check, message, fix, evidence, key = clean
+    return replace(
+        finding, check=check, message=message, fix=fix, evidence=evidence, key=key
+    )
 
 
 def _wrong(

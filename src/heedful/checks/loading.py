@@ -1,12 +1,15 @@
-"""Make checks from the entries of a task file, such as `{"name": "words", "at_most":
-50}`.
+"""Make checks from the entries of a task file: `{"name": "words", "at_most": 50}`.
+
+A name is that of a check of heedful, or `module:function`. What the function asks for
+decides what it is: a check, if two parameters are left for the candidate and the
+context, or else a factory that returns a check.
 """
 
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial, update_wrapper
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -48,7 +51,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
             "name of a check", name, f"one of {', '.join(known())}, module:function"
         )
     arguments = {str(key): value for key, value in spec.items() if key != "name"}
-    return made(name, _factory(name, folder), arguments)
+    return bind_check(name, _factory(name, folder), arguments)
 
 
 def _factory(name: str, folder: Path | None) -> Check:
@@ -60,21 +63,20 @@ def _factory(name: str, folder: Path | None) -> Check:
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
     file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    with UserCode(
-        partial(_refused, "module of a check", name, "importable"), _IMPORT_ERRORS
-    ):
+    failed = partial(_refused, "module of a check", name, "importable")
+    with UserCode(failed, _IMPORT_ERRORS):
         if file and file.is_file():
             owner: Any = _run_file(file, file.stat().st_mtime_ns)
         else:
             owner = import_module(module)
     factory: Check | None = getattr(owner, function, None)
     if not callable(factory):
-        there = [
+        functions = [
             key
             for key, value in vars(owner).items()
             if callable(value) and key[0] != "_"
         ]
-        raise UnknownName(f"function of {module}", function, sorted(there))
+        raise UnknownName(f"function of {module}", function, sorted(functions))
     return factory
 
 
@@ -95,49 +97,76 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
         sys.path.remove(str(path.parent))
 
 
-def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """Return the check that `factory` makes from the arguments, as `load`. Raises
-    InvalidInput.
+def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
+    """Return the check that `factory` makes from the arguments, as `load` does.
+
+    Raises InvalidInput.
     """
+    parameters = _signature(name, factory)
+    places = _take_places(parameters, arguments)
     try:
-        takes = signature(factory)
-    except (
-        TypeError,
-        ValueError,
-    ) as error:  # some functions written in C have no signature
-        raise InvalidInput(
-            "name of a check", name, f"a Python function ({error})"
-        ) from error
-    places: Any = ()
-    missing: list[str] = []
-    for p in takes.parameters.values():
-        if p.kind is Parameter.VAR_POSITIONAL:  # a list in a task file
-            places = arguments.pop(p.name, ())
-        elif (
-            p.default is p.empty
-            and p.kind is not p.VAR_KEYWORD
-            and p.name not in arguments
-        ):
-            missing.append(p.name)
-    places = places if isinstance(places, list | tuple) else (places,)
-    try:
-        takes.bind_partial(*places, **arguments)
+        parameters.bind_partial(*places, **arguments)
     except TypeError as error:
-        allowed = f"some of {', '.join(takes.parameters) or 'none'} ({error})"
+        names = ", ".join(parameters.parameters) or "none"
         raise InvalidInput(
-            f"arguments of check {name!r}", arguments, allowed
+            f"arguments of check {name!r}", arguments, f"some of {names} ({error})"
         ) from error
+
+    missing = _missing(parameters, arguments)
     if len(missing) == 2:  # the candidate and the context
+        if not arguments:
+            return factory
         # The copy has the same name and the same `pure`.
-        return (
-            update_wrapper(partial(factory, **arguments), factory)
-            if arguments
-            else factory
-        )
+        return update_wrapper(partial(factory, **arguments), factory)
     if missing:
         raise InvalidInput(
             f"{missing[0]} of check {name!r}", None, "given: it is required"
         )
+    check = _call_factory(name, factory, places, arguments)
+    require(
+        callable(check),
+        f"what {name!r} returns",
+        check,
+        "a check: callable(candidate, context)",
+    )
+    return check
+
+
+def _signature(name: str, factory: Check) -> Signature:
+    try:
+        return signature(factory)
+    except (TypeError, ValueError) as error:
+        # Some functions written in C have no signature.
+        raise InvalidInput(
+            "name of a check", name, f"a Python function ({error})"
+        ) from error
+
+
+def _take_places(parameters: Signature, arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """Remove the positional arguments, a list in a task file, and return them."""
+    for parameter in parameters.parameters.values():
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            places = arguments.pop(parameter.name, ())
+            return tuple(places) if isinstance(places, list | tuple) else (places,)
+    return ()
+
+
+def _missing(parameters: Signature, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parameters that need an argument and have none."""
+    variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return [
+        parameter.name
+        for parameter in parameters.parameters.values()
+        if parameter.default is Parameter.empty
+        and parameter.kind not in variable
+        and parameter.name not in arguments
+    ]
+
+
+def _call_factory(
+    name: str, factory: Check, places: tuple[Any, ...], arguments: dict[str, Any]
+) -> Check:
+    """Return what the factory makes; its errors name the check."""
     failed = partial(
         _refused, f"arguments of check {name!r}", arguments, "arguments that it takes"
     )
@@ -149,9 +178,6 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
             raise InvalidInput(field, error.value, error.allowed) from error
         except UsageError as error:
             raise failed(error) from error
-    what = f"what {name!r} returns"
-    allowed = "a check: callable(candidate, context)"
-    require(callable(check), what, check, allowed)
     return check
 
 
