@@ -1,4 +1,7 @@
-"""Loops in a store: claiming, writing, reading, explaining and replaying them.
+"""Loops in a store: claiming, writing and reading them.
+
+`commit` is the one function that writes to a loop what happened in it. Here everything
+that is written loses its secrets, once: data in `dump`, texts in `storable`.
 
 A driver is what makes the attempts of a loop. It claims the loop with a lease, and with
 a token that names its process: if the process is killed, another driver on the same
@@ -16,13 +19,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Policy
+from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
@@ -110,7 +113,16 @@ def _running(pid: int) -> bool:
 
 
 Plain = Mapping[str, Any]
-_Fenced = tuple[int, str, bool]
+
+
+class _Loop(NamedTuple):
+    """A loop that a writer may change: its row number, its state, if it has steps."""
+
+    n: int
+    state: str = "open"
+    has_steps: bool = False
+
+
 HEAD_FIELDS = ("task", "goals", "policy", "context")
 STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
@@ -121,9 +133,11 @@ def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
 
 
 def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
-    told = entry.briefing is not None and entry.briefing.exposures
-    teaches = entry.reflections or told or entry.outcome is not None
-    return (*_of_loop(entry.id), *(MEMORY_LOCKS if teaches else ()))
+    """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
+    exposes = entry.briefing is not None and entry.briefing.exposures
+    if entry.reflections or exposes or entry.outcome is not None:
+        return (*_of_loop(entry.id), *MEMORY_LOCKS)
+    return _of_loop(entry.id)
 
 
 @holds(by=_of_loop)
@@ -134,13 +148,11 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     Raises Conflict if the stored loop has another task, context, goals, policy or
     memory key.
     """
-    created = (
-        _insert(db, key=_key(scope, id), head=head, owner="", now=time.time())
-        is not None
-    )
+    n = _insert(db, key=_key(scope, id), head=head, owner="", now=time.time())
+    created = n is not None
     row = _row(db, scope, id)
     if not created:
-        _same(row, head, (*HEAD_FIELDS, "memory_key"))
+        _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
     return _stored(db, row), created
 
 
@@ -152,15 +164,15 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     `window` newest other loops.
     """
     row = _row(db, scope, id)
-    stored = _stored(db, row)
     policy = _policy(row["policy"])
+    driver = ""
+    if alive(row["owner"], row["held_for"]):
+        driver = row["owner"]
+    counts: Mapping[str, int] = {}
+    if any(map(counts_scope, policy.rules)):
+        counts = echoes(db, scope, id, window)
     return LoopState(
-        stored=stored,
-        policy=policy,
-        driver=row["owner"] if alive(row["owner"], row["held_for"]) else "",
-        echoes=echoes(db, scope, id, window)
-        if any(map(counts_scope, policy.rules))
-        else {},
+        stored=_stored(db, row), policy=policy, driver=driver, echoes=counts
     )
 
 
@@ -187,7 +199,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
                 f"loop {id!r} is being driven by another process ({row['owner']}); "
                 "wait for it, or stop it"
             )
-        _same(row, head, HEAD_FIELDS[:1])
+        _check_same(row, head, ("task",))
         db.run(
             "claim_loop",
             {"n": row["n"], "owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now},
@@ -221,35 +233,36 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     state, only one can write.
     """
     now = time.time()
-    n, before, steps = _fence(
-        db, key=_key(scope, entry.id), entry=entry, owner=owner, now=now
-    )
-    if not _attempt(db, n, now=now, entry=entry, steps=steps):
+    loop = _fence(db, _key(scope, entry.id), entry=entry, owner=owner, now=now)
+    if entry.attempt is not None and not _insert_attempt(
+        db, loop, attempt=entry.attempt, value=entry.value, id=entry.id, now=now
+    ):
         return 0
     if entry.step is not None:
         key, record = entry.step
-        db.insert(
-            "step", {"loop": n, "key": key, "record": dump(record)}, CONFLICT_SKIP_SQL
-        )
+        row = {"loop": loop.n, "key": key, "record": dump(record)}
+        db.insert("step", row, CONFLICT_SKIP_SQL)
     if entry.extra is not None:
-        db.update("loop", {"n": n}, {"extra": dump(codec.to_document(entry.extra))})
+        extra = dump(codec.to_document(entry.extra))
+        db.update("loop", {"n": loop.n}, {"extra": extra})
     if entry.cancelled:
-        db.update("loop", {"n": n}, {"cancelled": storable(entry.cancelled)})
+        db.update("loop", {"n": loop.n}, {"cancelled": storable(entry.cancelled)})
     if entry.override is not None:
-        texts = {
-            name: storable(getattr(entry.override, name)) for name in ("by", "why")
-        }
-        db.run(
-            "insert_override", {**asdict(entry.override), **texts, "n": n, "now": now}
-        )
-    _decision(db, n, now=now, entry=entry, before=before or "open")
+        _insert_override(db, loop, entry.override, now)
+    if entry.verdict is not None:
+        decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
+        number = entry.attempt.number if entry.attempt else None
+        row = {"n": loop.n, "attempt": number, "record": dump(decision), "now": now}
+        db.run("insert_decision", row)
+        _apply_verdict(db, loop, entry.verdict)
+
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
-    number = (
-        exposures.expose(db, scope, exposures=(), outcome=entry.outcome, now=now)
-        if entry.outcome
-        else 0
-    )
+    outcome_number = 0
+    if entry.outcome is not None:
+        outcome_number = exposures.expose(
+            db, scope, exposures=(), outcome=entry.outcome, now=now
+        )
     if entry.reflections:
         answers = lessons.upsert(
             db,
@@ -260,7 +273,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
             drops=True,
         )
         lessons.evict(db, scope, answers, entry.most)
-    return number
+    return outcome_number
 
 
 @resumable(result=None)
@@ -288,9 +301,7 @@ def _row(db: Db, scope: Scope, id: str) -> Row:
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
-    """Return the stored loops with these ids, in this order; missing loops are left
-    out.
-    """
+    """Return the stored loops with these ids, in this order, without missing ones."""
     rows = (db.one("read_loop", scope, id=id) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
@@ -303,66 +314,54 @@ def newest(
     before: str = "",
     most: int = MAX_ROWS,
 ) -> tuple[list[StoredLoop], bool]:
-    """Return the newest loops whose id begins with `prefix`, and whether there are
-    more.
+    """Return the newest loops whose id begins with `prefix`; say if there are more.
 
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
     any. The loops lack `values`, `journal` and the texts of candidates. `before` is the
     id of a loop: only older loops are returned, and none if this loop is missing.
     """
     values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
-    found: list[StoredLoop] = []
+    listed: list[StoredLoop] = []
     for row in db.run("newest_loops", values):
         most -= row["size"]
-        if len(found) == limit or (found and most < 0):
-            return found, True
-        found.append(_stored(db, _row(db, scope, row["id"]), whole=False))
-    return found, False
+        if len(listed) == limit or (listed and most < 0):
+            return listed, True
+        listed.append(_stored(db, _row(db, scope, row["id"]), outputs=False))
+    return listed, False
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Count the attempts with each finding key in the `window` newest loops other than
-    `id`.
+    """Count, by finding key, the attempts in the `window` newest loops but `id`.
 
     In each loop, only the attempts from the last improvement on are counted; for a
-    persistent finding, all attempts. Findings of level "note" are ignored. Noted bias
-    tags count, too.
+    persistent finding, all attempts. Findings of level "note" are ignored. Notes that
+    count as findings are counted, too.
     """
-    found, _ = newest(db, scope, window + 1, most=MAX_REPLAY_BYTES)
-    others = [other for other in found if other.id != id][:window]
+    listed, _ = newest(db, scope, window + 1, most=MAX_REPLAY_BYTES)
+    others = [other for other in listed if other.id != id][:window]
     counts: Counter[str] = Counter()
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
         counts.update(replace(other.loop, improves=improvement).count_findings())
-    own = [one.loop for one in read_many(db, scope, [id])]
-    counts.update(
-        _noted_findings(
-            db,
-            scope,
-            id=id,
-            loops=[*own, *(other.loop for other in others)],
-            window=window,
-        )
-    )
+    loops = [stored.loop for stored in (*read_many(db, scope, [id]), *others)]
+    counts.update(_noted_findings(db, scope, id=id, loops=loops, window=window))
     return dict(counts)
 
 
 def _noted_findings(
     db: Db, scope: Scope, id: str, loops: Sequence[Loop], window: int
 ) -> Iterator[str]:
-    """Yield the bias tags that are noted but not reported, of the `window` newest
-    attempts.
+    """Yield the keys of findings that are noted about attempts, but not reported.
 
-    Tags of an attempt of `id` that is not reported yet are left out: its report will
-    have them.
+    Only the `window` newest attempts with such notes count. Notes about an attempt of
+    `id` that is not reported yet are left out: its report will have them.
     """
-    reported = {
-        attempt.reported_as or loop.id: attempt.evaluation.keys
-        if attempt.evaluation
-        else ()
-        for loop in loops
-        for attempt in loop.attempts
-    }
+    reported: dict[str, frozenset[str]] = {}
+    for loop in loops:
+        for attempt in loop.attempts:
+            evaluation = attempt.evaluation
+            keys = evaluation.keys if evaluation else frozenset[str]()
+            reported[attempt.reported_as or loop.id] = keys
     for row in db.all("noted_tags", scope, prefix=NOTED_FINDING_PREFIX, window=window):
         pending = row["loop"] == id and row["name"] not in reported
         if not pending and row["key"] not in reported.get(row["name"], ()):
@@ -427,190 +426,204 @@ def _lost(id: str) -> LeaseLost:
 
 def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int | None:
     """Insert the loop and return its number; return None if it exists."""
-    driven = {
-        "owner": owner,
-        "lease": LOOP_LEASE_SECONDS if owner else 0.0,
-        "via": db.actor.via,
-    }
-    row = db.first("insert_loop", {**key, **_columns(head), **driven, "now": now})
+    row = db.first(
+        "insert_loop",
+        {
+            **key,
+            **_columns(head),
+            "owner": owner,
+            "lease": LOOP_LEASE_SECONDS if owner else 0.0,
+            "via": db.actor.via,
+            "now": now,
+        },
+    )
     return None if row is None else int(row["n"])
 
 
 def _columns(head: Head) -> dict[str, str]:
-    stage = head.stage
-    return {
-        **{part: dump(getattr(head, part)) for part in ("task", "context")},
+    """Return the columns of a head, without secrets."""
+    columns = {
+        "task": dump(head.task),
+        "context": dump(head.context),
         # Most loops of a process have one policy.
-        **{
-            part: _dump_again(_json(getattr(head, part)))
-            for part in ("goals", "policy")
-        },
+        "goals": _dump_again(_json(head.goals)),
+        "policy": _dump_again(_json(head.policy)),
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
-        "run": storable(stage.run) if stage else "",
-        "stage": storable(stage.name) if stage else "",
-        "settings": dump({name: getattr(stage, name) for name in STAGE_SETTING_FIELDS})
-        if stage
-        else "null",
+        "run": "",
+        "stage": "",
+        "settings": "null",
     }
+    stage = head.stage
+    if stage is not None:
+        settings = {name: getattr(stage, name) for name in STAGE_SETTING_FIELDS}
+        columns["run"] = storable(stage.run)
+        columns["stage"] = storable(stage.name)
+        columns["settings"] = dump(settings)
+    return columns
 
 
-def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
-    """Check that the stored loop in `row` and `head` agree in `parts`. Raises
-    Conflict.
-    """
+def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
+    """Raise Conflict unless the stored loop in `row` and `head` agree in `fields`."""
     columns = _columns(head)
-    for part in parts:
-        if row[part] != columns[part]:
-            message = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
-            raise Conflict(f"{message}; give another id")
+    for field in fields:
+        if row[field] != columns[field]:
+            raise Conflict(
+                f"loop {row['id']!r} is about another {field}: {row[field][:80]}; "
+                "give another id"
+            )
 
 
-def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _Fenced:
-    """Return the loop's number, its state ("" if new), and if it has steps. Raises
-    LeaseLost.
+def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _Loop:
+    """Return the loop if the writer of `entry` may change it; create it if it is new.
+
+    Raises LeaseLost, LoopChanged.
     """
-    if (
-        entry.head is not None
-        and owner
-        and (n := _insert(db, key, head=entry.head, owner=owner, now=now))
-    ):
-        return n, "", False
+    if entry.head is not None and owner:
+        n = _insert(db, key, head=entry.head, owner=owner, now=now)
+        if n is not None:
+            return _Loop(n)
     values = {
         **key,
         "epoch": entry.epoch,
         "owner": owner,
         "seen": entry.seen,
         "now": now,
+        "lease": LOOP_LEASE_SECONDS,
     }
-    row = db.first(
-        "fence" if owner else "advance", {**values, "lease": LOOP_LEASE_SECONDS}
-    )
+    statement = "fence" if owner else "advance"
+    row = db.first(statement, values)
     if row is not None:
-        if (
-            entry.head is not None
-        ):  # it was resumed with other goals or under another policy
+        if entry.head is not None:
+            # It was resumed with other goals or under another policy.
             columns = _columns(entry.head)
-            kept = {
-                name: columns[name] for name in columns.keys() - {"task", "context"}
-            }
-            db.update("loop", {"n": row["n"]}, kept)
-        return int(row["n"]), row["state"], bool(row["steps"])
-    if (
-        entry.head is None
-        or (n := _insert(db, key, head=entry.head, owner=owner, now=now)) is None
-    ):
-        raise LoopChanged(entry.id) if not owner else _lost(entry.id)
-    return n, "", False
+            del columns["task"], columns["context"]
+            db.update("loop", {"n": row["n"]}, columns)
+        return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
+    if owner:
+        raise _lost(entry.id)
+    if entry.head is not None:
+        n = _insert(db, key, head=entry.head, owner=owner, now=now)
+        if n is not None:
+            return _Loop(n)
+    raise LoopChanged(entry.id)
 
 
-def _attempt(db: Db, n: int, now: float, entry: JournalEntry, steps: bool) -> bool:
-    """Write the attempt, if any; False if it is stored. Raises AttemptTaken if contents
-    differ.
-    """
-    if entry.attempt is None:
-        return True
-    value = dump(
-        entry.value
-    )  # before the attempt, so that fewer copies exist at a time
-    attempt = redact_data(codec.to_document(entry.attempt))
-    key = {"loop": n, "number": attempt["number"]}
-    text = _json(attempt["candidate"].pop("text", None))
+def _insert_attempt(
+    db: Db, loop: _Loop, attempt: Attempt, value: Any, id: str, now: float
+) -> bool:
+    """Write an attempt; return False if it is stored. Raises AttemptTaken."""
+    value = dump(value)  # before the attempt, so that fewer copies exist at a time
+    document = redact_data(codec.to_document(attempt))
+    text = _json(document["candidate"].pop("text", None))
+    key = {"loop": loop.n, "number": document["number"]}
     content = {
-        "record": _json(attempt),
+        "record": _json(document),
         "text": "" if text == value else text,
         "value": value,
     }
     row = {**key, **content, "via": db.actor.via, "created": now}
     if db.insert("attempt", row, CONFLICT_SKIP_SQL).rowcount:
-        if steps:
-            db.delete("step", {"loop": n})
+        if loop.has_steps:
+            db.delete("step", {"loop": loop.n})
         return True
     if dict(db.select("record, text, value", "attempt", key)[0]) != content:
-        message = (
-            f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
+        raise AttemptTaken(
+            f"attempt {attempt.number} of {id!r} is stored with other content"
         )
-        raise AttemptTaken(message)
     return False
 
 
-def _decision(db: Db, n: int, now: float, entry: JournalEntry, before: str) -> None:
-    number = entry.attempt.number if entry.attempt else None
-    verdict = entry.verdict
-    if verdict is None:
-        return
-    plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.run(
-        "insert_decision",
-        {"n": n, "attempt": number, "record": _json(plain), "now": now},
-    )
+def _insert_override(db: Db, loop: _Loop, override: Override, now: float) -> None:
+    columns = asdict(override)
+    columns["by"] = storable(override.by)
+    columns["why"] = storable(override.why)
+    db.run("insert_override", {**columns, "n": loop.n, "now": now})
+
+
+def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
+    """Give the loop its new state; use up the overrides that the verdict lifted.
+
+    Raises OverrideRefused.
+    """
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
-        db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
-    else:
-        if before != "open":
-            db.update("loop", {"n": n}, {"state": "open"})
-        for index in sorted({one.override for one in verdict.lifted}):
-            if db.first("use_override", {"n": n, "index": index}) is None:
-                raise OverrideRefused(
-                    "an override was consumed by another decision; decide again"
-                )
+        db.update("loop", {"n": loop.n}, {"state": state, "lease": 0.0})
+        return
+    if loop.state != "open":
+        db.update("loop", {"n": loop.n}, {"state": "open"})
+    for index in sorted({stop.override for stop in verdict.lifted}):
+        if db.first("use_override", {"n": loop.n, "index": index}) is None:
+            raise OverrideRefused(
+                "an override was consumed by another decision; decide again"
+            )
 
 
-def _stored(db: Db, row: Row, whole: bool = True) -> StoredLoop:
+def _stored(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
+    """Return the loop in `row`; without `outputs`, leave out what its attempts made."""
     parts: dict[str, list[Row]] = {
         "attempt": [],
         "decision": [],
         "override": [],
         "step": [],
     }
-    for part in db.run("read_parts", {"loop": row["n"], "whole": int(whole)}):
+    for part in db.run("read_parts", {"loop": row["n"], "whole": int(outputs)}):
         parts[part["part"]].append(part)
-    records = [json.loads(each["record"]) for each in parts["attempt"]]
-    values = [json.loads(each["value"]) for each in parts["attempt"]] if whole else []
-    for plain, each, value in zip(records, parts["attempt"], values, strict=whole):
-        plain["candidate"]["text"] = json.loads(each["text"]) if each["text"] else value
+    documents = [json.loads(part["record"]) for part in parts["attempt"]]
+    values = []
+    if outputs:
+        values = [json.loads(part["value"]) for part in parts["attempt"]]
+        for index, part in enumerate(parts["attempt"]):
+            text = json.loads(part["text"]) if part["text"] else values[index]
+            documents[index]["candidate"]["text"] = text
     decisions = tuple(
-        codec.decision_from(json.loads(each["record"]), each["number"], each["at"])
-        for each in parts["decision"]
+        codec.decision_from(json.loads(part["record"]), part["number"], part["at"])
+        for part in parts["decision"]
     )
-    overrides = [_override(each) for each in parts["override"]]
-    task, goals, policy, context = (json.loads(row[part]) for part in HEAD_FIELDS)
-    stage = None
-    if row["kind"] == "stage":
-        settings = json.loads(row["settings"])
-        settings["checks"] = tuple(settings["checks"])
-        stage = StageHead(run=row["run"], name=row["stage"], **settings)
-    head = Head(
-        task=task,
-        goals=goals,
-        policy=policy,
-        context=context,
-        kind=row["kind"],
-        stage=stage,
-        memory_key=row["memory_key"],
-    )
+    overrides = tuple(_override(part) for part in parts["override"])
+    head = _head(row)
+    # For the same decision again: an override that had expired then stays expired.
+    decided = decisions[-1].decided if decisions and overrides else 0.0
     loop = Loop(
         row["id"],
-        tuple(codec.from_document(Goal, g) for g in head.goals),
-        attempts=tuple(codec.from_document(Attempt, plain) for plain in records),
-        overrides=tuple(overrides),
-        extra=Usage(**json.loads(row["extra"])),
+        tuple(codec.from_document(Goal, goal) for goal in head.goals),
+        attempts=tuple(codec.from_document(Attempt, attempt) for attempt in documents),
+        overrides=overrides,
+        extra=codec.from_document(Usage, json.loads(row["extra"])),
         cancelled=row["cancelled"],
-        # For the same decision again: an override that had expired then stays expired.
-        at=decisions[-1].decided if decisions and overrides else 0.0,
+        at=decided,
     )
+    briefing = None
+    if row["briefing"]:
+        briefing = Briefing.of(json.loads(row["briefing"]))
     return StoredLoop(
         id=row["id"],
         head=head,
         loop=loop,
         values=tuple(values),
         decisions=decisions,
-        journal={each["text"]: json.loads(each["record"]) for each in parts["step"]},
+        journal={part["text"]: json.loads(part["record"]) for part in parts["step"]},
         epoch=row["epoch"],
         created=row["created"],
         updated=row["updated"],
-        briefing=Briefing.of(json.loads(row["briefing"])) if row["briefing"] else None,
+        briefing=briefing,
+    )
+
+
+def _head(row: Row) -> Head:
+    stage = None
+    if row["kind"] == "stage":
+        settings = json.loads(row["settings"])
+        settings["checks"] = tuple(settings["checks"])
+        stage = StageHead(run=row["run"], name=row["stage"], **settings)
+    return Head(
+        task=json.loads(row["task"]),
+        goals=json.loads(row["goals"]),
+        policy=json.loads(row["policy"]),
+        context=json.loads(row["context"]),
+        kind=row["kind"],
+        stage=stage,
+        memory_key=row["memory_key"],
     )
 
 
@@ -632,7 +645,7 @@ def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
     The run of a pipeline is left out: its stages are loops with their own attempts.
     """
     return [
-        RecordedLoop(each.loop)
-        for each in reversed(stored)
-        if each.loop.attempts and not each.is_run
+        RecordedLoop(recorded.loop)
+        for recorded in reversed(stored)
+        if recorded.loop.attempts and not recorded.is_run
     ]
