@@ -39,11 +39,11 @@ def session(desk, monkeypatch):
         done = Done(0, "", "")
         for line, code, *words in lines:
             done = desk.invoke(monkeypatch, *shlex.split(line))
-            said = done.out + done.err
+            output = done.out + done.err
             wrong = [
                 word
                 for word in words
-                if (word.lstrip("!") in said) is word.startswith("!")
+                if (word.lstrip("!") in output) is word.startswith("!")
             ]
             assert (done.code, wrong) == (code, []), (line, done)
         return done
@@ -93,7 +93,7 @@ def history(tmp_path_factory):
 
 
 @pytest.fixture
-def stored(desk, session, history):
+def session_of_loops(desk, session, history):
     """Sessions in a folder whose database has a history."""
     desk.write("heedful.db", history)
     return session

@@ -50,9 +50,9 @@ async def _runs(path: str) -> None:
     other = Pipeline("nightly", store=path, progress=False)
     other.stage(name="copy", checks=[checks.not_empty()])(lambda state: "copied")
     await other.run({}, id="nightly-1")
-    said = ScriptedModel("red")
+    model = ScriptedModel("red")
     options = {"checks": [checks.contains("red")], "store": path, "id": "forecast/say"}
-    await heedful.run("Say red", generate=said, **options)  # type: ignore[arg-type]
+    await heedful.run("Say red", generate=model, **options)  # type: ignore[arg-type]
 
 
 def runs(folder: Path) -> None:

@@ -84,9 +84,14 @@ class Desk:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         # Nothing of this machine's own settings; a warning is an error.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("HEEDFUL_")}
-        own = {"HEEDFUL_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
-        return {**kept, **own, **(more or {})}
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith("HEEDFUL_")
+        }
+        settings = {
+            "HEEDFUL_CACHE": str(self.folder / "cache"),
+            "PYTHONWARNINGS": "error",
+        }
+        return {**inherited, **settings, **(more or {})}
 
     def start(
         self, *arguments: str, stdin: Any = subprocess.DEVNULL, **more: str
@@ -102,7 +107,9 @@ class Desk:
         setting.
         """
         with pytest.MonkeyPatch.context() as patch:
-            for name in [one for one in os.environ if one.startswith("HEEDFUL_")]:
+            for name in [
+                variable for variable in os.environ if variable.startswith("HEEDFUL_")
+            ]:
                 patch.delenv(name)
             for name, value in more.items():
                 patch.setenv(name, value)
@@ -143,10 +150,12 @@ class Desk:
         path = self.folder / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
 
-    def wait_for(self, what: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    def wait_for(
+        self, condition: Callable[[], Any], process: subprocess.Popen[str]
+    ) -> None:
         """Wait until `what()` is true; the process must not end before."""
         end = time.monotonic() + SECONDS
-        while not what():
+        while not condition():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, "it takes too long"
             time.sleep(0.005)

@@ -73,16 +73,20 @@ STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 
 @pytest.mark.parametrize("line", GOOD)
 def test_words_or_one_json_document(heedful_, line, desk, history):
     words, keys = GOOD[line]
-    given = [word.replace("\xa0", " ") for word in line.split(" ")]
+    arguments = [word.replace("\xa0", " ") for word in line.split(" ")]
     more = {"stdin": STDIN[line]} if line in STDIN else {}
-    given += ["-"] if more else []
-    told = heedful_(*given, **more)
-    assert (told.code, words in told.out, "\x1b" in told.out) == (0, True, False), told
+    arguments += ["-"] if more else []
+    spoken = heedful_(*arguments, **more)
+    assert (spoken.code, words in spoken.out, "\x1b" in spoken.out) == (
+        0,
+        True,
+        False,
+    ), spoken
     desk.write("heedful.db", history)
     for name in ("heedful.db-wal", "heedful.db-shm", "out.jsonl", "copy.db"):
         (desk.folder / name).unlink(missing_ok=True)
-    done = heedful_(*given, "--json", **more)
-    assert (done.code, done.err == told.err) == (0, True), done
+    done = heedful_(*arguments, "--json", **more)
+    assert (done.code, done.err == spoken.err) == (0, True), done
     assert set(keys.split()) <= done.json.keys()
 
 
@@ -147,21 +151,21 @@ BAD = {
 def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json):
     code, words = BAD[line]
     desk.tasks(task("red"))
-    given = [word.replace("\xa0", " ") for word in line.split(" ")]
-    json = json and given[0] != "worker"  # it has no --json
-    done = heedful_(*given, *(["--json"] if json else []))
-    told = done.json["error"]["message"] if json else done.err
-    assert (done.code, words.lower() in told.lower()) == (code, True), done
+    arguments = [word.replace("\xa0", " ") for word in line.split(" ")]
+    json = json and arguments[0] != "worker"  # it has no --json
+    done = heedful_(*arguments, *(["--json"] if json else []))
+    message = done.json["error"]["message"] if json else done.err
+    assert (done.code, words.lower() in message.lower()) == (code, True), done
     assert "Traceback" not in done.err
     assert json or done.out == ""
 
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
-    whole = heedful_("--help")
-    assert [line[:-1] for line in whole.out.splitlines() if line.endswith(":")][1:] == [
-        *COMMAND_GROUPS
-    ]
-    listed = dict(re.findall(r"^  ([\w-]+) +(.+)$", whole.out, re.MULTILINE))
+    overview = heedful_("--help")
+    assert [line[:-1] for line in overview.out.splitlines() if line.endswith(":")][
+        1:
+    ] == [*COMMAND_GROUPS]
+    listed = dict(re.findall(r"^  ([\w-]+) +(.+)$", overview.out, re.MULTILINE))
     for name, (_, summary) in COMMAND_TABLE.items():
         done = heedful_(name, "--help")
         assert done.code == 0

@@ -65,22 +65,22 @@ SAID = {
 }
 
 
-def house(each: int = 6) -> list[dict[str, Any]]:
+def house(per_family: int = 6) -> list[dict[str, Any]]:
     """Tasks of a family that can be learnt, one that cannot, and one that needs no
     learning.
     """
     tasks = []
-    for n in range(each):
+    for n in range(per_family):
         for family, right in (
             ("shop", f"red{n}!"),
             ("stubborn", f"blue{n}!"),
             ("easy", f"tea{n}"),
         ):
             word = right.rstrip("!")
-            about = f"{SAID[family]}: {word}"
+            wording = f"{SAID[family]}: {word}"
             checks = [{"name": "bangs:bang", "word": right}]
-            one = {"id": f"{family}-{n}", "task": about, "checks": checks}
-            tasks.append({**one, "context": {"family": family}})
+            entry = {"id": f"{family}-{n}", "task": wording, "checks": checks}
+            tasks.append({**entry, "context": {"family": family}})
     return tasks
 
 
@@ -108,17 +108,17 @@ def finished(tmp_path_factory):
 
 
 def figure(document, group, part="all tasks"):
-    (found,) = [
+    (entry,) = [
         f for f in document["figures"] if (f["group"], f["part"]) == (group, part)
     ]
-    return found
+    return entry
 
 
 def test_both_arms_and_what_they_show(finished):
     desk, _ = finished
-    made = len(desk.calls())
+    call_count = len(desk.calls())
     document = desk.heedful(*DEMO, "--json").json
-    assert len(desk.calls()) == made  # run again it asks no more
+    assert len(desk.calls()) == call_count  # run again it asks no more
     learnt = figure(document, "shop")
     hopeless = figure(document, "stubborn")
     assert learnt["without"]["at_once"]["value"] == 0
@@ -132,7 +132,7 @@ def test_both_arms_and_what_they_show(finished):
     assert hopeless["memory"]["solved"]["value"] == 0
     assert figure(document, "easy")["gain"]["value"] == 0
     assert figure(document, "all families")["memory"]["tasks"] == 18
-    assert made == sum(
+    assert call_count == sum(
         row["calls"] for rows in document["rows"].values() for row in rows
     )
 
@@ -166,9 +166,9 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     for word in ("insufficient data", "all families", "second half (9 tasks)"):
         assert word in done.out
     assert re.search(r"families without a gain at once\n  stubborn, easy *\n", done.out)
-    shown = done.out.partition("Next:\n")[2]
+    next_commands = done.out.partition("Next:\n")[2]
     opens, *commands = [
-        shlex.split(line) for line in shown.splitlines() if "--db" in line
+        shlex.split(line) for line in next_commands.splitlines() if "--db" in line
     ]
     names = ("lessons", "why", "recall")
     ran = [
@@ -176,16 +176,16 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
         for name, line in zip(names, commands, strict=True)
     ]
     assert opens[-3] == "ui"
-    assert [one.code for one in ran] == [0, 0, 0]
+    assert [result.code for result in ran] == [0, 0, 0]
     assert "red0!" in ran[-1].out
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
     shop.tasks(*house(22)[::3], name="house.jsonl")
     assert shop.heedful(*DEMO, "--full").code == 0
-    made = len(shop.calls())
+    call_count = len(shop.calls())
     fresh = shop.heedful(*DEMO, "--full", "--json", "--fresh")
-    assert len(shop.calls()) == 2 * made
+    assert len(shop.calls()) == 2 * call_count
     assert "--fresh" not in fresh.json["settings"]["command"]
     (db,) = (shop.folder / "out").glob("demo*.db")
     assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
@@ -208,25 +208,25 @@ def test_interrupted_it_goes_on(shop):
 
 
 def test_without_the_embedder_it_compares_words(monkeypatch, tmp_path, capsys):
-    asked: list[str] = []
+    fetched: list[str] = []
 
-    async def double(one, *, cache, progress):
-        asked.append(one.name)
-        if one.name == "minilm-tokenizer":
-            raise WeightsError(one.name, "no source")
+    async def double(item, *, cache, progress):
+        fetched.append(item.name)
+        if item.name == "minilm-tokenizer":
+            raise WeightsError(item.name, "no source")
 
     monkeypatch.setattr(weights, "fetch", double)
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(fetch(settings(model="embedded", cache=tmp_path))) is None
-    assert asked == [
+    assert fetched == [
         "qwen2.5-coder-0.5b-instruct-q4_k_m",
         "minilm-int8",
         "minilm-tokenizer",
     ]
-    said = capsys.readouterr().err
-    assert ("to download once, 515 MB" in said) is True
-    assert ("(491 MB, Apache-2.0)" in said) is True
-    assert "recall compares words: weights 'minilm-tokenizer': no source" in said
+    err = capsys.readouterr().err
+    assert ("to download once, 515 MB" in err) is True
+    assert ("(491 MB, Apache-2.0)" in err) is True
+    assert "recall compares words: weights 'minilm-tokenizer': no source" in err
 
 
 # With --pipeline
@@ -265,13 +265,13 @@ def test_it_tells_runs_reports_and_what_to_type_next(room):
     assert "insights by the model: passed at attempt 2" in done.out
     assert "✗ grounding: number '1.23' is contradicted" in done.out
     assert "report   out/pipeline/forecast-1.html" in done.out
-    shown = [
+    command_lines = [
         shlex.split(line)
         for line in done.out.splitlines()
         if "--db out/pipeline" in line
     ]
     for _, *command in (
-        line[line.index("why") - 1 :] for line in shown if "why" in line
+        line[line.index("why") - 1 :] for line in command_lines if "why" in line
     ):
         why = room.heedful(*command)
         assert why.code == 0, why.err
@@ -280,7 +280,7 @@ def test_it_tells_runs_reports_and_what_to_type_next(room):
 
 def test_the_second_time_it_is_right_at_once(room):
     document = room.heedful(*PIPELINE, "--json").json
-    assert [one["status"] for one in document["runs"]] == ["passed", "passed"]
+    assert [run["status"] for run in document["runs"]] == ["passed", "passed"]
     assert document["attempts"] == {"now": 7, "first_run": 7}
     assert document["told_at_once"] == []
     assert len(document["files"]) == 6 + 7 + 6
@@ -291,7 +291,7 @@ def test_the_second_time_it_is_right_at_once(room):
     assert "attempts now 5, in forecast-1 7" in again.out
     assert "retrying" not in again.err.partition("a model writes")[0]
     fresh = room.heedful(*PIPELINE, "--fresh", "--json").json
-    assert [one["run"] for one in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
+    assert [run["run"] for run in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
 
 
 # Intervals, against the values that their authors published
@@ -303,6 +303,6 @@ def test_the_second_time_it_is_right_at_once(room):
     [(81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_wilson_as_published(hits, of, low, high):
-    found = wilson_interval(hits, of)
-    assert round(found.low, 4) == low
-    assert round(found.high, 4) == high
+    interval = wilson_interval(hits, of)
+    assert round(interval.low, 4) == low
+    assert round(interval.high, 4) == high

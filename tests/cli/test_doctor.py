@@ -52,7 +52,7 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
         (f"judge check {noisy} --json", 1),
     )
     assert done.json == {"judge": noisy, "passed": False, "right": {}, "pairs": 20}
-    for judge, well, said in (
+    for judge, well, finding in (
         ("none", True, "none"),
         (wise, True, wise),
         (noisy, False, "ranks 0 of 20 labelled pairs right, a judge needs 80%"),
@@ -61,7 +61,7 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
         monkeypatch.setenv("HEEDFUL_JUDGE", judge)
         sign = signs(session((f"{WELL} --json", int(not well))))["judge"]
         assert sign["well"] == well
-        assert (said in sign["found"]) is True
+        assert (finding in sign["found"]) is True
     monkeypatch.setenv("HEEDFUL_JUDGE", wise)
     desk.write("cache/judges.json", '{"x": 1}')
     session(
@@ -97,7 +97,7 @@ def test_weights_are_fetched(desk, session):
     (desk.folder / "cache" / f"{NAME}.gguf").write_bytes(b"wrong")
     session(("doctor", 1, f"✗ weights {NAME}: damaged", f"heedful model fetch {NAME}"))
     source = weights.default_cache() / f"{tokenizer.name}.{tokenizer.extension}"
-    given = f" --from {source}" if source.is_file() else ""
-    done = session((f"model fetch {tokenizer.name}{given} --json", 0))
+    source_option = f" --from {source}" if source.is_file() else ""
+    done = session((f"model fetch {tokenizer.name}{source_option} --json", 0))
     assert done.json["name"] == tokenizer.name
     assert Path(done.json["path"]).name == source.name

@@ -104,12 +104,12 @@ BAD_TASKS = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_TASKS)
-def test_a_bad_task_is_named_by_its_line(tmp_path, what):
-    line, said = BAD_TASKS[what]
+@pytest.mark.parametrize("case", BAD_TASKS)
+def test_a_bad_task_is_named_by_its_line(tmp_path, case):
+    line, message = BAD_TASKS[case]
     path = tmp_path / "t.jsonl"
     path.write_text(f"{GOOD}\n{line}\n", "utf-8")
-    with pytest.raises(LineError, match=said) as caught:
+    with pytest.raises(LineError, match=message) as caught:
         read_tasks(path)
     assert str(caught.value).startswith(f"{path}:3: ") is True
     assert caught.value.line == 3
@@ -136,10 +136,10 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_a_bad_file_is_named(tmp_path, name):
-    data, line, said = BAD_FILES[name]
+    data, line, message = BAD_FILES[name]
     if data is not None:
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(LineError, match=said) as caught:
+    with pytest.raises(LineError, match=message) as caught:
         read_tasks(tmp_path / name)
     assert caught.value.line == line
 
@@ -188,8 +188,10 @@ def test_every_field_arrives(tmp_path):
     }
     second = {"candidate": {"b": 1, "a": [2]}, "scores": {"q": 1}, "quality": 1}
     goals = ["q >= 0.8", {"score": "q", "threshold": 2, "direction": "at_most"}]
-    (made,) = read(tmp_path, line(first, second, goals=goals, task={"any": "thing"}))
-    found = Finding(
+    (recorded,) = read(
+        tmp_path, line(first, second, goals=goals, task={"any": "thing"})
+    )
+    expected_finding = Finding(
         "tests",
         "case 1 fails",
         fix="look",
@@ -200,12 +202,12 @@ def test_every_field_arrives(tmp_path):
         evidence="e",
         span=(1, 2),
     )
-    told = Evaluation((found,), {"q": 0.5}, met=0.25)
-    assert made.loop.attempts == (
+    evaluation = Evaluation((expected_finding,), {"q": 0.5}, met=0.25)
+    assert recorded.loop.attempts == (
         Attempt(
             1,
             Candidate.of("some text"),
-            evaluation=told,
+            evaluation=evaluation,
             usage=Usage(2, 3, completion_tokens=4, cost=0.5, seconds=6),
         ),
         Attempt(
@@ -215,9 +217,9 @@ def test_every_field_arrives(tmp_path):
             usage=Usage(calls=1),
         ),
     )
-    assert made.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))
-    assert made.loop.id == "a"
-    assert made.quality == (0.5, 1)
+    assert recorded.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))
+    assert recorded.loop.id == "a"
+    assert recorded.quality == (0.5, 1)
 
 
 def test_what_is_left_out_or_null(tmp_path):
@@ -262,9 +264,9 @@ BAD_RECORDS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "said"), BAD_RECORDS)
-def test_a_bad_record_names_its_line_and_field(tmp_path, bad, said):
+@pytest.mark.parametrize(("bad", "message"), BAD_RECORDS)
+def test_a_bad_record_names_its_line_and_field(tmp_path, bad, message):
     with pytest.raises(LineError) as caught:
         read(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
     assert str(caught.value).startswith(f"{tmp_path / 'loops.jsonl'}:3: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

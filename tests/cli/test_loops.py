@@ -12,8 +12,8 @@ from heedful.store import DEFAULT_DATABASE_FILE
 from tests.cli.pipelines import runs
 
 
-def test_why_in_words(stored):
-    done = stored(
+def test_why_in_words(session_of_loops):
+    done = session_of_loops(
         (
             "why lif",
             0,
@@ -45,7 +45,7 @@ def test_why_in_words(stored):
     assert lines[3].startswith("  silent: no memory key")
     assert lines[5] == "attempt 1: blue"
     assert lines[7] == "  => again"
-    document = stored(("why lifted --json", 0)).json
+    document = session_of_loops(("why lifted --json", 0)).json
     assert [attempt["output"] for attempt in document["made"]] == [*"abcde"]
     assert document["made"][0]["evaluation"]["findings"][0]["check"] == "contains"
     assert "'red' is missing" in document["decisions"][0]["verdict"]["feedback"]
@@ -53,10 +53,10 @@ def test_why_in_words(stored):
     assert document["would_change"][0].startswith("attempts.limit 6 instead of 4")
 
 
-def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
+def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops):
     how = "heedful run TASKS --run r --resume continues it"
     before = time.time()
-    until = stored(
+    until = session_of_loops(
         (
             "override r/stopped attempts --by ann --why 'it is close'",
             0,
@@ -90,16 +90,18 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
 
 
-def test_the_log(stored):
-    told = " ".join(stored(("log lifted", 0, "Next: heedful why lifted")).out.split())
+def test_the_log(session_of_loops):
+    text = " ".join(
+        session_of_loops(("log lifted", 0, "Next: heedful why lifted")).out.split()
+    )
     for part in (
         "lifted again contains_failed 1 0.00 1 ",
         "lifted again contains_failed 3 0.30 (+0.15) 3 ",
         "lifted stopped attempts: 4 of 4 attempts made 4 0.45 (+0.15) 4 ",
         "lifted again contains_failed attempts: ann 4 0.45 (+0.15) 4 ",
     ):
-        assert part in told
-    first, *_, last = stored(("log advice --json", 0)).json["decisions"]
+        assert part in text
+    first, *_, last = session_of_loops(("log advice --json", 0)).json["decisions"]
     assert first["rerun"] == 0
     assert last["rerun"] == 3
     assert first["briefing"] is None
@@ -196,7 +198,7 @@ def test_runs_and_their_statistics(ran):
         ("runs --json", 0),
     ).json["runs"]
     names = ("run", "state", "passed", "attempts", "retries")
-    assert [tuple(one[name] for name in names) for one in listed] == [
+    assert [tuple(row[name] for name in names) for row in listed] == [
         ("nightly-1", "passed", "1/1", 1, 0),
         ("forecast-2", "degraded", "2/3", 6, 3),
         ("forecast-1", "degraded", "2/3", 6, 3),
@@ -212,7 +214,7 @@ def test_runs_and_their_statistics(ran):
 
 
 def test_loops_list_runs_and_replay_leaves_them_out(ran, desk):
-    loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
+    loops = {entry["id"]: entry for entry in ran(("loops --json", 0)).json["loops"]}
     assert loops["nightly-1"]["state"] == "passed"
     assert loops["forecast-1"]["state"] == "stopped"
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
@@ -223,11 +225,11 @@ def test_loops_list_runs_and_replay_leaves_them_out(ran, desk):
             store=str(desk.folder / DEFAULT_DATABASE_FILE),
         )
     )
-    [made] = ran(("loops --limit 1 --json", 0)).json["loops"]
-    short = made["id"][:8]
+    [newest] = ran(("loops --limit 1 --json", 0)).json["loops"]
+    short = newest["id"][:8]
     ran(
-        ("loops", 0, short, f"!{made['id']}", '!{"pipeline"'),
-        (f"why {short}", 0, made["id"]),
+        ("loops", 0, short, f"!{newest['id']}", '!{"pipeline"'),
+        (f"why {short}", 0, newest["id"]),
     )
     recorded = ran(("log", 0), ("replay --json", 0)).json["recorded"]
     assert (

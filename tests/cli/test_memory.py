@@ -144,20 +144,20 @@ LOG = b"INFO all is well\n" * 330_000
 
 def test_fixes_are_shown_whole(desk, session):
     fill(desk, ("Timeout", "no answer", {"lesson": FIX}))
-    whole = FIX.replace("\n", "\n  ")
+    indented = FIX.replace("\n", "\n  ")
     session(
         (
             "seen Timeout 'no answer'",
             0,
-            f"lesson 1, error, candidate, operator, seen 1\n  {whole}",
+            f"lesson 1, error, candidate, operator, seen 1\n  {indented}",
         ),
-        ("lessons", 0, f"lesson 1, error, candidate, operator, seen 1\n  {whole}\n"),
+        ("lessons", 0, f"lesson 1, error, candidate, operator, seen 1\n  {indented}\n"),
         ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
@@ -166,10 +166,12 @@ def test_fixes_are_shown_whole(desk, session):
     ],
     ids=["empty", "binary", "well", "failed"],
 )
-def test_what_is_read_is_refused_searched_and_counted(desk, session, text, code, said):
+def test_what_is_read_is_refused_searched_and_counted(
+    desk, session, text, code, message
+):
     fill(desk, ("KeyError", "KeyError: 'a'", {"lesson": "Ask first."}))
     desk.write("log", text)
-    done = session(("seen log", code, said))
+    done = session(("seen log", code, message))
     counts = re.findall(r"^reading: \d+ of \d+ KB$", done.err, re.MULTILINE)
     assert len(counts) == len(text) // 5_000_000
 
@@ -226,13 +228,15 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
         ),
     )
     waits = session(("quarantine list --json", 0)).json["waiting"]
-    known = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json["lessons"]
-    assert {one["entry"]: one["id"] for one in known} == {
-        one["id"]: one["of"] for one in waits
+    listed_lessons = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json[
+        "lessons"
+    ]
+    assert {entry["entry"]: entry["id"] for entry in listed_lessons} == {
+        entry["id"]: entry["of"] for entry in waits
     }
     assert listed.out.index("Made of it.") < listed.out.index("One line only.")
     assert all(char.isprintable() or char == "\n" for char in listed.out)
-    shown = session(
+    details = session(
         ("quarantine show 1 --json", 0, '"accepted": "evil\\u0007"'),
         ("quarantine show 3", 0, f"sources   {page}, notes", "from      example 2"),
         (
@@ -246,7 +250,7 @@ def test_what_waits_is_read_and_ruled_on(desk, session):
             "quarantine release 1 --by NAME",
         ),
     )
-    assert all(char.isprintable() or char == "\n" for char in shown.out)
+    assert all(char.isprintable() or char == "\n" for char in details.out)
     session(
         (
             "quarantine release 2 --by ann --why 'read it'",
@@ -354,13 +358,13 @@ def prove(
         for name, *counts in made:
             digest = signature(name, name).digest
             kinds = [(True, True), (True, False), (False, True), (False, False)]
-            for (shown, right), n in zip(kinds, counts, strict=True):
+            for (is_shown, right), n in zip(kinds, counts, strict=True):
                 for k in range(n):
-                    loop = f"{name} {shown} {right} {k}"
-                    one = Exposure(
+                    loop = f"{name} {is_shown} {right} {k}"
+                    exposure = Exposure(
                         f"check/{digest}",
                         loop,
-                        shown=shown,
+                        shown=is_shown,
                         signature=digest,
                         share=share,
                     )
@@ -369,7 +373,11 @@ def prove(
                         loop, right, calls=1 if right else 3, signatures=errors
                     )
                     await store.write(
-                        Scope(), exposures.remember, (), exposures=[one], outcome=end
+                        Scope(),
+                        exposures.remember,
+                        (),
+                        exposures=[exposure],
+                        outcome=end,
                     )
                     await Memory(store, holdout=share).look()
 
@@ -380,8 +388,8 @@ def prove(
 def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, session):
     prove(desk, ("bad", 5, 60, 40, 10), ("good", 60, 0, 0, 50))
     done = session(("proof", 0, "Next: heedful proof --restore 1 --by NAME"))
-    whole, bad, good, *_ = done.out.split("\n\n")
-    assert whole.startswith(
+    pooled, bad, good, *_ = done.out.split("\n\n")
+    assert pooled.startswith(
         "memory as a whole\n  insufficient data: shown 125, withheld 100\n"
     )
     harm = "lesson 1, retired: Dates go day first\n  hurts: shown 65, withheld 50\n"
@@ -391,12 +399,15 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     assert "calls a loop    2.8 against 1.4     gain −1.4, between −" in bad
     assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
     document = session(("proof --json --limit 1", 0)).json
-    (found,) = document["lessons"]
-    assert found["id"] == 1
-    assert found["state"] == "retired"
-    assert found["conclusion"] == "hurts"
+    (comparison,) = document["lessons"]
+    assert comparison["id"] == 1
+    assert comparison["state"] == "retired"
+    assert comparison["conclusion"] == "hurts"
     assert (
-        found["uplift"]["low"] < found["uplift"]["gain"] < found["uplift"]["high"] < 0
+        comparison["uplift"]["low"]
+        < comparison["uplift"]["gain"]
+        < comparison["uplift"]["high"]
+        < 0
     )
     assert document["pending"] == 0
     assert document["ended"] == 225
@@ -410,14 +421,14 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
 
 
 def test_proof_counts_the_loops_that_run(desk, session):
-    one = Exposure(f"check/{ADA}", "running", shown=True, signature=ADA, share=0.1)
+    exposure = Exposure(f"check/{ADA}", "running", shown=True, signature=ADA, share=0.1)
     with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[one]))
+        asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[exposure]))
     session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
 
 
 @pytest.mark.parametrize(
-    ("loops", "holdout", "said"),
+    ("loops", "holdout", "message"),
     [
         (
             0,
@@ -437,11 +448,11 @@ def test_proof_counts_the_loops_that_run(desk, session):
     ],
 )
 def test_it_says_why_there_is_nothing_to_compare_with(
-    desk, session, monkeypatch, loops, holdout, said
+    desk, session, monkeypatch, loops, holdout, message
 ):
     prove(desk, ("new", loops, 0, 0, 0), share=0.0)
     monkeypatch.setenv("HEEDFUL_HOLDOUT", holdout)
-    session(("proof", 0, said, "!\x1b"))
+    session(("proof", 0, message, "!\x1b"))
 
 
 def test_a_run_withholds_as_the_settings_say(desk):
@@ -455,12 +466,12 @@ def test_a_run_withholds_as_the_settings_say(desk):
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--holdout", "0.99")
     assert desk.heedful(*run, HEEDFUL_EMBEDDER="none").code == 0
     document = desk.heedful("proof", "--json", "--limit", "99").json
-    assert sum(one["withheld"] for one in document["lessons"]) >= 5
+    assert sum(choice["withheld"] for choice in document["lessons"]) >= 5
     last = f"tasks-1/word{FIRST_LOOPS_WITHOUT_HOLDOUT + 11}"
     choices = desk.heedful("why", last, "--json").json["briefing"]["choices"]
-    assert [one["outcome"] for one in choices].count("withheld") > 1
-    said = r"\n  withheld: lesson \d+, example by likeness, .* at random, to measure whether it "
-    assert re.search(said, desk.heedful("why", last).out)
+    assert [choice["outcome"] for choice in choices].count("withheld") > 1
+    pattern = r"\n  withheld: lesson \d+, example by likeness, .* at random, to measure whether it "
+    assert re.search(pattern, desk.heedful("why", last).out)
     assert "\n  silent: " in desk.heedful("why", "tasks-1/word0").out
 
 
@@ -471,10 +482,10 @@ def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
     fill(desk, ("E", "no unit", {"example": Example(TASK, "7 kg")}))
     monkeypatch.setattr(resources, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
-    known = session(
+    recalled = session(
         (f"recall '{TASK}'", 0, "1 example by words only (0 in fixed/64, 1 without")
     )
-    assert following(known.err) == ["reembed"]
+    assert following(recalled.err) == ["reembed"]
     there = session(
         (
             "doctor --model toy:answer",

@@ -94,9 +94,9 @@ def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
     assert (done.code, "hunter2" in done.out + done.err) == (1, False), done
     assert "postgresql://heedful@/" in done.err
     monkeypatch.setenv("HEEDFUL_DB", url)
-    given = {"run": json.loads(done.out)["run"], "url": secret(postgres.owner)}
+    values = {"run": json.loads(done.out)["run"], "url": secret(postgres.owner)}
     for command in COMMANDS:
-        done = invoke(*command.format(**given).split())
+        done = invoke(*command.format(**values).split())
         assert done.code in (0, 1), (command, done)
         assert "Traceback" not in done.err, (command, done)
     assert "hunter2" not in (desk.folder / "lessons.jsonl").read_text("utf-8")
@@ -185,11 +185,11 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert "acme/shop drive by=short loop=l1: done in" in done.err
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
-    assert not [one for one in caplog.records if one.exc_info], (
+    assert not [record for record in caplog.records if record.exc_info], (
         "what was told is not logged, too"
     )
-    stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
-    assert stored.values == ("ok",)
+    loop = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
+    assert loop.values == ("ok",)
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
@@ -197,7 +197,7 @@ def test_a_signal_ends_a_worker_in_peace(desk, postgres):
     assert process.stderr is not None
     assert "runs the jobs of postgresql://" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    said = process.communicate()[1]
+    err = process.communicate()[1]
     assert process.returncode == 0
-    assert "SIGINT: no new job begins" in said
-    assert said.splitlines()[-1] == "0 jobs done, 0 given up"
+    assert "SIGINT: no new job begins" in err
+    assert err.splitlines()[-1] == "0 jobs done, 0 given up"

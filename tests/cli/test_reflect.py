@@ -82,13 +82,13 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         ("reflect runs.jsonl", 0, "2 episodes: 0 new, 2 known"),
         ("reflect runs.jsonl --json", 0),
     ).json["episodes"]
-    for one in again:
-        assert one["again"]
-        assert not any(each["created"] for each in one["stored"])
-        assert one["release"].startswith("heedful quarantine release 1 ")
+    for entry in again:
+        assert entry["again"]
+        assert not any(item["created"] for item in entry["stored"])
+        assert entry["release"].startswith("heedful quarantine release 1 ")
     # The same failure, and two rules for it.
     lessons = typed(("lessons --json", 0)).json["lessons"]
-    assert [one["seen"] for one in lessons] == [2, 1, 1]
+    assert [entry["seen"] for entry in lessons] == [2, 1, 1]
     typed(("quarantine release 1 2 3 --by ann", 0))
     desk.write("build.log", "step 3\n" * 9_000 + "Error: 3 items match\n")
     desk.write("well.log", "step 3\n" * 9_000)
@@ -167,8 +167,8 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     """Or was, until it was killed: that is known after a while."""
     typed(("reflect runs.jsonl --no-store", 0))
     with opened(desk.folder / "heedful.db") as store:
-        one = to_stored_episode(FAILED, "external")
-        assert asyncio.run(store.write(Scope(), episodes.admit, one)) is None
+        episode = to_stored_episode(FAILED, "external")
+        assert asyncio.run(store.write(Scope(), episodes.admit, episode)) is None
     typed(
         (
             "reflect runs.jsonl",
@@ -180,8 +180,8 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
 
 
 def test_damage_is_told_after_what_is_whole(typed, desk):
-    whole = b"".join(traces.write([FAILED, about("another")]))
-    desk.write("cut.jsonl", whole[:-40])
+    content = b"".join(traces.write([FAILED, about("another")]))
+    desk.write("cut.jsonl", content[:-40])
     done = typed(
         ("reflect none.jsonl", 1, "failed: none.jsonl"),
         (
@@ -194,7 +194,7 @@ def test_damage_is_told_after_what_is_whole(typed, desk):
     )
     assert done.json["failed"] == 1
     assert done.err == ""
-    assert ["cut.jsonl" in one["error"] for one in done.json["episodes"]] == [
+    assert ["cut.jsonl" in result["error"] for result in done.json["episodes"]] == [
         False,
         True,
     ]

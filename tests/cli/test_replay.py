@@ -33,8 +33,8 @@ def replay(heedful_):
 
 def lines(done: Done) -> dict[str, list[str]]:
     """The rows of the table by their first words."""
-    told = [line.split("  ") for line in done.out.splitlines() if line.startswith(" ")]
-    cells = [[cell.strip() for cell in line if cell.strip()] for line in told]
+    rows = [line.split("  ") for line in done.out.splitlines() if line.startswith(" ")]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in rows]
     return {line[0]: line[1:] for line in cells if line}
 
 
@@ -82,11 +82,11 @@ def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
 
 
 def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
-    said = "orchestrator is left out: no scores for its goals are recorded"
-    assert said in replay("loops.jsonl").out
+    message = "orchestrator is left out: no scores for its goals are recorded"
+    assert message in replay("loops.jsonl").out
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
     done = replay("loops.jsonl")
-    assert said not in done.out
+    assert message not in done.out
     assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
     desk.records(
         scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]
@@ -112,7 +112,8 @@ def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     document = replay("loops.jsonl", *policies, "--json").json
     assert document["recorded"]["attempts"] == 4
     figures = [
-        (one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]
+        (policy["attempts"], policy["solved"], policy["oracle"])
+        for policy in document["policies"]
     ]
     assert figures == [(4, 1, 3), (2, 0, 3)]
     assert document["notes"] == ["2 loops without goals: judged by the policies' goals"]
@@ -140,9 +141,9 @@ def test_where_there_are_no_loops(heedful_, desk, name):
     for file in ("empty.jsonl", "empty.db"):
         desk.write(file, "")
     desk.records(*LOOPS, name="lines.json")
-    code, said = NO_LOOPS[name]
+    code, message = NO_LOOPS[name]
     done = heedful_("replay", name, "--json")
-    assert (done.code, said in done.json["error"]["message"]) == (code, True), done
+    assert (done.code, message in done.json["error"]["message"]) == (code, True), done
 
 
 # Policies
@@ -178,19 +179,19 @@ CHECKED: list[tuple[str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "said"), CHECKED)
-def test_a_policy_is_checked_in_words_and_as_json(heedful_, desk, text, code, said):
+@pytest.mark.parametrize(("text", "code", "message"), CHECKED)
+def test_a_policy_is_checked_in_words_and_as_json(heedful_, desk, text, code, message):
     desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"')
     words = ("policy", "check", *([text] if text else []))
     done = heedful_(*words)
-    assert (done.code, said in done.out) == (code, True), done
+    assert (done.code, message in done.out) == (code, True), done
     document = heedful_(*words, "--json").json
     chosen = policy_from(document["policy"])
-    for rule, found in zip(document["rules"], reach(chosen), strict=True):
-        history = found.history.attempts if found.history else ()
-        shown = (rule["can_fire"], rule["proof"], len(rule["history"]))
-        assert shown == (found.history is not None, found.proof, len(history))
-        assert policy_from({"rules": [rule["rule"]]}).rules == (found.rule,)
+    for rule, reached in zip(document["rules"], reach(chosen), strict=True):
+        history = reached.history.attempts if reached.history else ()
+        row = (rule["can_fire"], rule["proof"], len(rule["history"]))
+        assert row == (reached.history is not None, reached.proof, len(history))
+        assert policy_from({"rules": [rule["rule"]]}).rules == (reached.rule,)
 
 
 def test_a_run_warns_of_rules_that_cannot_fire(desk):

@@ -118,11 +118,11 @@ BAD_MODELS = {
 
 @pytest.mark.parametrize("model", BAD_MODELS)
 def test_a_bad_model_is_a_clear_error(desk, model):
-    code, said = BAD_MODELS[model]
+    code, pattern = BAD_MODELS[model]
     desk.tasks(*TASKS[:2])
     done = desk.heedful("run", "tasks.jsonl", "--model", model, "--timeout", "1")
     assert done.code == code
-    assert re.search(said, done.out + done.err)
+    assert re.search(pattern, done.out + done.err)
     assert "Traceback" not in done.err
     assert (desk.folder / "heedful.db").exists() is (code != 2)
     if code == 5:
@@ -198,8 +198,8 @@ def gone(messages):
 
 def resumed(err: str) -> list[str]:
     """The command that the message shows, without the name of the program."""
-    shown = err.split("continue with:\n", 1)[1].splitlines()[0]
-    program, *arguments = shlex.split(shown)
+    command = err.split("continue with:\n", 1)[1].splitlines()[0]
+    program, *arguments = shlex.split(command)
     assert program == "heedful"
     return arguments
 

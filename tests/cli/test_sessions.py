@@ -29,9 +29,10 @@ def lines(folder: Path, id: str) -> str:
         )
 
     def call(n: str, command: str) -> str:
-        given = {"command": command}
+        arguments = {"command": command}
         return entry(
-            "assistant", {"type": "tool_use", "id": n, "name": "Bash", "input": given}
+            "assistant",
+            {"type": "tool_use", "id": n, "name": "Bash", "input": arguments},
         )
 
     def result(n: str, text: str, failed: bool) -> str:
@@ -43,18 +44,18 @@ def lines(folder: Path, id: str) -> str:
         }
         return entry("user", part)
 
-    asked = entry("user", {"type": "text", "text": "Run the tests."})
+    prompt = entry("user", {"type": "text", "text": "Run the tests."})
     failed = call("1", "npm test"), result("1", "npm ERR! Missing script", True)
     worked = call("2", "pnpm test"), result("2", "12 passed", False)
-    return "\n".join((asked, *failed, *worked, ""))
+    return "\n".join((prompt, *failed, *worked, ""))
 
 
 def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     (tmp_path / "logs/p").mkdir(parents=True)
     for n in (1, 2):
         desk.write(f"logs/p/s{n}.jsonl", lines(tmp_path, f"s{n}"))
-    whole = lines(tmp_path, "s3")
-    desk.write("logs/cut.jsonl", whole[: len(whole) - 40])
+    content = lines(tmp_path, "s3")
+    desk.write("logs/cut.jsonl", content[: len(content) - 40])
     desk.write("logs/binary.jsonl", b"\x00\xff\x01" * 999)
     desk.write("logs/other.json", '{"a": 1}')
     desk.write("logs/empty.json", "")
@@ -93,13 +94,19 @@ def test_the_memory_of_a_repository_is_at_its_root(
     assert {file.name for file in (home / ".heedful").iterdir()} == {"heedful.db"}
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
-    own = str(home / ".heedful/heedful.db")
+    home_memory = str(home / ".heedful/heedful.db")
     for source in OWN_SOURCE_TRUST.items():
-        session((f"trust set {shlex.join(source)} --waiting --db {own}", 0, "released"))
+        session(
+            (
+                f"trust set {shlex.join(source)} --waiting --db {home_memory}",
+                0,
+                "released",
+            )
+        )
     session(
-        ("before -- npm test", 0, "pnpm test", f"--db {own}"),
+        ("before -- npm test", 0, "pnpm test", f"--db {home_memory}"),
         ("seen 'npm ERR! Missing script'", 0, "pnpm test"),
-        ("recall 'Run the tests.' --why", 0, f"--db {own}"),
+        ("recall 'Run the tests.' --why", 0, f"--db {home_memory}"),
         ("seen 'npm ERR! Missing script' --db none.db", 3, "none.db"),
     )
     # In the repository its own lesson waits in quarantine, and the user's own memory is
@@ -123,14 +130,16 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
     (tmp_path / "logs").mkdir()
     for n, answer in enumerate("yn"):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
-        own, other = pty.openpty()
+        terminal, other = pty.openpty()
         command = [*COMMAND, "learn-sessions", "logs", "--db", f"{answer}.db"]
         ends: Any = {"stdin": other, "stdout": subprocess.PIPE, "stderr": other}
-        asked = subprocess.Popen(command, cwd=tmp_path, env=desk.environment(), **ends)
-        os.write(own, f"{answer}\n".encode())
-        assert b"trust set" not in asked.communicate()[0]  # no command, it is asked
-        assert asked.returncode == 0
-        os.close(own)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=desk.environment(), **ends
+        )
+        os.write(terminal, f"{answer}\n".encode())
+        assert b"trust set" not in process.communicate()[0]  # no command, it is asked
+        assert process.returncode == 0
+        os.close(terminal)
         os.close(other)
     session(
         ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
@@ -143,13 +152,13 @@ def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     (tmp_path / "logs").mkdir()
     for n in range(MANY):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
-    given = "learn-sessions", "logs", "--db", "m.db", "--json"
-    running = desk.start(*given)
+    command = "learn-sessions", "logs", "--db", "m.db", "--json"
+    running = desk.start(*command)
     desk.wait_for((tmp_path / "m.db-wal").exists, running)
     running.send_signal(signal.SIGINT)
     assert ("stopped" in running.communicate()[0]) is True
     assert running.returncode == 130
-    done = json.loads(desk.heedful(*given).out)
+    done = json.loads(desk.heedful(*command).out)
     assert done["sessions"] == MANY
-    assert json.loads(desk.heedful(*given).out)["known"] == MANY
-    assert MANY in [one["sessions"] for one in done["failures"]]
+    assert json.loads(desk.heedful(*command).out)["known"] == MANY
+    assert MANY in [failure["sessions"] for failure in done["failures"]]

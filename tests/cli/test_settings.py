@@ -23,16 +23,16 @@ def test_options_before_environment_before_files(monkeypatch):
     Path("heedful.toml").write_text('model = "b"\ndb = "b"\ntenant = "b"\n')
     monkeypatch.setenv("HEEDFUL_MODEL", "c")
     monkeypatch.setenv("HEEDFUL_DB", "c")
-    made = settings(model="d")
-    assert made.model == "d"
-    assert made.db == "c"
-    assert made.tenant == "b"
-    assert made.project == "a"
-    assert made.policy == "default"
+    effective = settings(model="d")
+    assert effective.model == "d"
+    assert effective.db == "c"
+    assert effective.tenant == "b"
+    assert effective.project == "a"
+    assert effective.policy == "default"
 
 
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
-    given = {
+    values = {
         "model": "m",
         "judge": "j",
         "embedder": "none",
@@ -67,11 +67,11 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "reflection_mode": "lite",
         "hook": {"deny": True},
     }
-    assert given.keys() == Settings.model_fields.keys()
-    for name, value in given.items():
+    assert values.keys() == Settings.model_fields.keys()
+    for name, value in values.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
         monkeypatch.setenv(f"HEEDFUL_{name.upper()}", text)
-    assert settings().model_dump() == given
+    assert settings().model_dump() == values
 
 
 def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):
@@ -132,12 +132,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("place", "given", "said"), WRONG)
-def test_a_wrong_value_names_its_source(monkeypatch, place, given, said):
-    options = dict([given]) if place == "option" else {}
+@pytest.mark.parametrize(("place", "pair", "message"), WRONG)
+def test_a_wrong_value_names_its_source(monkeypatch, place, pair, message):
+    options = dict([pair]) if place == "option" else {}
     if place == "environment":
-        monkeypatch.setenv(f"HEEDFUL_{given[0]}", given[1])
+        monkeypatch.setenv(f"HEEDFUL_{pair[0]}", pair[1])
     elif place != "option":
-        Path(f"{place}.toml").write_text(given)
-    with pytest.raises(UsageError, match=said):
+        Path(f"{place}.toml").write_text(pair)
+    with pytest.raises(UsageError, match=message):
         settings(**options)

@@ -48,8 +48,8 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     listed = invoke(*following(done.out))
     assert listed.code == 0
     assert source in listed.out.replace("\n", "")
-    held = invoke("recall", "convert parcel 9", "--db", "mine.db")
-    assert held.out.endswith("Next: heedful quarantine list --db mine.db\n")
+    recalled = invoke("recall", "convert parcel 9", "--db", "mine.db")
+    assert recalled.out.endswith("Next: heedful quarantine list --db mine.db\n")
     gone = invoke(
         "quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db"
     )

@@ -85,9 +85,9 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{server.server_port}"
-        given = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "HEEDFUL_EMBEDDER": "none"}
-        given |= {"OTEL_SERVICE_NAME": "night"}
-        done = desk.heedful("worker", "--once", "--telemetry", **given)
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "HEEDFUL_EMBEDDER": "none"}
+        variables |= {"OTEL_SERVICE_NAME": "night"}
+        done = desk.heedful("worker", "--once", "--telemetry", **variables)
         server.shutdown()
     assert done.code == 0, done.err
     assert list(got) == ["/v1/traces"]
