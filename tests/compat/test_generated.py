@@ -119,12 +119,12 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
     assert do(kept(store)) == 1
     assert do(query_reflections("t", "q", TASK, store=store)) == []
     for text in (TASK, None):
-        (found,) = do(query_reflections("t", "p", text, store=store))
-        shapes.has(found, shapes.QUERIED)
-        assert found["reflection_id"] == made["reflection_id"]
-        assert found["reflection_text"] == made["reflection_text"]
-        assert found["source"] == "reflection_engine_v2"
-        assert found["layer"] == "rm"
+        (entries,) = do(query_reflections("t", "p", text, store=store))
+        shapes.has(entries, shapes.QUERIED)
+        assert entries["reflection_id"] == made["reflection_id"]
+        assert entries["reflection_text"] == made["reflection_text"]
+        assert entries["source"] == "reflection_engine_v2"
+        assert entries["layer"] == "rm"
 
 
 def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
@@ -138,15 +138,17 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
         == "heedful quarantine release 1 2 --by NAME"
     )
     quarantine = Memory(store, Scope("t", "p")).quarantine
-    waiting = {one.kind: one.id for one in do(quarantine.waiting())}
+    waiting = {
+        reflection.kind: reflection.id for reflection in do(quarantine.waiting())
+    }
     # Found by its task, by its own words, and because it is important.
     for text in (TASK, made["reflection_text"], None):
         found = {
-            one["kind"]: one
-            for one in do(query_reflections("t", "p", text, store=store))
+            reflection["kind"]: reflection
+            for reflection in do(query_reflections("t", "p", text, store=store))
         }
-        one = found["reflection"]
-        shapes.has(one, shapes.QUERIED)
+        reflection = found["reflection"]
+        shapes.has(reflection, shapes.QUERIED)
         for name in (
             "reflection_id",
             "confidence",
@@ -154,19 +156,22 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
             "metadata",
             "tags",
         ):
-            assert one[name] == made[name]
-        assert one["content"] == made["reflection_text"]
-        assert one["error_category"] == "timeout_error"
-        assert one["state"] == "quarantined"
-        assert one["trust"] == "external"
+            assert reflection[name] == made[name]
+        assert reflection["content"] == made["reflection_text"]
+        assert reflection["error_category"] == "timeout_error"
+        assert reflection["state"] == "quarantined"
+        assert reflection["trust"] == "external"
         assert (
-            one["release"]
+            reflection["release"]
             == f"heedful quarantine release {waiting['reflection']} --by NAME"
         )
         assert do(query_reflections("t", "p", text, store=store, waiting=False)) == []
     do(quarantine.release(list(waiting.values()), by="ada"))
     after = do(query_reflections("t", "p", TASK, store=store, waiting=False))
-    states = {one["reflection_id"]: (one["state"], one["release"]) for one in after}
+    states = {
+        reflection["reflection_id"]: (reflection["state"], reflection["release"])
+        for reflection in after
+    }
     assert states[made["reflection_id"]] == ("candidate", "")
 
 

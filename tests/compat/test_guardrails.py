@@ -83,18 +83,18 @@ def test_another_status_than_done_is_an_error(store, status):
 
 def test_reruns_end_at_their_limit_and_each_has_its_name(store):
     answers = reruns(store, "loop_001", count=3)
-    decisions = [one["decision_result"] for one in answers]
-    assert [one["decision"] for one in decisions] == [
+    decisions = [decision["decision_result"] for decision in answers]
+    assert [decision["decision"] for decision in decisions] == [
         "rerun",
         "rerun",
         "rerun",
         "finalize",
     ]
     names = ["loop_001_r1", "loop_001_r2", "loop_001_r3", None]
-    assert [one["new_loop_id"] for one in decisions] == names
-    assert {one["original_loop_id"] for one in decisions} == {"loop_001"}
-    assert [one["rerun_count"] for one in decisions] == [1, 2, 3, 3]
-    assert [one["rerun_number"] for one in decisions] == [1, 2, 3, 3]
+    assert [decision["new_loop_id"] for decision in decisions] == names
+    assert {decision["original_loop_id"] for decision in decisions} == {"loop_001"}
+    assert [decision["rerun_count"] for decision in decisions] == [1, 2, 3, 3]
+    assert [decision["rerun_number"] for decision in decisions] == [1, 2, 3, 3]
     last = decisions[-1]
     assert last["force_finalize"] is True
     assert last["rerun_reason"] == "max_reruns_reached"
@@ -258,7 +258,7 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
 
 def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     tags = [done(store, f"loop_{n}", **POOR, bias_tags=[TAG]) for n in range(3)]
-    first, second, third = (one["reflection_result"] for one in tags)
+    first, second, third = (tag["reflection_result"] for tag in tags)
     assert first["bias_echo"] is False
     assert first["repetition_counts"] == {}
     assert second["bias_echo"] is False
@@ -420,24 +420,24 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
 def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     caplog.set_level("INFO", "heedful")
     why = ["alignment", "drift"], "alignment_threshold_not_met"
-    told = do(log_rerun_reasoning("loop_001", *why, store=store))
-    assert told.pop("timestamp")
-    assert told == {
+    reasoning = do(log_rerun_reasoning("loop_001", *why, store=store))
+    assert reasoning.pop("timestamp")
+    assert reasoning == {
         "rerun_trigger": why[0],
         "rerun_reason": why[1],
         "rerun_reason_detail": "Triggered by alignment, drift",
         "overridden_by": None,
         "reflection_persona": None,
     }
-    said = (
+    log_line = (
         "loop loop_001 runs again: alignment_threshold_not_met (Triggered by "
         "alignment, drift)"
     )
-    assert caplog.messages == [said]
+    assert caplog.messages == [log_line]
     done(store, "loop_001", **POOR)
-    own = ["drift"], "r", "since I say so", "ops", "NOVA"
-    given_ = do(log_rerun_reasoning("loop_001", *own, store=store))
-    assert list(given_.values())[:-1] == list(own)
+    arguments = ["drift"], "r", "since I say so", "ops", "NOVA"
+    given_ = do(log_rerun_reasoning("loop_001", *arguments, store=store))
+    assert list(given_.values())[:-1] == list(arguments)
     trace = do(get_loop_trace("loop_001", store=store))
     shapes.has(trace, shapes.TRACE)
     assert {name: trace[name] for name in given_ if name != "timestamp"} == {
@@ -452,9 +452,9 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
 @pytest.mark.both
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     def track(name: str, *tags: str) -> list[Any]:
-        told = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
-        assert list(told) == ["bias_echo", "repeated_tags", "repetition_counts"]
-        return list(told.values())
+        answer = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
+        assert list(answer) == ["bias_echo", "repeated_tags", "repetition_counts"]
+        return list(answer.values())
 
     for _ in range(3):
         assert track("a", "overconfidence", "overconfidence")[2] == {
@@ -472,8 +472,10 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     assert done(store, "a", **POOR, bias_tags=[TAG]) == first
     assert done(store, "a") == first
     assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
-    asked = do(detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store))
-    assert asked["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
+    repetition = do(
+        detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store)
+    )
+    assert repetition["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
     third = done(store, "c", **POOR, bias_tags=[TAG])
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
     assert (
@@ -509,16 +511,16 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
             store=store,
         )
     )
-    whole = done(store, "loop_001", **FIRST)
-    assert reflected == whole["reflection_result"]
-    assert decided == whole["decision_result"]
+    completion = done(store, "loop_001", **FIRST)
+    assert reflected == completion["reflection_result"]
+    assert decided == completion["decision_result"]
 
 
 @pytest.mark.both
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
     done(store, "loop_001", **POOR)
-    own = replace(orchestrator, rules=(MaxAttempts(9),))
-    do(open_loop("own", "Sum up", store=store, policy=own))
+    policy = replace(orchestrator, rules=(MaxAttempts(9),))
+    do(open_loop("own", "Sum up", store=store, policy=policy))
     monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 1)
     monkeypatch.setitem(RERUN_CONFIG, "bias_repetition_threshold", 1)
     monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)
@@ -547,8 +549,8 @@ def test_the_trace_of_each_attempt(store):
     reruns(store, "loop_001", count=3)
     names = ["loop_001", "loop_001_r1", "loop_001_r2", "loop_001_r3"]
     traces = [do(get_loop_trace(name, store=store)) for name in names]
-    for one in traces:
-        shapes.has(one, shapes.TRACE)
+    for trace in traces:
+        shapes.has(trace, shapes.TRACE)
     for field, values in {
         "status": ["completed"] * 3 + ["finalized"],
         "rerun_of": [None, *names[:3]],
@@ -560,7 +562,7 @@ def test_the_trace_of_each_attempt(store):
         "force_finalize": [False] * 3 + [True],
         "orchestrator_persona": ["SAGE"] * 4,
     }.items():
-        assert [one[field] for one in traces] == values, field
+        assert [trace[field] for trace in traces] == values, field
     with pytest.raises(NotFound):
         do(get_loop_trace("loop_001_r9", store=store))
 

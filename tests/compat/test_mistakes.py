@@ -108,9 +108,9 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
             "seen": 1,
         }
     ]
-    (whole,) = do(memory.recall("Which database do we use?"))
-    assert whole.example.task == ONE.query
-    assert whole.example.context == ONE.context
+    (match,) = do(memory.recall("Which database do we use?"))
+    assert match.example.task == ONE.query
+    assert match.example.context == ONE.context
 
 
 @pytest.mark.both
@@ -196,39 +196,46 @@ def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds
 ):
     texts = [f"The report says {n}, the answer {n + 1}." for n in range(3)]
     signatures = [compat.compute_error_signature("conflict", text) for text in texts]
-    made = [
+    reflections = [
         replace(ONE, content=text, error_signature=exact)
         for text, exact in zip(texts, signatures, strict=True)
     ]
 
-    (id,) = {do(compat.persist_reflection(one, memory, True)) for one in [*made, *made]}
+    (id,) = {
+        do(compat.persist_reflection(reflection, memory, True))
+        for reflection in [*reflections, *reflections]
+    }
     for exact in signatures:
         (entry,) = do(compat.retrieve_similar_reflections(exact, memory))
         assert entry["id"] == id
         assert entry["seen"] == 6
-        assert entry["tags"][-3:] == [f"sig:{one}" for one in signatures]
+        assert entry["tags"][-3:] == [f"sig:{reflection}" for reflection in signatures]
 
 
 def test_a_secret_is_neither_stored_nor_cut_in_half(memory):
     key = "AKIA" + "IOSFODNN7EXAMPLE"
-    told = replace(
+    reflection = replace(
         ONE, content=f"x {key}", query="x" * 190 + f" {key}", context=f"y {key}"
     )
-    do(compat.persist_reflection(told, memory, True))
+    do(compat.persist_reflection(reflection, memory, True))
     assert "AKIA" not in str(do(compat.retrieve_similar_reflections("abc123", memory)))
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(0.85, True), (0.95, False)])
-def test_a_merge_is_suggested_from_a_similarity_on(memory, caplog, threshold, said):
+@pytest.mark.parametrize(("threshold", "is_suggested"), [(0.85, True), (0.95, False)])
+def test_a_merge_is_suggested_from_a_similarity_on(
+    memory, caplog, threshold, is_suggested
+):
     memory.embedder = FixedEmbedder()
     caplog.set_level(logging.INFO, "heedful")
 
     first, second, _ = [
-        do(compat.persist_reflection(one, memory, True, threshold))
-        for one in (ONE, replace(ONE, content=LIKE, error_signature="def"), ONE)
+        do(compat.persist_reflection(item, memory, True, threshold))
+        for item in (ONE, replace(ONE, content=LIKE, error_signature="def"), ONE)
     ]
-    told = f"lesson {second} is like lesson {first} (0.89): they may be merged"
-    assert [one for one in caplog.messages if "like" in one] == ([told] if said else [])
+    message = f"lesson {second} is like lesson {first} (0.89): they may be merged"
+    assert [item for item in caplog.messages if "like" in item] == (
+        [message] if is_suggested else []
+    )
 
 
 @pytest.mark.sqlite
@@ -236,13 +243,13 @@ def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
     (tmp_path / "broken.db").write_bytes(b"no database" * 500)
     with opened(tmp_path / "broken.db") as store:
         memory = Memory(store)
-        for asked in (
+        for call in (
             compat.has_seen_error_before("abc123", memory),
             compat.retrieve_similar_reflections("abc123", memory),
             compat.persist_reflection(ONE, memory, True),
         ):
             with pytest.raises(StoreError):
-                do(asked)
+                do(call)
 
 
 # -- mistakes and their corrections
@@ -259,8 +266,8 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     ]
     assert entry["prompt_hash"] == hashlib.sha256(PROMPT.encode()).hexdigest()
     assert re.fullmatch(MOMENT, entry["timestamp"])
-    (found,) = do(compat.retrieve_similar(memory, PROMPT))
-    assert found | {"timestamp": ""} == entry | {"timestamp": ""}
+    (similar,) = do(compat.retrieve_similar(memory, PROMPT))
+    assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
 
 
 @pytest.mark.both
@@ -296,7 +303,7 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
 
 
 @pytest.mark.parametrize(
-    ("asked", "threshold", "trust", "there"),
+    ("prompt", "threshold", "trust", "there"),
     [
         (PROMPT, 1.0, "operator", True),
         (f"Please {PROMPT}", 0.7, "operator", True),  # 4 of 5 words
@@ -306,10 +313,10 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
         (PROMPT, 0.7, "external", False),  # it waits in quarantine
     ],
 )
-def test_similar_entries_share_words(memory, asked, threshold, trust, there):
+def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
     do(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
     assert (
-        bool(do(compat.retrieve_similar(memory, asked, threshold=threshold))) is there
+        bool(do(compat.retrieve_similar(memory, prompt, threshold=threshold))) is there
     )
     assert do(compat.count(memory)) == (trust == "operator")
 
@@ -367,13 +374,13 @@ def test_bad_input_is_named(memory, call, field):
 
 
 def test_only_a_memory_holds_mistakes():
-    named: Any = "heedful.db"
+    path: Any = "heedful.db"
     for call in (
-        compat.store(named, "p", "m", "c"),
-        compat.retrieve_similar(named, PROMPT),
+        compat.store(path, "p", "m", "c"),
+        compat.retrieve_similar(path, PROMPT),
     ):
         with pytest.raises(InvalidInput, match="memory is 'heedful\\.db'"):
             do(call)
-    for one in (compat.clear(named), compat.count(named)):
+    for call_by_name in (compat.clear(path), compat.count(path)):
         with pytest.raises(InvalidInput, match="it must be a Memory"):
-            do(one)
+            do(call_by_name)

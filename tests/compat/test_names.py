@@ -48,10 +48,16 @@ CALLS = {
 def test_a_call_has_its_parameters_in_their_order(name):
     called: Any = getattr(compat, name)
     parameters = inspect.signature(called).parameters.values()
-    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     written = [
-        one.name if one.default is one.empty else f"{one.name}={one.default!r}"
-        for one in positional
+        parameter.name
+        if parameter.default is parameter.empty
+        else f"{parameter.name}={parameter.default!r}"
+        for parameter in positional
     ]
     expected = CALLS[name].split()
     assert written[: len(expected)] == expected

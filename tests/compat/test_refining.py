@@ -27,7 +27,7 @@ def judged(levels: dict[str, float]) -> Any:
     others.
     """
 
-    def evaluate(candidate: Any, at: Any) -> Evaluation:
+    def evaluate(candidate: Any, context: Any) -> Evaluation:
         return severe(levels[candidate]) if candidate in levels else Evaluation()
 
     return evaluate
@@ -59,20 +59,20 @@ def test_one_iteration_judges_revises_and_judges_again(
     seen: list[Any] = []
 
     def revise(task: Any, candidate: Any, findings: Any) -> Any:
-        seen.append((task, candidate, [one.message for one in findings]))
+        seen.append((task, candidate, [finding.message for finding in findings]))
         return revision
 
-    told = do(run_iteration("task", "draft", revise=revise, evaluate=judged(levels)))
-    assert list(told) == ["candidate", "critique", "converged", "improvement"]
-    assert told["candidate"] == best
-    assert told["converged"] == converged
-    assert told["improvement"] == improvement
+    result = do(run_iteration("task", "draft", revise=revise, evaluate=judged(levels)))
+    assert list(result) == ["candidate", "critique", "converged", "improvement"]
+    assert result["candidate"] == best
+    assert result["converged"] == converged
+    assert result["improvement"] == improvement
     worst = levels.get("draft", 0.0)
     issues = [f"{worst}"] * bool(worst)
-    assert told["critique"] == {
+    assert result["critique"] == {
         "severity": worst,
         "issues": issues,
-        "suggestions": [f"mend {one}" for one in issues],
+        "suggestions": [f"mend {issue}" for issue in issues],
     }
     assert seen == ([] if revision == "never" else [("task", "draft", issues)])
 
