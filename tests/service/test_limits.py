@@ -4,11 +4,9 @@ import asyncio
 import gzip
 import json
 import logging
-import threading
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from fastapi import APIRouter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
@@ -18,10 +16,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
     Span,
     TracesData,
 )
-from pydantic import AfterValidator, BaseModel, Field
 
 from heedful.lessons.lesson import Scope
-from heedful.service.auth import Route, Writing
 from heedful.service.middleware import MAX_RATE_KEYS, RateLimit
 from heedful.service.problems import Problem
 from heedful.service.routes import operations
@@ -125,33 +121,6 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
         part = ExportTraceServiceResponse.FromString(answer.content).partial_success
         assert answer.status_code == 200
         assert part.rejected_spans == 1
-
-
-def test_a_large_body_is_checked_in_a_thread(tmp_path):
-    threads = list[str]()
-
-    def note(text: str) -> str:
-        threads.append(threading.current_thread().name)
-        return text
-
-    class Noted(BaseModel):
-        text: Annotated[str, AfterValidator(note), Field(max_length=100_000)]
-
-    router = APIRouter(route_class=Route)
-
-    @router.post(ECHO)
-    async def noted(body: Noted, caller: Writing) -> int:
-        return len(body.text)
-
-    with served(tmp_path) as api:
-        api.app.include_router(router)
-        assert [api.post(ECHO, json={"text": n * "x"}).json() for n in (1, 90_000)] == [
-            1,
-            90_000,
-        ]
-        problem(api.post(ECHO, json={"text": 100_001 * "x"}), 422, "invalid_request")
-        own = threading.current_thread().name
-        assert [name == own for name in threads] == [True, False, False]
 
 
 def test_what_is_no_json_object_is_refused(api):

@@ -8,12 +8,12 @@ here.
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import jsonschema
 import pytest
-from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from heedful.service.app import API_EXAMPLES, application, operations
 from heedful.service.auth import CallerDependency
@@ -46,13 +46,19 @@ SPEC = APP.openapi()
 OPERATIONS = {f"{method.upper()} {path}": one for path, method, one in operations(SPEC)}
 
 
-def needed(one: Dependant) -> list[str]:
-    own = [one.call.may[0]] if isinstance(one.call, CallerDependency) else []
-    return [*own, *(may for each in one.dependencies for may in needed(each))]
+def needed(route: APIRoute) -> list[str]:
+    """The permission that a route needs: the first that its caller may have."""
+    permissions = []
+    for annotation in get_type_hints(route.endpoint, include_extras=True).values():
+        for dependency in getattr(annotation, "__metadata__", ()):
+            caller = getattr(dependency, "dependency", None)
+            if isinstance(caller, CallerDependency):
+                permissions.append(caller.may[0])
+    return permissions
 
 
 def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
-    assert {name: needed(route.dependant) for name, route in ROUTES.items()} == {
+    assert {name: needed(route) for name, route in ROUTES.items()} == {
         **{name: [] for name in PUBLIC},
         **{name: [may] for name, may in EXPECTED.items()},
     }
@@ -77,10 +83,13 @@ def refused(answer: Any, name: str, code: str) -> None:
 
 
 def of_body(name: str) -> set[str]:
-    field = ROUTES[name].body_field
-    return set(
-        getattr(field.field_info.annotation if field else None, "model_fields", {})
-    )
+    """The fields of the body of a route."""
+    hints = get_type_hints(ROUTES[name].endpoint)
+    hints.pop("return")
+    for annotation in hints.values():
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return set(annotation.model_fields)
+    return set()
 
 
 def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api):

@@ -23,7 +23,7 @@ from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.web import add_pages
 from heedful.web.figures import Share
-from heedful.web.site import MAX_IDLE_SECONDS, SITE_PAGES, Sessions
+from heedful.web.site import MAX_IDLE_SECONDS, Sessions
 from tests.engines import changed, opened
 from tests.service.support import Api, said
 
@@ -439,7 +439,6 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
             browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
         )
         assert browser.get("/static/../site.py").status_code in (303, 404)
-        assert len({page.template for page in SITE_PAGES}) == len(SITE_PAGES)
 
 
 def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):

@@ -104,7 +104,7 @@ def _check_packages(what: str, extra: str, *packages: str) -> None:
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     # asyncio.run would wait for threads that are still running.
-    from heedful.service.app import HAS_FAST_EXTRA
+    from heedful.service.server import HAS_FAST_EXTRA
 
     loop = import_module("uvloop" if HAS_FAST_EXTRA else "asyncio").new_event_loop()
     try:
@@ -117,7 +117,8 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
 
 
 async def _serve(values: Settings) -> None:
-    from heedful.service.app import application, bound, listen, loopback, url_of
+    from heedful.service.app import application
+    from heedful.service.server import bound, listen, loopback, url_of
     from heedful.web import add_pages
 
     async with opened_store(values, new=True) as store:
@@ -164,7 +165,8 @@ def _rest_garbage_collection() -> None:
 async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> None:
     import webbrowser
 
-    from heedful.service.app import application, bound, listen, url_of
+    from heedful.service.app import application
+    from heedful.service.server import bound, listen, url_of
     from heedful.web import add_pages
 
     async with opened_store(values) as store:
@@ -282,7 +284,7 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
 async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str:
     """Return what the service prints when it begins."""
     from heedful import __version__
-    from heedful.service.app import HAS_FAST_EXTRA
+    from heedful.service.server import HAS_FAST_EXTRA
 
     pinned_keys = set()
     for pins in values.pins.values():

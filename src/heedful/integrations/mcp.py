@@ -31,7 +31,6 @@ from heedful.loop.record import Evaluation
 from heedful.pages import render
 from heedful.sanitize import delimit, delimiter, sanitize
 from heedful.store import shown
-from heedful.store.store import Effects
 from heedful.validation import check_options
 
 # The service, and the caller for whom its routes are asked.
@@ -484,50 +483,10 @@ def _refusing(
     return refusing
 
 
-async def ask(
-    app: Any,
-    caller: Any,
-    method: str,
-    path: str,
-    body: Any = None,
-    query: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> tuple[int, Any]:
-    """Return the status and the JSON answer of a route of `app`, without a
-    connection.
-    """
-    content = b"" if body is None else json.dumps(body).encode()
-    sent = iter([{"type": "http.request", "body": content, "more_body": False}])
-    parts: list[Mapping[str, Any]] = []
-
-    async def receive() -> Mapping[str, Any]:
-        return next(sent, {"type": "http.disconnect"})
-
-    async def send(message: Mapping[str, Any]) -> None:
-        parts.append(message)
-
-    given = {"content-type": "application/json", **(headers or {})}
-    scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "scheme": "http"}
-    scope |= {
-        "method": method,
-        "path": path,
-        "root_path": "",
-        "query_string": query.encode(),
-    }
-    scope |= {
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()]
-    }
-    scope |= {"state": {"caller": caller}}
-    with Effects(actor=caller.actor):
-        await app(scope, receive, send)
-    return parts[0]["status"], json.loads(
-        b"".join(one.get("body", b"") for one in parts[1:])
-    )
-
-
 async def _asked(method: str, path: str, body: Any = None) -> Any:
     """Return the JSON answer of a route of the service. Raises Refused."""
-    status, answer = await ask(*_asking.get(), method, path, body)
+    app, caller = _asking.get()
+    status, answer = await caller.ask(app, method, path, body=body)
     if status >= 400:
         raise Refused(status, answer["code"], answer["detail"])
     return answer

@@ -33,7 +33,7 @@ from heedful.sanitize import clean
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-STYLE_FILE = Path(__file__).parent / "templates/ui/ui.css"  # the look of every page
+STYLE_FILE = Path(__file__).parent / "templates/ui.css"  # the look of every page
 _CHECK_SIGNS = {
     "passed": "✓",
     "warning": "!",

@@ -1,7 +1,10 @@
-"""Authenticate requests: the key, its permissions, and the scope in which a route
-works.
+"""Find out who calls, what they may do, and in which tenant and project.
 
-The bodies of requests are read here, too, because they may name a tenant and a project.
+A request passes three doors. `Callers` finds its key (401 without a valid one) before
+the body is read. `Route` reads the body. `CallerDependency` compares the permission
+that the route needs with those of the key, and the tenant and the project that query
+and body name with those of the key (403). What is wrong with the body itself is said
+last, so a caller without permission learns nothing from any body.
 
 ::
 
@@ -12,23 +15,20 @@ The bodies of requests are read here, too, because they may name a tenant and a 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
-from inspect import iscoroutine
 from math import inf
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import TypeAdapter
+from starlette.types import ASGIApp, Message
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
@@ -40,11 +40,10 @@ from heedful.service.wire import MAX_ROW_ID
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
-from heedful.store.store import also
+from heedful.store.store import Effects, also
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MIN_THREAD_BODY_BYTES = 64 * 1024  # bytes of a body that is read in a thread
 KEY_CACHE_SECONDS = 1.0  # seconds for which a key is cached
 MAX_CACHED_KEYS = 10_000  # cached keys
 MCP_SOURCE = "tool:mcp"  # the source of what an MCP client without a key sends
@@ -56,8 +55,7 @@ Project = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The key of a request, and the scope (tenant and project) in which the request
-    works.
+    """The key of a request, and the scope (tenant and project) in which it works.
 
     An open service accepts requests without a key; their stand-in key has the id "".
     """
@@ -74,16 +72,18 @@ class Caller:
 
     @property
     def actor(self) -> Actor:
-        """Return the key as the source of what the request writes; open mode has
-        none.
-        """
-        via = f"{KEY_SOURCE_PREFIX}{self.key.id}" if self.key.id else self.source
-        return Actor(via, self.setup.limits.outcomes)
+        """Return the source of what the request writes; open mode has none."""
+        source = self.source
+        if self.key.id:
+            source = f"{KEY_SOURCE_PREFIX}{self.key.id}"
+        return Actor(source, self.setup.limits.outcomes)
 
     @property
     def by(self) -> str:
         """Return the name and the id of the key, as the audit log records them."""
-        return f"{self.key.name} ({self.key.id})" if self.key.id else self.key.name
+        if not self.key.id:
+            return self.key.name
+        return f"{self.key.name} ({self.key.id})"
 
     async def read(
         self,
@@ -91,9 +91,7 @@ class Caller:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Return the result of `work`, which reads from the store in the scope of the
-        request.
-        """
+        """Return the result of `work`, which reads from the store in this scope."""
         return await self.setup.store.read(self.scope, work, *args, **kwargs)
 
     async def write(
@@ -102,110 +100,164 @@ class Caller:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Return the result of `work`, which writes to the store in the scope of the
-        request.
-        """
+        """Return the result of `work`, which writes to the store in this scope."""
         return await self.setup.store.write(self.scope, work, *args, **kwargs)
 
-    def within(self, project: str) -> Caller:
-        """Return this caller in the scope of `project`. Raises Forbidden,
-        InvalidInput.
+    async def ask(
+        self,
+        app: ASGIApp,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """Call a route of the service `app` in this process, without a connection.
+
+        Return the status and the JSON data of the answer. The caller was admitted
+        before, so neither its key nor its limits are checked again; what the route
+        needs is.
         """
+        content = b""
+        if body is not None:
+            content = json.dumps(body).encode()
+        unsent = [{"type": "http.request", "body": content, "more_body": False}]
+        messages: list[Message] = []
+
+        async def receive() -> Message:
+            return unsent.pop() if unsent else {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            messages.append(message)
+
+        fields = {"content-type": "application/json", **(headers or {})}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": "1.1",
+            "scheme": "http",
+            "method": method,
+            "path": path,
+            "root_path": "",
+            "query_string": urlencode(query or {}).encode(),
+            "headers": [
+                (name.encode(), value.encode()) for name, value in fields.items()
+            ],
+            "state": {"caller": self},
+        }
+        with Effects(actor=self.actor):
+            await app(scope, receive, send)
+        start, *parts = messages
+        answer = b"".join(part.get("body", b"") for part in parts)
+        return start["status"], json.loads(answer)
+
+    def within(self, project: str) -> Caller:
+        """Return this caller in another project. Raises Forbidden, InvalidInput."""
         if self.key.projects and project not in self.key.projects:
-            bound = ", ".join(self.key.projects)
+            projects = ", ".join(self.key.projects)
             raise Forbidden(
-                f"the key is limited to {bound}; it excludes project {project!r}"
+                f"the key is limited to {projects}; it excludes project {project!r}"
             )
         return replace(self, scope=Scope(self.key.tenant, project))
 
     def as_tool(self) -> Caller:
-        """Return the caller of the tools of a model: they never write as an
-        operator.
-        """
-        may = tuple(one for one in self.key.may if one not in ("approve", "admin"))
+        """Return the caller of a model's tools, which never write as an operator."""
+        may = tuple(name for name in self.key.may if name not in ("approve", "admin"))
         return replace(self, key=replace(self.key, may=may), source=MCP_SOURCE)
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Write with the next write, in its transaction, that `action` was done to
-        `subject`.
+        """Write to the audit log, with the next write, that `action` was done.
 
-        This entry of the audit log also has `detail`, which is JSON data.
+        It was done to `subject`; the entry also has `detail`, which is JSON data.
         """
-        entry = self.by, action, subject, detail, [self.scope.project]
-        also(lambda db: keys.append(db, self.key.tenant, *entry))
+
+        def append(db: Db) -> None:
+            keys.append(
+                db,
+                self.key.tenant,
+                by=self.by,
+                action=action,
+                subject=subject,
+                detail=detail,
+                projects=[self.scope.project],
+            )
+
+        also(append)
 
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
         if not set(may) & set(self.key.may):
-            has = ", ".join(one for one in KEY_PERMISSIONS if one in self.key.may)
+            granted = ", ".join(
+                name for name in KEY_PERMISSIONS if name in self.key.may
+            )
             needed = " or ".join(may)
             raise Forbidden(
-                f"this needs a key with the permission {needed}; yours has {has}"
+                f"this needs a key with the permission {needed}; yours has {granted}"
             )
 
 
 class Callers:
-    """Finds the caller of a request by its key, and caches each key for `KEY_CACHE_SECONDS`
-    seconds.
+    """Finds the caller of a request, and caches each key for `KEY_CACHE_SECONDS`.
 
-    After `heedful key revoke`, a service may accept the key for up to `KEY_CACHE_SECONDS`
-    seconds; after the first `heedful key create`, an open service may accept callers
-    without a key for as long.
+    After `heedful key revoke`, a service may accept the key for as long; after the
+    first `heedful key create`, an open service may as long accept callers without one.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._known: dict[bytes, tuple[Key, float]] = {}
-        self._keyless = (
-            0,
-            0.0,
-        )  # until when no key is assumed to exist, if this process makes none
+        # The digest of a key -> the key, and until when it is cached.
+        self._cached: dict[bytes, tuple[Key, float]] = {}
+        # The number of keys that this process had made, and until when the store is
+        # assumed to have none as long as this process makes no other.
+        self._keyless = (0, 0.0)
 
     async def identified(self, authorization: str | None) -> Caller:
-        """Return the caller who sent this Authorization header. Raises KeyRefused,
-        StoreError.
-        """
-        setup = self._setup
-        if authorization:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() != "bearer":
-                raise KeyRefused("send the key as Authorization: Bearer heedful_…")
-            digest = sha256(token.strip().encode()).digest()
-            now = time.monotonic()
-            key, until = self._known.get(digest, (None, 0.0))
-            if key is None or until < now or (key.expires or inf) <= time.time():
-                key = await keys.holder(setup.store, token.strip())
-                if len(self._known) >= MAX_CACHED_KEYS:
-                    self._known.clear()
-                self._known[digest] = key, now + KEY_CACHE_SECONDS
-            scope = Scope(key.tenant, key.projects[0] if key.projects else "default")
-            return Caller(setup=setup, key=key, scope=scope)
-        made = len(keys.made)
+        """Return who sent this Authorization header. Raises KeyRefused, StoreError."""
+        if not authorization:
+            return await self._without_key()
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            raise KeyRefused("send the key as Authorization: Bearer heedful_…")
+        key = await self._holder(token.strip())
+        project = key.projects[0] if key.projects else "default"
+        return Caller(setup=self._setup, key=key, scope=Scope(key.tenant, project))
+
+    async def _holder(self, token: str) -> Key:
+        digest = sha256(token.encode()).digest()
         now = time.monotonic()
-        if not setup.open or self._keyless < (made, now):
+        key, until = self._cached.get(digest, (None, 0.0))
+        if key is None or until < now or (key.expires or inf) <= time.time():
+            key = await keys.holder(self._setup.store, token)
+            if len(self._cached) >= MAX_CACHED_KEYS:
+                self._cached.clear()
+            self._cached[digest] = key, now + KEY_CACHE_SECONDS
+        return key
+
+    async def _without_key(self) -> Caller:
+        setup = self._setup
+        keys_made = len(keys.made)
+        now = time.monotonic()
+        if not setup.open or self._keyless < (keys_made, now):
             if not setup.open or await setup.store.read(Scope(), keys.any_key):
                 raise KeyRefused(
                     "no key was sent; send it as Authorization: Bearer heedful_…"
                 )
-            self._keyless = made, now + KEY_CACHE_SECONDS
+            self._keyless = keys_made, now + KEY_CACHE_SECONDS
         return local(setup)
 
 
 def local(setup: Setup) -> Caller:
     """Return the caller who sends no key, and works in the scope of `setup`."""
-    return Caller(
-        setup=setup,
-        key=Key(
-            id="",
-            tenant=setup.scope.tenant,
-            name="local",
-            projects=(),
-            may=KEY_PERMISSIONS,
-            by="",
-            at=0.0,
-        ),
-        scope=setup.scope,
+    key = Key(
+        id="",
+        tenant=setup.scope.tenant,
+        name="local",
+        projects=(),
+        may=KEY_PERMISSIONS,
+        by="",
+        at=0.0,
     )
+    return Caller(setup=setup, key=key, scope=setup.scope)
 
 
 BEARER_SCHEME = HTTPBearer(
@@ -215,121 +267,52 @@ BEARER_SCHEME = HTTPBearer(
 )
 
 
-class Route(APIRoute):
-    """A route that checks its parameters and sends its answer without FastAPI, in a
-    third of time.
+class JsonRequest(Request):
+    """A request whose JSON is parsed once, for its body and for its caller.
 
-    It reads a large body in a thread, so that nobody else waits for it. In the state of
-    the request, `plain` is the body as JSON data. It is refused after `CallerDependency`, because
-    a caller without permission gets 403 for any body. An answer is not checked again.
+    Text that is no JSON reads as None, and `unreadable` says why: FastAPI parses a body
+    before it asks a dependency, but a caller without permission gets 403 for any body.
     """
 
-    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        if scope["method"] not in (self.methods or ()):
-            await super().handle(scope, receive, send)
-        else:
-            response = await self._answer(Request(scope, receive, send))
-            await response(scope, receive, send)
+    unreadable: str = ""
 
-    @cached_property
-    def _answer(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        return self.get_route_handler()
+    async def json(self) -> Any:
+        """Return the body as JSON data, which is also kept in the state as `plain`."""
+        body = await self.body()
+        self.state.plain = None
+        try:
+            self.state.plain = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            self.unreadable = f"it cannot be parsed: {error}"
+        return self.state.plain
+
+
+class Route(APIRoute):
+    """A route that reads its body as JsonRequest describes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the function that answers a request."""
-        function = self.endpoint
-        json_of = TypeAdapter(self.response_model)
-        field: Any = self.body_field
+        """Return FastAPI's handler, called with a JsonRequest."""
+        handler = super().get_route_handler()
 
-        def read(request: Request, body: bytes) -> Any:
-            state = request.scope["state"]
-            state["wrong"] = ()
+        async def handle(request: Request) -> Response:
+            json_request = JsonRequest(request.scope, request.receive)
             try:
-                state["plain"] = plain = json.loads(body) if body else None
-            except (ValueError, RecursionError) as error:
-                found = {
-                    "loc": ("body",),
-                    "type": "json",
-                    "msg": f"it cannot be parsed: {error}",
-                }
-                state["wrong"] = [found]
-                return None
-            if plain is None:
-                state["wrong"] = [
-                    {"loc": ("body",), "type": "missing", "msg": "Field required"}
-                ]
-                return None
-            value, state["wrong"] = field.validate(plain, {}, loc=("body",))
-            return value
+                return await handler(json_request)
+            except RequestValidationError:
+                if not json_request.unreadable:
+                    raise
+            error = {
+                "loc": ("body",),
+                "type": "json",
+                "msg": json_request.unreadable,
+            }
+            raise RequestValidationError([error])
 
-        async def answer(request: Request) -> Response:
-            value = None
-            headers = Response()
-            del headers.headers["content-length"]
-            headers.status_code = self.status_code or 200
-            if field is not None:
-                body = await request.body()
-                large = len(body) > MIN_THREAD_BODY_BYTES
-                value = (
-                    await asyncio.to_thread(read, request, body)
-                    if large
-                    else read(request, body)
-                )
-            wrong: list[Any] = []
-            values = await _arguments(self.dependant, request, headers, wrong)
-            if wrong := [*wrong, *request.scope["state"].get("wrong", ())]:
-                raise RequestValidationError(wrong)
-            if field is not None:
-                values[field.name] = value
-            result = await function(**values)
-            if isinstance(result, Response):
-                return result
-            content = json_of.dump_json(result, by_alias=True, warnings=False)
-            response = Response(
-                content, headers.status_code, media_type="application/json"
-            )
-            response.raw_headers.extend(headers.raw_headers)
-            return response
-
-        return answer
-
-
-async def _arguments(
-    dependant: Dependant, request: Request, response: Response, wrong: list[Any]
-) -> dict[Any, Any]:
-    """Return the arguments of a function of a route, but not the body; append what is
-    `wrong`.
-    """
-    values: dict[Any, Any] = {}
-    for one in dependant.dependencies:
-        known = len(wrong)
-        given = await _arguments(one, request, response, wrong)
-        if len(wrong) == known:
-            made: Any = one.call(**given)  # type: ignore[misc]
-            values[one.name] = await made if iscoroutine(made) else made
-    parameters: Any = (
-        (dependant.path_params, request.path_params),
-        (dependant.query_params, request.query_params),
-        (dependant.header_params, request.headers),
-    )
-    for fields, sent in parameters:
-        for one in fields:
-            if one.alias in sent:  # the functions have the defaults
-                where = one.field_info.in_.value, one.alias
-                values[one.name], errors = one.validate(sent[one.alias], {}, loc=where)
-                wrong += errors
-    values |= {
-        dependant.request_param_name: request,
-        dependant.response_param_name: response,
-    }
-    values.pop(None, None)
-    return values
+        return handle
 
 
 class CallerDependency:
-    """A FastAPI dependency: it returns the caller of a request whose key has a
-    permission of `may`.
+    """A FastAPI dependency that returns the caller, who needs a permission of `may`.
 
     It refuses a request that names a tenant or a project for which the key is not
     valid.
@@ -342,13 +325,17 @@ class CallerDependency:
         state = request.scope["state"]
         caller: Caller = state["caller"]
         caller.needs(*self.may)
-        body = state["plain"] if isinstance(state.get("plain"), dict) else {}
-        for named in (request.query_params, body):
-            for tenant in (named.get("tenant"), named.get("tenant_id")):
+        body = state.get("plain")
+        if not isinstance(body, dict):
+            body = {}
+
+        for fields in (request.query_params, body):
+            for tenant in (fields.get("tenant"), fields.get("tenant_id")):
                 if tenant not in (None, caller.key.tenant):
                     raise TenantMismatch(
                         f"the key does not belong to tenant {tenant!r}"
                     )
+
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
         return caller.within(project) if project else caller
@@ -376,9 +363,7 @@ class Listing:
 
     @property
     def id(self) -> int | None:
-        """Return the cursor of a list whose rows have integers as ids. Raises
-        InvalidInput.
-        """
+        """Return the cursor of a list whose ids are integers. Raises InvalidInput."""
         if self.cursor is None:
             return None
         if not self.cursor.isdecimal() or int(self.cursor) > MAX_ROW_ID:

@@ -1,7 +1,12 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
-Every answer gets its common headers, a log line and a metric here. A call that is
-repeated with the same Idempotency-Key takes effect only once and gets the same answer.
+A request is refused as early as possible: its caller is identified before its rate and
+the number of running requests are compared with their limits, and both before its body
+is read; of the body, length and form are checked before anything parses it.
+
+Every answer gets its common headers, a log line and a metric here, and every error
+becomes a problem here. A call that is repeated with the same Idempotency-Key takes
+effect only once and gets the same answer.
 """
 
 from __future__ import annotations
@@ -15,9 +20,8 @@ import re
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -28,9 +32,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
-from heedful.service.auth import MIN_THREAD_BODY_BYTES, Caller, Callers
+from heedful.service.auth import Caller, Callers
 from heedful.service.problems import ERROR_THROTTLE, RETRY_SOON_HEADERS, Problem, answer
-from heedful.service.setup import RequestLimits, Setup
+from heedful.service.setup import Metrics, RequestLimits, Setup
+from heedful.store.connection import Db
 from heedful.store.idempotency import (
     IdempotentCall,
     keep_answer,
@@ -40,13 +45,15 @@ from heedful.store.idempotency import (
 from heedful.store.store import Effects
 
 log: logging.Logger = logging.getLogger("heedful.http")
+MIN_THREAD_BODY_BYTES = 64 * 1024  # bytes of a body whose form is checked in a thread
 TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
 _JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
-# A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs
-# 50 times its size in memory, and parsing a million of them takes a second. In OTLP
-# each of them has a name, so n bytes of traces contain at most n / SPARSE, besides the
-# first `MIN_TRACE_CONTAINERS` and those in texts.
+# A body of at most n bytes may contain n / BODY_BYTES_PER_CONTAINER lists and objects.
+# Each of them needs 50 times its size in memory, and parsing a million of them takes a
+# second. In OTLP each of them has a name, so n bytes of traces contain at most
+# n / TRACE_BYTES_PER_CONTAINER, besides the first MIN_TRACE_CONTAINERS and those in
+# texts.
 BODY_BYTES_PER_CONTAINER = 8
 TRACE_BYTES_PER_CONTAINER = 20
 MIN_TRACE_CONTAINERS = 1_000
@@ -60,141 +67,159 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
-    most = limits.traces if scope["path"] == TRACES_PATH else limits.body
-    encoding = headers.get("content-encoding", "").lower()
-    if encoding not in ("", "identity", "gzip"):
-        detail = f"send the body uncompressed or with gzip, not with {encoding!r}"
-        raise Problem(
-            status=415,
-            code="unsupported_media_type",
-            detail=detail,
-            headers={"Accept-Encoding": "gzip"},
+    is_trace = scope["path"] == TRACES_PATH
+    max_bytes = limits.traces if is_trace else limits.body
+    body = await _read(scope, receive, max_bytes, seconds=limits.seconds)
+
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body or (is_trace and media_type == PROTOBUF_TYPE):
+        return body
+    max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
+    if is_trace:
+        max_containers = MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
+    if len(body) > MIN_THREAD_BODY_BYTES:
+        await asyncio.to_thread(
+            _check_form, body, media_type, max_containers, texts_count=not is_trace
         )
-    gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            async for part in Request(scope, receive).stream():
-                parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
-                size += len(parts[-1])
-                if size > most:
-                    detail = f"a body may have at most {most} bytes"
-                    raise Problem(status=413, code="body_too_large", detail=detail)
-    except TimeoutError:
-        detail = f"the body did not arrive within {limits.seconds:g} s"
-        raise Problem(
-            status=408,
-            code="request_timeout",
-            detail=detail,
-            headers={"Connection": "close"},
-        ) from None
-    except zlib.error as error:
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail=f"the body is not valid gzip: {error}",
-        ) from error
-    if gzip and (not gzip.eof or gzip.unused_data):
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail="the body must be one complete gzip stream",
-        )
-    body = b"".join(parts)
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and not (scope["path"] == TRACES_PATH and kind == PROTOBUF_TYPE):
-        traces = scope["path"] == TRACES_PATH
-        most = (
-            MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
-            if traces
-            else most // BODY_BYTES_PER_CONTAINER
-        )
-        check = partial(_check_form, body, kind, most, traces)
-        await asyncio.to_thread(check) if len(body) > MIN_THREAD_BODY_BYTES else check()
+    else:
+        _check_form(body, media_type, max_containers, texts_count=not is_trace)
     return body
 
 
-def _check_form(body: bytes, kind: str, most: int, apart: bool) -> None:
-    """Check that the body is JSON and has at most `most` lists and objects; `apart`
-    from its texts.
-
-    Raises Problem 400, 413 or 415.
-    """
-    if not _JSON_TYPE_PATTERN.fullmatch(kind):
-        detail = (
-            f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
-        )
+async def _read(
+    scope: Scope, receive: Receive, max_bytes: int, seconds: float
+) -> bytes:
+    """Return the decompressed body. Raises Problem 400, 408, 413 or 415."""
+    encoding = Headers(scope=scope).get("content-encoding", "").lower()
+    if encoding not in ("", "identity", "gzip"):
         raise Problem(
             status=415,
             code="unsupported_media_type",
-            detail=detail,
+            detail=f"send the body uncompressed or with gzip, not with {encoding!r}",
+            headers={"Accept-Encoding": "gzip"},
+        )
+    gzip = None
+    if encoding == "gzip":
+        gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in Request(scope, receive).stream():
+                if gzip is not None:
+                    part = gzip.decompress(part, max_bytes - size + 1)
+                parts.append(part)
+                size += len(part)
+                if size > max_bytes:
+                    raise Problem(
+                        status=413,
+                        code="body_too_large",
+                        detail=f"a body may have at most {max_bytes} bytes",
+                    )
+    except TimeoutError:
+        raise Problem(
+            status=408,
+            code="request_timeout",
+            detail=f"the body did not arrive within {seconds:g} s",
+            headers={"Connection": "close"},
+        ) from None
+    except zlib.error as error:
+        raise _bad_request(f"the body is not valid gzip: {error}") from error
+    if gzip is not None and (not gzip.eof or gzip.unused_data):
+        raise _bad_request("the body must be one complete gzip stream")
+    return b"".join(parts)
+
+
+def _bad_request(detail: str) -> Problem:
+    return Problem(status=400, code="bad_request", detail=detail)
+
+
+def _check_form(
+    body: bytes, media_type: str, max_containers: int, texts_count: bool
+) -> None:
+    """Check that the body is JSON with at most `max_containers` lists and objects.
+
+    With `texts_count`, brackets in texts count as lists and objects. Raises Problem
+    400, 413 or 415.
+    """
+    if not _JSON_TYPE_PATTERN.fullmatch(media_type):
+        sent = media_type or "nothing"
+        raise Problem(
+            status=415,
+            code="unsupported_media_type",
+            detail=f"send JSON as Content-Type: application/json, not as {sent}",
             headers={"Accept": "application/json"},
         )
-    if (begun := body.count(b"[") + body.count(b"{")) > most and apart:
-        import numpy as np  # slow to import
-
-        # Only those outside the texts of the JSON.
-        codes = np.frombuffer(body.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
-        inside = np.logical_xor.accumulate(codes == ord('"'))
-        begun = int(
-            np.count_nonzero(((codes == ord("[")) | (codes == ord("{"))) & ~inside)
+    containers = body.count(b"[") + body.count(b"{")
+    if containers > max_containers and not texts_count:
+        containers = _containers_outside_texts(body)
+    if containers > max_containers:
+        raise Problem(
+            status=413,
+            code="body_too_large",
+            detail=(
+                f"a body may have at most {max_containers} lists and objects, "
+                f"not {containers}"
+            ),
         )
-    if begun > most:
-        detail = f"a body may have at most {most} lists and objects, not {begun}"
-        raise Problem(status=413, code="body_too_large", detail=detail)
+    if not _DOUBTFUL_JSON_PATTERN.search(body):
+        return
     try:
-        if _DOUBTFUL_JSON_PATTERN.search(body):
-            # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
-            plain = json.loads(body.decode())
-            json.dumps(plain, ensure_ascii=False, allow_nan=False).encode()
+        # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
+        data = json.loads(body.decode())
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
-        raise Problem(
-            status=400, code="bad_request", detail="the body has an unpaired surrogate"
-        ) from error
+        raise _bad_request("the body has an unpaired surrogate") from error
     except ValueError as error:
-        raise Problem(
-            status=400, code="bad_request", detail=f"the body is not JSON: {error}"
-        ) from error
+        raise _bad_request(f"the body is not JSON: {error}") from error
 
 
-MAX_RATE_KEYS = (
-    10_000  # keys whose rate is tracked; the least recently used is forgotten
-)
+def _containers_outside_texts(body: bytes) -> int:
+    import numpy as np  # slow to import
+
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    codes = np.frombuffer(unescaped, np.uint8)
+    in_text = np.logical_xor.accumulate(codes == ord('"'))
+    opens = (codes == ord("[")) | (codes == ord("{"))
+    return int(np.count_nonzero(opens & ~in_text))
+
+
+# Keys whose rate is tracked; the least recently used is forgotten.
+MAX_RATE_KEYS = 10_000
 
 
 class RateLimit:
-    """A token bucket for each caller: `burst` requests at once, refilled at `rate` a
-    second.
-    """
+    """A token bucket for each caller: `burst` at once, refilled at `rate` a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
         self._burst = burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # Caller -> the tokens that were left, and when.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Count a request of a caller. Raises Problem 429 if the bucket of the caller
-        is empty.
-        """
+        """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
         if not self._rate:
             return
-        now = time.monotonic() if now is None else now
-        left, at = self._left.pop(caller, (float(self._burst), now))
-        left = min(self._burst, left + (now - at) * self._rate)
-        self._left[caller] = (left - 1 if left >= 1 else left, now)
-        if len(self._left) > MAX_RATE_KEYS:
-            self._left.popitem(last=False)
-        if left < 1:
-            wait = ceil((1 - left) / self._rate)
-            detail = (
-                f"this key may send {self._rate:g} requests a second; try again in "
-                f"{wait} s"
-            )
+        if now is None:
+            now = time.monotonic()
+        tokens, since = self._buckets.pop(caller, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        enough = tokens >= 1
+        if enough:
+            tokens -= 1
+        self._buckets[caller] = tokens, now
+        if len(self._buckets) > MAX_RATE_KEYS:
+            self._buckets.popitem(last=False)
+        if not enough:
+            wait = ceil((1 - tokens) / self._rate)
             raise Problem(
                 status=429,
                 code="too_many_requests",
-                detail=detail,
+                detail=(
+                    f"this key may send {self._rate:g} requests a second; "
+                    f"try again in {wait} s"
+                ),
                 headers={"Retry-After": str(wait)},
             )
 
@@ -203,44 +228,39 @@ ALL_TENANTS = ""  # all tenants together
 
 
 class Capacity:
-    """A limit of `most` concurrent requests; one tenant may have at most seven eighths
-    of them.
-    """
+    """A limit of concurrent requests; one tenant may have seven eighths of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._share = most - most // 8
-        self._taken: Counter[str] = Counter()
+        self._tenant_most = most - most // 8
+        self._running: Counter[str] = Counter()
 
     @contextmanager
     def running(self, tenant: str = ALL_TENANTS) -> Iterator[None]:
-        """Count a request while the block runs. Raises Problem if the limit is already
-        reached.
+        """Count a request while the block runs; the limit is of one or of all tenants.
 
-        The status is 429 for the limit of a tenant, and 503 for the limit of `ALL_TENANTS`
-        tenants.
+        Raises Problem: 429 at the limit of a tenant, 503 at that of all.
         """
-        most = self._share if tenant else self._most
-        if self._taken[tenant] >= most:
-            status = 503
-            code = "busy"
-            what = f"{most} requests"
-            if tenant:
-                status = 429
-                code = "too_many_requests"
-                what = f"{most} requests of this tenant"
-            raise Problem(
-                status=status,
-                code=code,
-                detail=f"{what} are already running; try again",
-                headers=RETRY_SOON_HEADERS,
-            )
-        self._taken[tenant] += 1
+        if tenant and self._running[tenant] >= self._tenant_most:
+            what = f"{self._tenant_most} requests of this tenant"
+            raise _too_busy(429, "too_many_requests", what)
+        if not tenant and self._running[tenant] >= self._most:
+            raise _too_busy(503, "busy", f"{self._most} requests")
+        self._running[tenant] += 1
         try:
             yield
         finally:
-            self._taken[tenant] -= 1
-            self._taken += Counter()  # removes tenants without a request
+            self._running[tenant] -= 1
+            self._running += Counter()  # removes tenants without a request
+
+
+def _too_busy(status: int, code: str, what: str) -> Problem:
+    return Problem(
+        status=status,
+        code=code,
+        detail=f"{what} are already running; try again",
+        headers=RETRY_SOON_HEADERS,
+    )
 
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
@@ -265,72 +285,107 @@ async def answer_once(
         with Effects(actor=caller.actor):
             await app(scope, receive, send)
         return
-    if not (
-        0 < len(once) <= MAX_IDEMPOTENCY_KEY_CHARS
-        and once.isascii()
-        and once.isprintable()
-    ):
-        detail = f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters"
-        raise Problem(status=422, code="idempotency_key_invalid", detail=detail)
+
+    call = _idempotent_call(once, caller, scope, body)
+    store = caller.setup.store
+    tenant = Place(caller.key.tenant)
+    earlier = await store.read(tenant, read_call, call)
+    if earlier.digest not in ("", call.digest):
+        raise Problem(
+            status=422,
+            code="idempotency_key_reused",
+            detail=(
+                f"this {IDEMPOTENCY_HEADER} was already used for another request; "
+                "use a new key"
+            ),
+        )
+    stored_answer = earlier.answer
+    if stored_answer is None:
+
+        def write(db: Db, number: int, effect: Any) -> None:
+            write_effect(db, call, number, effect)
+
+        with Effects(write, earlier.effects, caller.actor):
+            stored_answer = await _collect(app, scope, receive)
+        # A repeat of a failed call runs again.
+        if stored_answer["status"] < 300:
+            stored_answer = _without_secrets(stored_answer)
+            await store.write(tenant, keep_answer, call, stored_answer)
+
+    headers = _as_bytes(stored_answer["headers"])
+    if earlier.digest:
+        headers.append((b"idempotent-replayed", b"true"))
+    status = stored_answer["status"]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    content = stored_answer["body"].encode("latin-1")
+    await send({"type": "http.response.body", "body": content})
+
+
+def _idempotent_call(
+    once: str, caller: Caller, scope: Scope, body: bytes
+) -> IdempotentCall:
+    """Return the call that this key names. Raises Problem 422 for an unusable key."""
+    length_fits = 0 < len(once) <= MAX_IDEMPOTENCY_KEY_CHARS
+    if not (length_fits and once.isascii() and once.isprintable()):
+        raise Problem(
+            status=422,
+            code="idempotency_key_invalid",
+            detail=(
+                f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} "
+                "printable ASCII characters"
+            ),
+        )
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
-    digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = IdempotentCall(
+    return IdempotentCall(
         tenant=caller.key.tenant,
         caller=caller.key.id,
         once=hashlib.sha256(once.encode()).hexdigest(),
-        digest=digest,
+        digest=hashlib.sha256(json.dumps(request).encode() + body).hexdigest(),
     )
-    store = caller.setup.store
-    tenant = Place(caller.key.tenant)
-    before = await store.read(tenant, read_call, call)
-    if before.digest not in ("", digest):
-        detail = f"this {IDEMPOTENCY_HEADER} was already used for another request; use a new key"
-        raise Problem(status=422, code="idempotency_key_reused", detail=detail)
-    made = before.answer
-    if made is None:
-        sent: list[Message] = []
-
-        async def hold(message: Message) -> None:
-            sent.append(message)
-
-        by = caller.actor
-        with Effects(
-            lambda db, n, one: write_effect(db, call, n, one), before.effects, by
-        ):
-            await app(scope, receive, hold)
-        start, *rest = sent
-        body = b"".join(part.get("body", b"") for part in rest)
-        names = [
-            (k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]
-        ]
-        made = {
-            "status": start["status"],
-            "headers": names,
-            "body": body.decode("latin-1"),
-        }
-        # A repeat of a failed call runs again.
-        if made["status"] < 300:
-            made = _without_secrets(made)
-            await store.write(tenant, keep_answer, call, made)
-    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in made["headers"]]
-    if before.digest:
-        headers.append((b"idempotent-replayed", b"true"))
-    await send(
-        {"type": "http.response.start", "status": made["status"], "headers": headers}
-    )
-    await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
 
 
-def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
-    headers = dict(made["headers"])
+async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, Any]:
+    """Return the answer of `app` as data that the store keeps."""
+    messages: list[Message] = []
+
+    async def hold(message: Message) -> None:
+        messages.append(message)
+
+    await app(scope, receive, hold)
+    start, *parts = messages
+    body = b"".join(part.get("body", b"") for part in parts)
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in start["headers"]
+    ]
+    return {
+        "status": start["status"],
+        "headers": headers,
+        "body": body.decode("latin-1"),
+    }
+
+
+def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
+    headers = dict(stored_answer["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
-        return made
-    plain = json.loads(made["body"].encode("latin-1"))
-    if (clean := redact_data(plain)) == plain:
-        return made
-    body = json.dumps(clean, ensure_ascii=False).encode()
+        return stored_answer
+    data = json.loads(stored_answer["body"].encode("latin-1"))
+    redacted = redact_data(data)
+    if redacted == data:
+        return stored_answer
+    body = json.dumps(redacted, ensure_ascii=False).encode()
     headers["content-length"] = str(len(body))
-    return {**made, "headers": [*headers.items()], "body": body.decode("latin-1")}
+    return {
+        **stored_answer,
+        "headers": [*headers.items()],
+        "body": body.decode("latin-1"),
+    }
+
+
+def _as_bytes(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers
+    ]
 
 
 # Paths that need no key, because they show no data of a tenant.
@@ -368,10 +423,16 @@ SAFETY_HEADERS = {
 }
 
 
+def host_of(headers: Mapping[str, str]) -> str:
+    """Return the name in the Host header in lower case, without its port."""
+    host = headers.get("host", "")
+    if not host.endswith("]"):  # a port follows the brackets of an IPv6 address
+        host = host.rpartition(":")[0] or host
+    return host.lower()
+
+
 class Entrance:
-    """ASGI middleware that checks key, limits and body, and answers every error as a
-    problem.
-    """
+    """ASGI middleware that admits requests, and answers every error as a problem."""
 
     def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
         self._app = app
@@ -384,82 +445,110 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        out = _Response(scope, send)
+        response = _Response(scope, send)
         began = time.perf_counter()
-        most = self._setup.limits.answer
-        time_left = asyncio.timeout(most)
+        max_seconds = self._setup.limits.answer
+        deadline = asyncio.timeout(max_seconds)
         metrics = self._setup.metrics
         metrics.running += 1
         try:
-            async with time_left:
-                await self._admit(scope, receive, out.send)
+            async with deadline:
+                await self._admit(scope, receive, response.send)
         except ClientDisconnect:
             pass
         except (Exception, asyncio.CancelledError) as error:
-            if out.status:  # part of the answer is already sent
+            if response.status:  # part of the answer is already sent
                 raise
             failure: BaseException = error
             if isinstance(error, asyncio.CancelledError):
-                detail = "the service stopped before it had an answer; try again"
                 failure = Problem(
                     status=503,
                     code="stopping",
-                    detail=detail,
+                    detail="the service stopped before it had an answer; try again",
                     headers=RETRY_SOON_HEADERS,
                 )
-            elif isinstance(error, TimeoutError) and time_left.expired():
+            elif isinstance(error, TimeoutError) and deadline.expired():
                 failure = Problem(
                     status=504,
                     code="took_too_long",
-                    detail=f"the request took more than {most:g} s",
+                    detail=f"the request took more than {max_seconds:g} s",
                 )
-            await answer(failure, scope)(scope, receive, out.send)
+            await answer(failure, scope)(scope, receive, response.send)
         finally:
             metrics.running -= 1
-            out.log(metrics, time.perf_counter() - began)
+            response.log(metrics, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        _check_length(headers)
         path = scope["path"]
         # A tool and a page ask for their caller; a page admits its own visitors.
-        if (
-            path in PUBLIC_PATHS
-            or path.startswith(PAGES_PATH)
-            or "caller" in scope["state"]
-        ):
+        is_public = path in PUBLIC_PATHS or path.startswith(PAGES_PATH)
+        if is_public or "caller" in scope["state"]:
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         with self._capacity.running():
             caller = await self._callers.identified(headers.get("authorization"))
-            host = headers.get("host", "")
-            name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            passed = any(one in headers for one in FORWARDING_HEADERS)
-            if not caller.key.id and (passed or name.lower() not in LOOPBACK_HOSTS):
-                detail = "without a key, the service answers only requests to localhost"
-                raise Problem(status=421, code="misdirected_request", detail=detail)
+            if not caller.key.id:
+                _check_local(headers)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key.id)
             with self._capacity.running(caller.key.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
-                # The application gets the decompressed body.
-                gone = (b"content-encoding", b"content-length")
-                scope["headers"] = [
-                    one for one in scope["headers"] if one[0].lower() not in gone
-                ]
-                pieces = [body]
-
-                async def again() -> Message:
-                    if not pieces:
-                        return await receive()
-                    return {
-                        "type": "http.request",
-                        "body": pieces.pop(),
-                        "more_body": False,
-                    }
-
+                _describe_plain_body(scope)
                 await answer_once(
-                    self._app, caller, scope=scope, body=body, receive=again, send=send
+                    self._app,
+                    caller,
+                    scope=scope,
+                    body=body,
+                    receive=_receive_of(body, receive),
+                    send=send,
                 )
+
+
+def _check_length(headers: Headers) -> None:
+    """Refuse a request that states its length twice, which a proxy may read otherwise.
+
+    A proxy cannot do this for its own mistakes. Parsers refuse other ambiguities.
+    """
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Problem(
+            status=400,
+            code="bad_request",
+            detail="the length of the request is ambiguous",
+            headers={"Connection": "close"},
+        )
+
+
+def _check_local(headers: Headers) -> None:
+    """Refuse a request without a key that is not from this machine. Raises Problem."""
+    forwarded = any(name in headers for name in FORWARDING_HEADERS)
+    if forwarded or host_of(headers) not in LOOPBACK_HOSTS:
+        raise Problem(
+            status=421,
+            code="misdirected_request",
+            detail="without a key, the service answers only requests to localhost",
+        )
+
+
+def _describe_plain_body(scope: Scope) -> None:
+    """Remove what the headers say of the body as it was sent: now it is plain."""
+    gone = (b"content-encoding", b"content-length")
+    scope["headers"] = [
+        header for header in scope["headers"] if header[0].lower() not in gone
+    ]
+
+
+def _receive_of(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives this body, and then what `receive` does."""
+    bodies = [body]
+
+    async def receive_body() -> Message:
+        if not bodies:
+            return await receive()
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    return receive_body
 
 
 class _Response:
@@ -467,10 +556,9 @@ class _Response:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
-        sent = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
-        self._id = (
-            sent if _REQUEST_ID_PATTERN.fullmatch(sent) else random.randbytes(8).hex()
-        )
+        self._id = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        if not _REQUEST_ID_PATTERN.fullmatch(self._id):
+            self._id = random.randbytes(8).hex()
         self._scope = scope
         self._send = send
         self._replayed = False
@@ -488,31 +576,39 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the route's path template, "(again)" for a stored answer, else
-        "(none)".
-        """
-        known: str = getattr(self._scope.get("route"), "path", "").replace(
-            ":path}", "}"
-        )
-        return known or ("(again)" if self._replayed else "(none)")
+        """Return the template of the path, "(again)" for a stored answer, or "(none)".
 
-    def log(self, metrics: Any, seconds: float) -> None:
-        """Count and log the request, without its path, which may contain private
-        data.
+        "(none)" is also the route of a request that is refused before its route is
+        found.
         """
-        scope = self._scope
+        route = self._scope.get("route")
+        template: str = getattr(route, "path", "").replace(":path}", "}")
+        if template:
+            return template
+        return "(again)" if self._replayed else "(none)"
+
+    def log(self, metrics: Metrics, seconds: float) -> None:
+        """Count and log the request, without its path, which may have private data."""
         route = self.route
-        method = (
-            scope["method"] if scope["method"] in telemetry.HTTP_METHODS else "(any)"
-        )
+        method = self._scope["method"]
+        if method not in telemetry.HTTP_METHODS:
+            method = "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
-        caller = scope["state"].get("caller")
+
+        caller = self._scope["state"].get("caller")
+        key = "-"
+        if caller is not None:
+            key = caller.key.id or "-"
         # Nobody without a key can fill the disk.
-        if caller is None and not ERROR_THROTTLE.allows(
-            f"{method} {route} {self.status}"
-        ):
+        elif not ERROR_THROTTLE.allows(f"{method} {route} {self.status}"):
             return
-        key = (caller.key.id if caller else "") or "-"
-        line = (method, route, self.status, seconds * 1000, key, self._id)
-        log.info("%s %s %d %.1f ms key=%s id=%s", *line)
+        log.info(
+            "%s %s %d %.1f ms key=%s id=%s",
+            method,
+            route,
+            self.status,
+            seconds * 1000,
+            key,
+            self._id,
+        )

@@ -2,7 +2,9 @@
 
 `of` turns an error into a `Problem`, and `answer` turns an error into a response.
 Routes raise the errors of the library, or a `Problem` for errors of HTTP, such as a
-missing precondition.
+missing precondition. The statuses and codes of the library's errors are a table,
+`wire.ERROR_RESPONSES`. No problem shows a secret, where the store is, or what an
+unexpected error says.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -35,9 +37,7 @@ PROBLEM_ATTRIBUTES = "allowed count edition field id kind quota source state".sp
 
 @dataclass(eq=False, kw_only=True)
 class Problem(Exception):
-    """An error as RFC 9457 describes it; `fields` are further members of the JSON
-    object.
-    """
+    """An error as RFC 9457 describes it; `fields` are further members of its JSON."""
 
     status: int
     code: str
@@ -59,9 +59,7 @@ COMPATIBLE_ERROR_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def of(error: BaseException) -> Problem:
-    """Return the problem that describes an error, without details if the error is
-    unexpected.
-    """
+    """Return the problem that describes an error, without details if unexpected."""
     match error:
         case Problem():
             return error
@@ -73,15 +71,10 @@ def of(error: BaseException) -> Problem:
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}
-            takes = (
-                f"; this path allows {headers['Allow']}" if "Allow" in headers else ""
-            )
-            return Problem(
-                status=status,
-                code=code,
-                detail=f"{error.detail}{takes}",
-                headers=headers,
-            )
+            detail = str(error.detail)
+            if "Allow" in headers:
+                detail += f"; this path allows {headers['Allow']}"
+            return Problem(status=status, code=code, detail=detail, headers=headers)
         case errors.HeedfulError():
             return _typed(error)
         case RecursionError():
@@ -102,14 +95,21 @@ def _typed(error: errors.HeedfulError) -> Problem:
     status, code = next(
         ERROR_RESPONSES[kind] for kind in type(error).__mro__ if kind in ERROR_RESPONSES
     )
-    headers = RETRY_SOON_HEADERS if status == 503 or code == "at_work" else {}
-    values = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
-    fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
+    headers: Mapping[str, str] = {}
+    if status == 503 or code == "at_work":
+        headers = RETRY_SOON_HEADERS
+    attributes = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
+    fields = redact_data(
+        {
+            name: value
+            for name, value in attributes.items()
+            if isinstance(value, str | int)
+        }
+    )
     detail = str(error)
     match error:
-        case errors.InvalidInput() if (
-            error.field.isidentifier()
-        ):  # the name of a whole field
+        # The name of a whole field; other errors name a part of a text.
+        case errors.InvalidInput() if error.field.isidentifier():
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotFound():
             # where the store is, is private
@@ -135,59 +135,76 @@ _UNION_TYPE_PATTERN = re.compile(
 
 
 def _invalid(error: RequestValidationError) -> Problem:
-    """Return a problem with a JSON pointer to each wrong field, without the values
-    sent.
-    """
-    wrong = []
-    for one in error.errors():
+    """Return a problem with a JSON pointer to each wrong field, without its value."""
+    faults = []
+    for fault in error.errors():
+        part, *location = map(str, fault["loc"])
         pointer = "".join(
-            f"/{p}" for p in one["loc"][1:] if not _UNION_TYPE_PATTERN.match(str(p))
+            f"/{name}" for name in location if not _UNION_TYPE_PATTERN.match(name)
         )
-        empty = (one["loc"], one["type"]) == (("body",), "missing")
-        message = redact(str(one["msg"]).removeprefix("Value error, "))
-        said = "a JSON object is needed" if empty else message
-        wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
-    first = "{in}{pointer}: {detail}".format(**wrong[0])
+        detail = redact(str(fault["msg"]).removeprefix("Value error, "))
+        if fault["type"] == "missing" and fault["loc"] == ("body",):
+            detail = "a JSON object is needed"
+        faults.append({"in": part, "pointer": pointer, "detail": detail})
     return Problem(
-        status=422, code="invalid_request", detail=first, fields={"errors": wrong}
+        status=422,
+        code="invalid_request",
+        detail="{in}{pointer}: {detail}".format(**faults[0]),
+        fields={"errors": faults},
     )
 
 
 def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
-    """Return the response to an error; log errors of the service itself, without
-    secrets.
-    """
+    """Return the response to an error; log the service's own, without secrets."""
     problem = of(error)
     if isinstance(error, errors.StoreCorrupt) and "app" in scope:
-        scope["app"].state.damage = type(error).__name__
+        scope["app"].state.readiness.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
-        # Without the path, which may contain private data. The log line of the request
-        # follows.
-        if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
-            trace = "".join(traceback.format_exception(error))
-            log.error("%s\n%s", problem.code, redact(trace))
-        elif ERROR_THROTTLE.allows(line := redact(" ".join(str(error).split()))):
-            log.error("%s: %s", problem.code, line)
-    for path, names in COMPATIBLE_ERROR_FIELDS.items():
-        if scope["path"].startswith(path):
-            plain = scope["state"].get("plain")
-            sent = (plain if isinstance(plain, dict) else {}) | scope.get(
-                "path_params", {}
-            )
-            fields = {
-                one: sent[one] if isinstance(sent.get(one), str) else None
-                for one in names
-            }
-            body = {"status": "error", "message": problem.detail, **fields}
-            return JSONResponse(body, problem.status, problem.headers)
-    title = problem.code.replace("_", " ").capitalize()
+        _log(error, problem.code)
+    for prefix, names in COMPATIBLE_ERROR_FIELDS.items():
+        if scope["path"].startswith(prefix):
+            return _compatible_answer(problem, names, scope)
     body = {
         "type": "about:blank",
-        "title": title,
+        "title": problem.code.replace("_", " ").capitalize(),
         "status": problem.status,
         "code": problem.code,
+        "detail": problem.detail,
+        **problem.fields,
     }
-    body |= {"detail": problem.detail, **problem.fields}
     return JSONResponse(
-        body, problem.status, problem.headers, "application/problem+json"
+        body,
+        problem.status,
+        headers=problem.headers,
+        media_type="application/problem+json",
     )
+
+
+def _log(error: BaseException, code: str) -> None:
+    """Log an error without the path, which may contain private data.
+
+    The log line of the request follows.
+    """
+    if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
+        trace = "".join(traceback.format_exception(error))
+        log.error("%s\n%s", code, redact(trace))
+        return
+    line = redact(" ".join(str(error).split()))
+    if ERROR_THROTTLE.allows(line):
+        log.error("%s: %s", code, line)
+
+
+def _compatible_answer(
+    problem: Problem, names: Sequence[str], scope: Mapping[str, Any]
+) -> Response:
+    """Return a problem as an earlier system answers it, with fields of the request."""
+    request = dict(scope.get("path_params", {}))
+    body = scope["state"].get("plain")
+    if isinstance(body, dict):
+        request = {**body, **request}
+    fields = dict.fromkeys(names)
+    for name in names:
+        if isinstance(request.get(name), str):
+            fields[name] = request[name]
+    refusal = {"status": "error", "message": problem.detail, **fields}
+    return JSONResponse(refusal, problem.status, headers=problem.headers)

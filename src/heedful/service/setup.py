@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import prometheus_client
@@ -53,57 +54,71 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        to: Any = {"registry": self._registry}
-        of = ("method", "route")
-        jobs = ("queue", "state")
-        outcome = ("outcome",)
+        registry = CollectorRegistry()
+        self._registry = registry
         self.requests: Counter = Counter(
-            "heedful_requests", "Requests answered", (*of, "status"), **to
+            "heedful_requests",
+            "Requests answered",
+            ("method", "route", "status"),
+            registry=registry,
         )
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds",
             "Time to answer",
-            of,
+            ("method", "route"),
             buckets=DURATION_BUCKETS_SECONDS,
-            **to,
+            registry=registry,
         )
         self.refused: Counter = Counter(
-            "heedful_spans_refused", "Spans not stored", **to
+            "heedful_spans_refused", "Spans not stored", registry=registry
         )
-        self._decisions = Counter(
-            "heedful_decisions", "Decisions on attempts", outcome, **to
-        )
-        self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
         self.running: int = 0  # requests
+        self._decisions = Counter(
+            "heedful_decisions",
+            "Decisions on attempts",
+            ("outcome",),
+            registry=registry,
+        )
+        self._jobs = Gauge(
+            "heedful_jobs",
+            "Jobs that are not done",
+            ("queue", "state"),
+            registry=registry,
+        )
         self._behind = Gauge(
-            "heedful_texts_unembedded", "Texts that wait for a vector", **to
+            "heedful_texts_unembedded",
+            "Texts that wait for a vector",
+            registry=registry,
         )
         self._oldest = Gauge(
-            "heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to
+            "heedful_jobs_oldest_seconds",
+            "Age of the oldest job",
+            ("queue", "state"),
+            registry=registry,
         )
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision as "again", as "passed", or by the first rule that stopped
-        the loop.
-        """
+        """Count a decision: "again", "passed", or the first rule that stopped it."""
         outcome = "again"
-        if isinstance(verdict, Done):
-            outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
+        if isinstance(verdict, Done) and verdict.passed:
+            outcome = "passed"
+        elif isinstance(verdict, Done):
+            outcome = verdict.stopped_by[0].rule
         if "+" in outcome:  # a request can invent any number of names
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, waiting: Iterable[Depth], behind: int = 0) -> bytes:
-        """Return all metrics in the Prometheus text format; `waiting` describes the job
-        queue.
+    def text(self, depths: Iterable[Depth], behind: int = 0) -> bytes:
+        """Return all metrics in the Prometheus text format.
+
+        `depths` describes the job queue; `behind` texts wait for a vector.
         """
         self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
-        for one in waiting:
-            self._jobs.labels(one.queue, one.state).set(one.number)
-            self._oldest.labels(one.queue, one.state).set(one.oldest)
+        for depth in depths:
+            self._jobs.labels(depth.queue, depth.state).set(depth.number)
+            self._oldest.labels(depth.queue, depth.state).set(depth.oldest)
         return prometheus_client.generate_latest(self._registry)
 
 
@@ -136,9 +151,7 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoopMeasures:
-    """What measures a loop: `checks` (their names), its `goals`, and `keys` whose word
-    counts.
-    """
+    """What judges a loop: names of `checks`, its `goals`, and `keys` that are trusted."""
 
     checks: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
@@ -180,52 +193,65 @@ class Setup(Resources):
         self._sorted(self.pins.values())
 
     def memory(self, scope: Scope) -> Memory:
-        """Return the memory of this tenant and project; a job embeds what is written to
-        it.
-        """
-        if (memory := self.memories.get(scope)) is None:
+        """Return the memory of a scope; a job embeds what is written to it."""
+        memory = self.memories.get(scope)
+        if memory is None:
             if len(self.memories) >= MAX_CACHED_MEMORIES:
                 self.memories.clear()
-            memory = self.memories[scope] = Resources.memory(self, scope)
-            memory.later = partial(self.embed_soon, scope) if self.embedder else None
+            memory = Resources.memory(self, scope)
+            if self.embedder:
+                memory.later = partial(self.embed_soon, scope)
+            self.memories[scope] = memory
         return memory
 
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
-        """Queue a job that embeds new texts; if the queue fails, the next one embeds
-        them.
+        """Queue a job that embeds the texts that were written `since`; "" means all.
+
+        If the queue fails, the next job embeds them.
         """
-        self.behind.setdefault(
-            scope, time.time() - CLOCK_OVERLAP_SECONDS if since else 0.0
-        )
+        if not since:
+            self.behind.setdefault(scope, 0.0)
+            with suppress(StoreError):
+                await self.work.defer("embed", scope)
+            return
+        self.behind.setdefault(scope, time.time() - CLOCK_OVERLAP_SECONDS)
         with suppress(StoreError):
-            await self.work.defer("embed", scope, **({"since": since} if since else {}))
+            await self.work.defer("embed", scope, since=since)
 
     async def unembedded(self) -> int:
-        """Count up to `MAX_COUNTED_TEXTS` texts that requests wrote and no job has embedded
-        yet.
+        """Count texts that requests wrote and no job has embedded yet.
+
+        It counts no more than `MAX_COUNTED_TEXTS`.
         """
-        found = 0
+        total = 0
         space = space_of(self.embedder)
         for scope, since in list(self.behind.items()):
-            asked = space, 0, MAX_COUNTED_TEXTS - found, since
-            behind = len(await self.store.read(scope, search.unplaced, *asked))
-            found += behind
-            if not behind:
+            texts = await self.store.read(
+                scope,
+                search.unplaced,
+                space,
+                0,
+                MAX_COUNTED_TEXTS - total,
+                since,
+            )
+            total += len(texts)
+            if not texts:
                 self.behind.pop(scope, None)
-        return found
+        return total
 
     def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""
         place = f"{scope.tenant}/{scope.project}/{loop}"
         return self._sorted(
-            pins for one, pins in self.pins.items() if fnmatchcase(place, one)
+            pins for pattern, pins in self.pins.items() if fnmatchcase(place, pattern)
         )
 
-    def _sorted(self, found: Iterable[Sequence[str]]) -> LoopMeasures:
+    def _sorted(self, lists: Iterable[Sequence[str]]) -> LoopMeasures:
+        """Return the pins of these lists by what they are. Raises UnknownName."""
         checks = list[str]()
         goals = list[Goal]()
         keys = set[str]()
-        for pin in dict.fromkeys(pin for pins in found for pin in pins):
+        for pin in dict.fromkeys(chain.from_iterable(lists)):
             if pin.startswith(KEY_SOURCE_PREFIX):
                 keys.add(pin.removeprefix(KEY_SOURCE_PREFIX))
             elif "<" in pin or ">" in pin:
@@ -236,4 +262,4 @@ class Setup(Resources):
                 raise UnknownName(
                     "check of [checks] in heedful.toml", pin, sorted(self.checks)
                 )
-        return LoopMeasures(tuple(checks), tuple(goals), frozenset(keys))
+        return LoopMeasures(tuple(checks), tuple(goals), keys=frozenset(keys))

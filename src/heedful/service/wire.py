@@ -77,21 +77,22 @@ class Shape:
         self, record: Any, handler: GetCoreSchemaHandler
     ) -> Any:
         """Return pydantic's schema of the record, changed as this Shape declares."""
-        whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
-        del whole["ref"]  # the unchanged record has this name
-        fields = [self._field(field, handler) for field in whole["schema"]["fields"]]
-        properties = [
-            core_schema.computed_field(
-                name,
-                handler.generate_schema(
-                    get_type_hints(getattr(record, name).fget)["return"]
-                ),
-                alias=sent,
+        record_schema = dict(handler.resolve_ref_schema(handler(record)))
+        del record_schema["ref"]  # the unchanged record has this name
+        properties = []
+        for name, alias in self._also.items():
+            kind = get_type_hints(getattr(record, name).fget)["return"]
+            properties.append(
+                core_schema.computed_field(
+                    name, handler.generate_schema(kind), alias=alias
+                )
             )
-            for name, sent in self._also.items()
+        arguments = dict(record_schema["schema"])
+        arguments["fields"] = [
+            self._field(field, handler) for field in arguments["fields"]
         ]
-        arguments = {**whole["schema"], "fields": fields, "computed_fields": properties}
-        return {**whole, "schema": arguments}
+        arguments["computed_fields"] = properties
+        return {**record_schema, "schema": arguments}
 
     def _field(self, field: Any, handler: GetCoreSchemaHandler) -> Any:
         if field["name"] in self._omit:
@@ -99,11 +100,9 @@ class Shape:
         if field["name"] not in self._types:
             return field
         kind = handler.generate_schema(self._types[field["name"]])
-        old = field["schema"]
-        return {
-            **field,
-            "schema": {**old, "schema": kind} if old["type"] == "default" else kind,
-        }
+        if field["schema"]["type"] == "default":
+            kind = {**field["schema"], "schema": kind}
+        return {**field, "schema": kind}
 
 
 Row = TypeVar("Row")
@@ -120,11 +119,9 @@ class Page(BaseModel, Generic[Row]):
 
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, name: str) -> Self:
-        """Return the first `limit` rows as a page; its cursor is the last row's field
-        `name`.
-        """
+        """Return the first `limit` rows; the cursor is the last row's field `name`."""
         if len(rows) <= limit:
             return cls(items=list(rows), next=None)
         last = rows[limit - 1]
-        at = last[name] if isinstance(last, Mapping) else getattr(last, name)
-        return cls(items=list(rows[:limit]), next=str(at))
+        cursor = last[name] if isinstance(last, Mapping) else getattr(last, name)
+        return cls(items=list(rows[:limit]), next=str(cursor))

@@ -1,5 +1,15 @@
-"""The pages of heedful in a browser: loops, lessons, proof, and what a person rules
-on.
+"""The pages of heedful in a browser: loops, lessons, proof, and what needs a review.
+
+All that belongs to a page stands in this room:
+
+- `loops.py`, `lessons.py`, `work.py`: the pages of a subject. A function makes the data
+  of a page; the tables `PAGES` and `ACTIONS` at the end of a module declare its pages,
+  and what its forms do.
+- `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
+  filters. The frame and the style are those of the reports, in `pages/templates/`.
+- `static/`: the script and the icon.
+- `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
+- `site.py`: who may see a page, and the way from an address to a page.
 """
 
 from __future__ import annotations
@@ -13,20 +23,21 @@ if TYPE_CHECKING:
 
 
 def add_pages(app: FastAPI, read_only: bool = False) -> Site:
-    """Add the pages to a service, at `/ui`; with `read_only`, no form changes
-    anything.
-    """
+    """Add the pages to a service, at `/ui`; with `read_only`, no form changes data."""
     from starlette.responses import RedirectResponse
-    from starlette.routing import Route
 
-    from heedful.web import lessons, pages, work  # noqa: F401  they register their pages
+    from heedful.web import lessons, loops, work
     from heedful.web.site import SITE_PATH, Site
 
-    site = Site(app, app.state.setup, read_only)
-    app.router.routes.append(Route(f"{SITE_PATH}{{rest:path}}", site))
-    for path, there in (
-        ("/", SITE_PATH),
-        ("/favicon.ico", f"{SITE_PATH}/static/icon.svg"),
-    ):
-        app.router.routes.append(Route(path, RedirectResponse(there, 303)))
+    site = Site(
+        app,
+        app.state.setup,
+        pages=(*loops.PAGES, *lessons.PAGES, *work.PAGES),
+        actions=(*loops.ACTIONS, *lessons.ACTIONS, *work.ACTIONS),
+        read_only=read_only,
+    )
+    icon = f"{SITE_PATH}/static/icon.svg"
+    app.add_route(f"{SITE_PATH}{{rest:path}}", site, include_in_schema=False)
+    app.add_route("/", RedirectResponse(SITE_PATH, 303), include_in_schema=False)
+    app.add_route("/favicon.ico", RedirectResponse(icon, 303), include_in_schema=False)
     return site

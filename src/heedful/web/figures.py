@@ -1,5 +1,8 @@
-"""Count what the pages show: how often the first answer is right, what fails, what
-retries mend.
+"""Count what the pages show: first tries, failures, and what retries fixed.
+
+Each function reads named statements of `figures.sql` in one scope. Figures are of the
+newest loops only, so that a page of a large project takes no longer than one of a small
+project.
 """
 
 from __future__ import annotations
@@ -34,12 +37,10 @@ SHORT_COURSE_GROUPS = 20
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
-MAX_SEARCHED_LOOPS = (
-    10_000  # loops that one search looks at; the page then offers to search older ones
-)
-MAX_REDECIDED_ATTEMPTS = (
-    200  # attempts of a loop that is decided again while somebody waits for its page
-)
+# Loops that one search looks at; the page then offers to search older ones.
+MAX_SEARCHED_LOOPS = 10_000
+# Attempts of a loop that is decided again while somebody waits for its page.
+MAX_REDECIDED_ATTEMPTS = 200
 MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
 SHARE_ERROR_LEVEL = 0.05
 Plain = dict[str, Any]
@@ -50,21 +51,20 @@ def statements(dialect: str) -> Mapping[str, str]:
     """Return the named statements of the pages for an engine."""
     text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], (sql.strip() for sql in parts[2::2]), strict=True))
+    _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    names = parts[0::2]
+    return dict(zip(names, map(str.strip, parts[1::2]), strict=True))
 
 
 def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
     """Return the rows of a named statement in a scope."""
     sql = statements(db.dialect)[statement]
-    found: list[Row] = db.execute(sql, {**key_of(scope), **values}).fetchall()
-    return found
+    result: list[Row] = db.execute(sql, {**key_of(scope), **values}).fetchall()
+    return result
 
 
 def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
-    """Return what differs after a loop, a lesson or an episode of the project
-    changed.
-    """
+    """Return what differs after a loop, lesson or episode of the project changed."""
     (row,) = rows(db, scope, "latest")
     return tuple(row)
 
@@ -90,23 +90,28 @@ class Share:
         with probability 0.05 at most (Robbins, 1970, Statistical methods related to the
         law of the iterated logarithm).
         """
-        right = self.number
-        wrong = self.of - self.number
-        mixed = (
-            lgamma(right + 1)
-            + lgamma(wrong + 1)
+        successes = self.number
+        failures = self.of - self.number
+        # The logarithm of the probability below which a share lies outside.
+        bound = (
+            lgamma(successes + 1)
+            + lgamma(failures + 1)
             - lgamma(self.of + 2)
             + log(SHARE_ERROR_LEVEL)
         )
 
-        def end(share: float, bound: float) -> float:
+        def end(inside: float, outside: float) -> float:
             for _ in range(40):
-                middle = (share + bound) / 2
-                likely = right * log(middle or 1e-12) + wrong * log(1 - middle or 1e-12)
-                share, bound = (middle, bound) if likely >= mixed else (share, middle)
-            return bound
+                share = (inside + outside) / 2
+                likelihood = successes * log(share or 1e-12)
+                likelihood += failures * log(1 - share or 1e-12)
+                if likelihood >= bound:
+                    inside = share
+                else:
+                    outside = share
+            return outside
 
-        best = right / self.of if self.of else 0.5
+        best = successes / self.of if self.of else 0.5
         return end(best, 0.0), end(best, 1.0)
 
     @property
@@ -124,129 +129,145 @@ class Share:
 
 def home(db: Db, scope: Scope) -> Plain:
     """Return how the newest loops went, day by day and in all."""
-    found = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS)
-    total = _total(found)
-    today = _total(
-        [row for row in found if row["updated"] > time.time() - FIGURE_DAY_SECONDS]
-    )
+    loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS)
+    yesterday = time.time() - FIGURE_DAY_SECONDS
+    total = _total(loops)
+    today = _total([loop for loop in loops if loop["updated"] > yesterday])
     return {
         "loops": total["loops"],
-        "more": len(found) == MAX_FIGURE_LOOPS,
+        "more": len(loops) == MAX_FIGURE_LOOPS,
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
-        "today": {k: today[k] for k in ("loops", "ended", "stopped")},
-        **_course(found),
+        "today": {name: today[name] for name in ("loops", "ended", "stopped")},
+        **_course(loops),
     }
 
 
-def _total(found: Sequence[Row]) -> Plain:
+def _total(loops: Sequence[Row]) -> Plain:
     """Count the loops, how they ended, and what they spent."""
-    ended = [row for row in found if row["state"] != "open"]
-    passed = [row["attempts"] > 1 for row in ended if row["state"] == "passed"]
-    retried = sum(row["attempts"] > 1 for row in ended)
+    ended = [loop for loop in loops if loop["state"] != "open"]
+    passed = [loop for loop in ended if loop["state"] == "passed"]
+    solved = [loop for loop in passed if loop["attempts"] > 1]
+    retried = [loop for loop in ended if loop["attempts"] > 1]
     return {
-        "loops": len(found),
-        "calls": sum(row["calls"] or 0 for row in found),
-        "tokens": sum(row["tokens"] or 0 for row in found),
-        "cost": sum(row["cost"] or 0.0 for row in found),
+        "loops": len(loops),
+        "calls": sum(loop["calls"] or 0 for loop in loops),
+        "tokens": sum(loop["tokens"] or 0 for loop in loops),
+        "cost": sum(loop["cost"] or 0.0 for loop in loops),
         "ended": len(ended),
-        "right": passed.count(False),
-        "retried": retried,
-        "solved": passed.count(True),
+        "right": len(passed) - len(solved),
+        "retried": len(retried),
+        "solved": len(solved),
         "stopped": len(ended) - len(passed),
     }
 
 
-def _course(found: Sequence[Row]) -> Plain:
-    """Return the figures of each of the last days; of a record of few days, of groups
-    of loops.
+def _course(loops: Sequence[Row]) -> Plain:
+    """Return the figures of each of the last days.
 
-    `found` has the newest loop first.
+    Of a record of few days, they are those of groups of loops. The newest loop is the
+    first of `loops`.
     """
-    days = (
-        not found
-        or (found[0]["created"] - found[-1]["created"])
-        > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
-    )
-    groups = defaultdict[float, list[Row]](list)
-    if days and found:
-        last = time.time() // FIGURE_DAY_SECONDS
-        groups |= {(last - n) * FIGURE_DAY_SECONDS: [] for n in range(MAX_COURSE_DAYS)}
-        for row in found:
-            if (
-                start := row["created"] // FIGURE_DAY_SECONDS * FIGURE_DAY_SECONDS
-            ) in groups:
-                groups[start].append(row)
-    else:
-        size = -(-len(found) // SHORT_COURSE_GROUPS) or 1
-        for n in range(0, len(found), size):
-            groups[found[n : n + size][-1]["created"]] += found[n : n + size]
+    by_day = True
+    if loops:
+        seconds = loops[0]["created"] - loops[-1]["created"]
+        by_day = seconds > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
+    groups = _days(loops) if by_day else _groups(loops)
     course = []
-    for at, group in sorted(groups.items()):
+    for begin, group in sorted(groups.items()):
         total = _total(group)
-        right = Share(total["right"], total["ended"]).plain
         course.append(
             {
-                "at": at,
-                **{k: total[k] for k in ("loops", "calls", "cost")},
-                "right": right,
+                "at": begin,
+                "loops": total["loops"],
+                "calls": total["calls"],
+                "cost": total["cost"],
+                "right": Share(total["right"], total["ended"]).plain,
             }
         )
-    return {"course": course, "by": "day" if days else "group of loops"}
+    return {"course": course, "by": "day" if by_day else "group of loops"}
+
+
+def _days(loops: Sequence[Row]) -> dict[float, list[Row]]:
+    """Return the loops of each of the last days by its beginning."""
+    if not loops:
+        return {}
+    today = time.time() // FIGURE_DAY_SECONDS
+    days: dict[float, list[Row]] = {
+        (today - age) * FIGURE_DAY_SECONDS: [] for age in range(MAX_COURSE_DAYS)
+    }
+    for loop in loops:
+        begin = loop["created"] // FIGURE_DAY_SECONDS * FIGURE_DAY_SECONDS
+        if begin in days:
+            days[begin].append(loop)
+    return days
+
+
+def _groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
+    """Return the loops in groups of equal size, each by its oldest loop's time."""
+    groups = defaultdict[float, list[Row]](list)
+    size = -(-len(loops) // SHORT_COURSE_GROUPS)
+    for first in range(0, len(loops), size):
+        group = loops[first : first + size]
+        groups[group[-1]["created"]] += group
+    return groups
 
 
 def failing(db: Db, scope: Scope) -> list[Plain]:
-    """Return the checks that failed in the newest loops, and how often a retry mended
-    them.
-    """
-    failed: dict[int, list[set[str]]] = defaultdict(list)
-    passed = dict[int, bool]()
+    """Return the checks that failed in the newest loops, and how many a retry fixed."""
+    attempts_by_loop: dict[int, list[set[str]]] = defaultdict(list)
     for row in rows(
         db, scope, "judged", limit=MAX_JUDGED_LOOPS, most=MAX_JUDGED_ATTEMPTS
     ):
-        failed[row["n"]].append(set(_failed(row["record"])))
-        passed[row["n"]] = row["state"] == "passed"
-    first = Counter[str]()
-    again = Counter[str]()
-    mended = Counter[str]()
-    for attempts in failed.values():
+        attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
+    failed = Counter[str]()
+    retried = Counter[str]()
+    fixed = Counter[str]()
+    for attempts in attempts_by_loop.values():
         for check in set().union(*attempts):
-            first[check] += 1
-            at = next(k for k, names in enumerate(attempts) if check in names)
-            again[check] += len(attempts) > at + 1
-            mended[check] += len(attempts) > at + 1 and check not in attempts[-1]
+            failed[check] += 1
+            first = next(n for n, checks in enumerate(attempts) if check in checks)
+            if first + 1 < len(attempts):
+                retried[check] += 1
+                if check not in attempts[-1]:
+                    fixed[check] += 1
     return [
-        {"check": check, "loops": n, "mended": Share(mended[check], again[check]).plain}
-        for check, n in first.most_common(10)
+        {
+            "check": check,
+            "loops": loops,
+            "mended": Share(fixed[check], retried[check]).plain,
+        }
+        for check, loops in failed.most_common(10)
     ]
 
 
-def _failed(attempt: str) -> list[str]:
+def _failed_checks(attempt: str) -> list[str]:
     """Return the checks with an error in a stored attempt."""
-    found = (json.loads(attempt).get("evaluation") or {}).get("findings", ())
-    return list(
-        dict.fromkeys(
-            one["check"] for one in found if one.get("level", "error") == "error"
-        )
-    )
+    evaluation = json.loads(attempt).get("evaluation") or {}
+    checks = [
+        finding["check"]
+        for finding in evaluation.get("findings", ())
+        if finding.get("level", "error") == "error"
+    ]
+    return list(dict.fromkeys(checks))
 
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
-    """Return the ids and texts of lessons by name; without the words of tools and
-    documents.
-    """
-    found = dict[str, Plain]()
+    """Return ids and texts of lessons by name, without words of tools and documents."""
+    lessons = dict[str, Plain]()
     for name in names:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
         for row in db.select("id, text, trust", "reflection", key):
-            text = "" if row["trust"] in QUARANTINE_TRUST else row["text"]
-            found[name] = {"id": row["id"], "text": text}
-    return found
+            text = row["text"]
+            if row["trust"] in QUARANTINE_TRUST:
+                text = ""
+            lessons[name] = {"id": row["id"], "text": text}
+    return lessons
 
 
 def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
@@ -255,39 +276,54 @@ def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
 
 
 def waiting(
-    db: Db, scope: Scope, limit: int, before: int, source: str, trust: str
+    db: Db,
+    scope: Scope,
+    limit: int,
+    *,
+    before: int = 0,
+    source: str = "",
+    trust: str = "",
 ) -> tuple[list[QuarantinedLesson], int, list[Plain]]:
-    """Return the newest texts in quarantine, how many wait, and their most frequent
-    sources.
+    """Return the newest texts in quarantine, how many wait, and their main sources.
 
     "" and 0 allow all texts. The sources are of the newest `MAX_SOURCE_TEXTS` texts.
     """
-    about = {"token": token(scope), "before": before, "source": source, "trust": trust}
-    ids = [row["id"] for row in rows(db, scope, "waiting", **about, limit=limit)]
-    counts = rows(
-        db, scope, "waiting_sources", token=token(scope), limit=MAX_SOURCE_TEXTS
+    place = token(scope)
+    found = rows(
+        db,
+        scope,
+        "waiting",
+        token=place,
+        before=before,
+        source=source,
+        trust=trust,
+        limit=limit,
     )
-    total = db.select(
-        "count(*) as n", "example", {"scope": token(scope), "state": "quarantined"}
+    sources = rows(db, scope, "waiting_sources", token=place, limit=MAX_SOURCE_TEXTS)
+    (total,) = db.select(
+        "count(*) as n", "example", {"scope": place, "state": "quarantined"}
     )
-    found = quarantine_store.quarantined(db, scope, ids) if ids else []
-    return found, next(iter(total))["n"], list(map(dict, counts))
+    texts: list[QuarantinedLesson] = []
+    if found:
+        texts = quarantine_store.quarantined(db, scope, [row["id"] for row in found])
+    return texts, total["n"], list(map(dict, sources))
 
 
-def told(briefing: Briefing) -> list[Plain]:
-    """Return what memory told a loop, withheld and missed: a row for each lesson and
-    reason.
+def choices(briefing: Briefing) -> list[Plain]:
+    """Return what memory showed to a loop, withheld and missed, with the reasons.
+
+    There is a row for each lesson and reason.
     """
-    alike = {str(one): one for one in briefing.choices}
+    by_line = {str(choice): choice for choice in briefing.choices}
     counts = Counter(map(str, briefing.choices))
     return [
         {
-            "outcome": one.outcome,
-            "lesson": one.lesson,
+            "outcome": choice.outcome,
+            "lesson": choice.lesson,
             "n": counts[line],
-            "said": line[len(one.outcome) + 2 :],
+            "said": line[len(choice.outcome) + 2 :],
         }
-        for line, one in alike.items()
+        for line, choice in by_line.items()
     ]
 
 
@@ -296,88 +332,109 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     counts = Counter[str]()
     for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
         stops = json.loads(row["decision"] or "{}").get("stopped_by", ())
-        counts.update(one["rule"] for one in stops[:1])
-    return [{"rule": rule, "loops": n} for rule, n in counts.most_common(10)]
+        if stops:
+            counts[stops[0]["rule"]] += 1
+    return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
-def listed(db: Db, scope: Scope, /, limit: int, **only: Any) -> tuple[list[Plain], int]:
-    """Return the newest loops that fit all filters, and the number to continue below; 0
-    at the end.
+def listed(
+    db: Db,
+    scope: Scope,
+    limit: int,
+    *,
+    state: str = "",
+    key: str = "",
+    text: str = "",
+    rule: str = "",
+    tag: str = "",
+    before: int = 0,
+    since: float = 0.0,
+) -> tuple[list[Plain], int]:
+    """Return the newest loops that fit all filters, and the number to continue below.
 
-    "" and 0 allow all loops. At most `MAX_SEARCHED_LOOPS` loops are looked at.
+    It is 0 at the end. "" and 0 allow all loops. At most `MAX_SEARCHED_LOOPS` loops are
+    looked at.
     """
-    filters: Plain = dict.fromkeys(("state", "key", "text", "rule", "tag"), "")
-    filters |= {"before": 0, "since": 0.0, **only}
-    filters["text"] = filters["text"].lower()
-    for name, field in (("rule", "rule"), ("tag", "check")):
-        if filters[name]:
-            filters[name] = f'"{field}":{json.dumps(filters[name])}'
-    found = []
-    for row in rows(
-        db, scope, "listed", **filters, limit=limit + 1, window=MAX_SEARCHED_LOOPS
-    ):
-        verdict = json.loads(row["decision"] or "{}")
-        stops = [one["rule"] for one in verdict.get("stopped_by", ())]
-        facts = {
-            k: row[k]
-            for k in ("n", "id", "kind", "run", "stage", "memory_key", "attempts")
-        }
-        facts |= {
-            "task": json.loads(row["task"]),
-            "state": row["state"],
-            "driven": row["driven"],
-        }
-        facts |= {
-            "created": row["created"],
-            "updated": row["updated"],
-            "stopped_by": stops,
-        }
-        facts["failed"] = _failed(row["last"] or "{}")
-        found.append(facts)
-    if len(found) > limit:
-        return found[:limit], found[limit - 1]["n"]
-    past = rows(db, scope, "past", before=filters["before"], window=MAX_SEARCHED_LOOPS)
-    return found, past[0]["n"] if past else 0
+    found = rows(
+        db,
+        scope,
+        "listed",
+        state=state,
+        key=key,
+        text=text.lower(),
+        rule=f'"rule":{json.dumps(rule)}' if rule else "",
+        tag=f'"check":{json.dumps(tag)}' if tag else "",
+        before=before,
+        since=since,
+        limit=limit + 1,
+        window=MAX_SEARCHED_LOOPS,
+    )
+    loops = [_summary(row) for row in found]
+    if len(loops) > limit:
+        return loops[:limit], loops[limit - 1]["n"]
+    past = rows(db, scope, "past", before=before, window=MAX_SEARCHED_LOOPS)
+    return loops, past[0]["n"] if past else 0
 
 
-def window(db: Db, scope: Scope, id: str, first: int, shown: int) -> Plain:
-    """Return a loop with `shown` attempts from number `first`, 0 for the last ones.
+def _summary(row: Row) -> Plain:
+    """Return what a list shows of a loop."""
+    decision = json.loads(row["decision"] or "{}")
+    return {
+        "n": row["n"],
+        "id": row["id"],
+        "kind": row["kind"],
+        "run": row["run"],
+        "stage": row["stage"],
+        "memory_key": row["memory_key"],
+        "attempts": row["attempts"],
+        "task": json.loads(row["task"]),
+        "state": row["state"],
+        "driven": row["driven"],
+        "created": row["created"],
+        "updated": row["updated"],
+        "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
+        "failed": _failed_checks(row["last"] or "{}"),
+    }
+
+
+def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
+    """Return a loop with `limit` attempts from number `first`, 0 for the last ones.
 
     Raises NotFound.
     """
-    head = rows(db, scope, "head", id=id)
-    if not head:
+    heads = rows(db, scope, "head", id=id)
+    if not heads:
         raise NotFound("loop", id, "the project")
-    row = dict(head[0])
-    n = row.pop("n")
-    last = row["attempts"]
-    first = max(1, first or last - shown + 1)
-    asked = {"n": n, "first": first - 1, "last": first + shown - 1}
-    made = [
-        {**json.loads(one["record"]), "output": json.loads(one["value"])}
-        for one in rows(db, scope, "attempts_of", **asked)
+    head = dict(heads[0])
+    first = max(1, first or head["attempts"] - limit + 1)
+    place = {"n": head.pop("n"), "first": first - 1, "last": first + limit - 1}
+    attempts = [
+        {**json.loads(row["record"]), "output": json.loads(row["value"])}
+        for row in rows(db, scope, "attempts_of", **place)
     ]
     decided = {
-        one["attempt"]: json.loads(one["record"])
-        for one in rows(db, scope, "decided", **asked)
+        row["attempt"]: json.loads(row["record"])
+        for row in rows(db, scope, "decided", **place)
     }
-    latest = json.loads(row.pop("decision") or "{}")
-    for name in ("task", "goals", "policy"):
-        row[name] = json.loads(row[name])
-    briefing = (
-        Briefing.of(json.loads(told_it)) if (told_it := row.pop("briefing")) else None
-    )
+    latest = json.loads(head.pop("decision") or "{}")
+    briefing = head.pop("briefing")
+    facts: Plain = {"silence": "", "told": []}
+    if briefing:
+        shown = Briefing.of(json.loads(briefing))
+        facts = {"silence": shown.silence, "told": choices(shown)}
     return {
-        **row,
+        **head,
+        "task": json.loads(head["task"]),
+        "goals": json.loads(head["goals"]),
+        "policy": json.loads(head["policy"]),
         "name": id,
         "first": first,
-        "made": made,
+        "made": attempts,
         "decided": decided,
         "latest": latest,
-        "stopped_by": [one["rule"] for one in latest.get("stopped_by", ())],
-        "silence": briefing.silence if briefing else "",
-        "told": told(briefing) if briefing else [],
-        "long": last > MAX_REDECIDED_ATTEMPTS,
+        "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
+        **facts,
+        "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS,
         "cost": 0.0,
     }
 
@@ -391,29 +448,34 @@ def replayable(
     state: str = "",
     key: str = "",
 ) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the newest loops of at most `MAX_REDECIDED_ATTEMPTS` attempts, oldest first, and their tasks
-    by id.
+    """Return the newest loops, oldest first, and their tasks by id.
 
-    They changed `since` a time, and have this `state` and memory `key`; "" allows all.
+    They have at most `MAX_REDECIDED_ATTEMPTS` attempts, changed `since` a time, and
+    have this `state` and memory `key`; "" allows all.
     """
-    only = {"since": since, "state": state, "key": key}
     attempts = defaultdict[str, list[Attempt]](list)
     heads = dict[str, Row]()
     for row in rows(
-        db, scope, "replayed", **only, limit=limit, most=MAX_REDECIDED_ATTEMPTS
+        db,
+        scope,
+        "replayed",
+        since=since,
+        state=state,
+        key=key,
+        limit=limit,
+        most=MAX_REDECIDED_ATTEMPTS,
     ):
         heads[row["id"]] = row
         attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
-    found = list[RecordedLoop]()
+    loops = list[RecordedLoop]()
     tasks = dict[str, Any]()
-    for id, row in reversed(heads.items()):
-        goals = tuple(from_document(Goal, one) for one in json.loads(row["goals"]))
-        extra = Usage(**json.loads(row["extra"]))
-        found.append(
-            RecordedLoop(Loop(id, goals, attempts=tuple(attempts[id]), extra=extra))
-        )
-        tasks[id] = json.loads(row["task"])
-    return found, tasks
+    for id, head in reversed(heads.items()):
+        goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
+        extra = Usage(**json.loads(head["extra"]))
+        loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
+        loops.append(RecordedLoop(loop))
+        tasks[id] = json.loads(head["task"])
+    return loops, tasks
 
 
 MAX_EPISODE_LIST_CHARS = 200_000  # characters of an episode that a list reads
@@ -421,26 +483,38 @@ MAX_EPISODE_LIST_CHARS = 200_000  # characters of an episode that a list reads
 
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return the task of episodes and their first step that failed, by digest."""
-    about = dict[str, Plain]()
-    asked = {"digests": json.dumps(list(digests)), "most": MAX_EPISODE_LIST_CHARS}
-    for row in rows(db, scope, "episodes", **asked):
+    summaries = dict[str, Plain]()
+    for row in rows(
+        db,
+        scope,
+        "episodes",
+        digests=json.dumps(list(digests)),
+        most=MAX_EPISODE_LIST_CHARS,
+    ):
         episode = json.loads(row["record"]).get("episode", {})
-        steps = enumerate(episode.get("events", ()), 1)
-        failed = next(
-            (f"{n} {one.get('tool', '')}" for n, one in steps if one.get("error")), ""
-        )
-        about[row["digest"]] = {"task": episode.get("task") or "", "failed": failed}
-    return about
+        failed = ""
+        for number, event in enumerate(episode.get("events", ()), 1):
+            if event.get("error"):
+                failed = f"{number} {event.get('tool', '')}"
+                break
+        summaries[row["digest"]] = {
+            "task": episode.get("task") or "",
+            "failed": failed,
+        }
+    return summaries
 
 
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
     """Return the newest runs of pipelines."""
-    found = rows(db, scope, "runs", limit=limit, before=before)
-    return [{**dict(row), "task": json.loads(row["task"])} for row in found]
+    return [
+        {**dict(row), "task": json.loads(row["task"])}
+        for row in rows(db, scope, "runs", limit=limit, before=before)
+    ]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
-    found = [dict(row) for row in rows(db, scope, "overrides", now=now, limit=20)]
-    return [one for one in found if one["until"] < now + FIGURE_DAY_SECONDS]
+    soon = now + FIGURE_DAY_SECONDS
+    current = rows(db, scope, "overrides", now=now, limit=20)
+    return [dict(row) for row in current if row["until"] < soon]

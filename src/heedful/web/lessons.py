@@ -1,6 +1,4 @@
-"""The pages about memory: lessons, quarantine, dreams, proof, and what recall would
-tell.
-"""
+"""The pages about memory: lessons, quarantine, dreams, proof, and recall."""
 
 from __future__ import annotations
 
@@ -22,7 +20,14 @@ from heedful.store import patterns
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.site import Document, Visit, action, cursor_links, page
+from heedful.web.site import (
+    Document,
+    SiteAction,
+    SitePage,
+    Visit,
+    page_links,
+    split_page,
+)
 
 MAX_PAGE_LESSONS = 50
 MAX_LESSON_PAGE_ROWS = 20  # examples, links and rulings on the page of a lesson
@@ -30,298 +35,311 @@ QUESTION_KINDS = ("task", "error", "action")
 MAX_SOURCE_PREVIEWS = 5  # the page shows the lessons of this many sources of a text
 
 
-@page("/lessons", "lessons", "Lessons")
 async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
-    only = {name: visit.query.get(name, "") for name in names}
-    shown: Document = {
-        "filters": only,
+    filters = {name: visit.query.get(name, "") for name in names}
+    visit.needs("read", "recall")
+    rows: Sequence[Any]
+    cursor = None
+    if filters["text"]:
+        rows = await _found_lessons(visit, filters)
+    else:
+        listed = await visit.caller.read(
+            patterns.list_lessons,
+            MAX_PAGE_LESSONS + 1,
+            visit.number("cursor") or MAX_INTEGER,
+            kind=filters["kind"],
+            error_type=filters["error_type"],
+            tag=filters["tag"],
+            state=filters["state"] or "settled",
+        )
+        rows, cursor = split_page(listed, MAX_PAGE_LESSONS, "id")
+    return {
+        "filters": filters,
         "kinds": LESSON_KINDS,
         "states": get_args(State),
+        "lessons": rows,
+        **page_links(visit, cursor),
     }
-    visit.needs("read", "recall")
-    read = visit.caller.read
-    before = visit.number("cursor") or MAX_INTEGER
-    if only["text"]:
-        about: Any = {"kind": only["kind"], "error_type": only["error_type"]}
-        about["tags"] = [only["tag"]] if only["tag"] else ()
-        query = visit.caller.memory.query
-        found = await query(only["text"], MAX_PAGE_LESSONS, waiting=False, **about)
-        ids = list(dict.fromkeys(one.reflection for one in found))
-        rows = await read(figures.lessons, ids)
-        rows = [one for one in rows if only["state"] in ("", one["state"])]
-        return {**shown, "lessons": rows, "next": ""}
-    asked = {name: only[name] for name in names[:-1]}
-    asked["state"] = asked["state"] or "settled"
-    rows = await read(patterns.list_lessons, MAX_PAGE_LESSONS + 1, before, **asked)
-    following = (
-        str(rows[MAX_PAGE_LESSONS - 1]["id"]) if len(rows) > MAX_PAGE_LESSONS else None
+
+
+async def _found_lessons(visit: Visit, filters: Document) -> list[Any]:
+    """Return the lessons that a search for the text of the filters finds."""
+    matches = await visit.caller.memory.query(
+        filters["text"],
+        MAX_PAGE_LESSONS,
+        waiting=False,
+        kind=filters["kind"],
+        error_type=filters["error_type"],
+        tags=[filters["tag"]] if filters["tag"] else (),
     )
-    return {
-        **shown,
-        "lessons": rows[:MAX_PAGE_LESSONS],
-        **cursor_links(visit, following),
-    }
+    ids = list(dict.fromkeys(match.reflection for match in matches))
+    rows = await visit.caller.read(figures.lessons, ids)
+    return [row for row in rows if filters["state"] in ("", row["state"])]
 
 
-@page("/lessons/{n}", "lesson", "Lesson")
-async def lesson(visit: Visit, n: str) -> Document:
-    """Show a lesson with its examples, where it came from, what became of it, and its
-    effect.
-    """
+async def lesson(visit: Visit, n: int) -> Document:
+    """Show a lesson: its examples, origins and links, and what became of it."""
     record = await visit.get(f"/v1/reflections/{n}")
     name = f"{record['kind']}/{record['signature']}"
-    scope = visit.caller.scope
     read = visit.caller.read
-    about = {
+    values = {
         "id": record["id"],
-        "token": token(scope),
+        "token": token(visit.caller.scope),
         "name": name,
         "digest": record["signature"],
+        "text": record["text"],
+        "since": record["judged_from"],
     }
-    about |= {"text": record["text"], "since": record["judged_from"]}
-    (shown,) = await read(figures.rows, "shown_of", **about)
-    parts = (
-        "examples_of",
-        "links_of",
-        "rulings_of",
-        "versions_of",
-        "sources_of",
-        "loops_of",
-    )
-    examples, links, rulings, versions, sources, loops = [
-        [
-            dict(row)
-            for row in await read(
-                figures.rows, one, **about, limit=MAX_LESSON_PAGE_ROWS
-            )
-        ]
-        for one in parts
-    ]
-    others = {one["child"] for one in links} | {one["parent"] for one in links}
-    relatives = await read(figures.named, sorted(others - {name}))
-    proven = await visit.get("/v1/proof", limit=200)
-    effect = next((one for one in proven["lessons"] if one["lesson"] == name), None)
+
+    async def rows_of(statement: str) -> list[Document]:
+        rows = await read(figures.rows, statement, **values, limit=MAX_LESSON_PAGE_ROWS)
+        return [dict(row) for row in rows]
+
+    (exposed,) = await read(figures.rows, "shown_of", **values)
+    loops = exposed["loops"]
+    links = await rows_of("links_of")
+    relatives = {link["child"] for link in links} | {link["parent"] for link in links}
+    proof = await visit.get("/v1/proof", limit=200)
+    effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
     return {
         "lesson": record,
         "name": name,
-        "examples": [_example(one) for one in examples],
+        "examples": [_example(row) for row in await rows_of("examples_of")],
         "links": links,
-        "relatives": relatives,
-        "rulings": rulings,
-        "versions": versions,
-        "sources": [one["source"] for one in sources],
-        "loops": [one["loop"] for one in loops],
+        "relatives": await read(figures.named, sorted(relatives - {name})),
+        "rulings": await rows_of("rulings_of"),
+        "versions": await rows_of("versions_of"),
+        "sources": [row["source"] for row in await rows_of("sources_of")],
+        "loops": [row["loop"] for row in await rows_of("loops_of")],
         "longest": MAX_EXAMPLE_TEXT_CHARS,
-        "effect": effect,
-        **{
-            k: figures.Share(shown[k] or 0, shown["loops"]).plain
-            for k in ("helped", "hurt")
-        },
+        "effect": effects[0] if effects else None,
+        "helped": figures.Share(exposed["helped"] or 0, loops).plain,
+        "hurt": figures.Share(exposed["hurt"] or 0, loops).plain,
     }
 
 
 def _example(row: dict[str, Any]) -> Document:
-    """Return an example without the words of tools and documents, which quarantine
-    shows.
+    """Return an example without the words of tools and documents.
+
+    Those are shown in quarantine only.
     """
-    held = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
-    kept = {k: row[k] for k in ("id", "state", "trust", "at")}
-    record = {} if held else json.loads(row["record"])
-    return {
-        **kept,
-        "held": held,
-        "lesson": "" if held else row["lesson"],
-        "example": record,
-    }
+    hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
+    example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
+    example |= {"held": hidden, "lesson": "", "example": {}}
+    if not hidden:
+        example["lesson"] = row["lesson"]
+        example["example"] = json.loads(row["record"])
+    return example
 
 
-@page("/quarantine", "quarantine", "Quarantine")
 async def quarantine(visit: Visit) -> Document:
-    """Show what waits for a ruling, and from which sources."""
+    """Show what waits for a review, and from which sources."""
     visit.needs("read")
-    filters = {name: visit.query.get(name, "") for name in ("source", "trust")}
-    found, texts, sources = await visit.caller.read(
-        figures.waiting, MAX_PAGE_LESSONS + 1, visit.number("cursor"), **filters
+    source = visit.query.get("source", "")
+    trust = visit.query.get("trust", "")
+    lessons, texts, sources = await visit.caller.read(
+        figures.waiting,
+        MAX_PAGE_LESSONS + 1,
+        before=visit.number("cursor"),
+        source=source,
+        trust=trust,
     )
-    following = (
-        str(found[MAX_PAGE_LESSONS - 1].id) if len(found) > MAX_PAGE_LESSONS else None
-    )
+    waiting, cursor = split_page(lessons, MAX_PAGE_LESSONS, "id")
     return {
-        "waiting": [asdict(one) for one in found[:MAX_PAGE_LESSONS]],
+        "waiting": [asdict(lesson) for lesson in waiting],
         "texts": texts,
         "sources": sources,
-        "filters": filters,
-        "would": await _revocable(
-            visit, [filters["source"]] if filters["source"] else []
-        ),
-        **cursor_links(visit, following),
+        "filters": {"source": source, "trust": trust},
+        "would": await _revocable(visit, [source] if source else []),
+        **page_links(visit, cursor),
     }
 
 
 async def _revocable(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return for each source what its revocation would remove, if the key may
-    revoke.
-    """
+    """Return what the revocation of each source would remove, if the key may revoke."""
+    if not visit.may("approve"):
+        return []
     rows = []
-    for source in sources[:MAX_SOURCE_PREVIEWS] if visit.may("approve") else ():
+    for source in sources[:MAX_SOURCE_PREVIEWS]:
         counts: Document = {}
         with suppress(Problem):  # nothing more comes from it
-            asked = {"source": source, "dry_run": True}
-            counts = await visit.ask("POST", "/v1/quarantine/revoke", asked)
-        removed = {k: v for k, v in counts.items() if type(v) is int and v}
-        rows.append({"source": source, "removed": removed})
+            body = {"source": source, "dry_run": True}
+            counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
+        rows.append({"source": source, "removed": _removed(counts)})
     return rows
 
 
-@page("/quarantine/{n}", "held", "In quarantine")
-async def held(visit: Visit, n: str) -> Document:
+def _removed(counts: Document) -> dict[str, int]:
+    """Return the numbers above 0 in the answer of a revocation."""
+    return {
+        name: number
+        for name, number in counts.items()
+        if type(number) is int and number
+    }
+
+
+async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = await visit.get(f"/v1/quarantine/{n}")
     sources = entry["provenance"]["sources"]
-    about = {"token": token(visit.caller.scope), "id": int(n)}
     read = visit.caller.read
-    (lesson,) = await read(figures.rows, "lesson_of", **about)
-    again = await read(figures.rows, "seen_since", **about, limit=MAX_LESSON_PAGE_ROWS)
-    only = {name: visit.query.get(name, "") for name in ("source", "trust")}
-    older, texts, _ = await read(figures.waiting, 1, int(n), **only)
+    place = token(visit.caller.scope)
+    (lesson,) = await read(figures.rows, "lesson_of", token=place, id=n)
+    again = await read(
+        figures.rows, "seen_since", token=place, id=n, limit=MAX_LESSON_PAGE_ROWS
+    )
+    filters = {name: visit.query.get(name, "") for name in ("source", "trust")}
+    older, texts, _ = await read(figures.waiting, 1, before=n, **filters)
     following = f"/quarantine/{older[0].id}" if older else "/quarantine"
     return {
         "entry": entry,
         "sources": sources,
         "lesson": lesson["reflection"],
-        "again": [{"loop": one["loop"], "at": one["at"]} for one in again],
+        "again": [{"loop": row["loop"], "at": row["at"]} for row in again],
         "would": await _revocable(visit, sources),
-        "following": visit.link(following, **only),
+        "following": visit.link(following, **filters),
         "texts": texts,
     }
 
 
-async def _rule(visit: Visit, ruling: Literal["release", "reject"]) -> str:
-    ids = [one for one in visit.form.get("id", "").split(",") if one]
+async def _review(visit: Visit, ruling: Literal["release", "reject"]) -> int:
+    """Release or reject the texts of a form, and return how many."""
+    ids = [id for id in visit.form.get("id", "").split(",") if id]
     for id in ids:
         path = f"/v1/quarantine/{id}/{ruling}"
         await visit.ask("POST", path, {"why": visit.form.get("why", "")})
-    done = (
-        "released; it may be recalled"
-        if ruling == "release"
-        else "rejected; nobody is told it"
-    )
-    return f"{len(ids)} {done}."
+    return len(ids)
 
 
-@action("approve")
 async def release(visit: Visit) -> str:
     """Release texts from quarantine."""
-    return await _rule(visit, "release")
+    texts = await _review(visit, "release")
+    return f"{texts} released; it may be recalled."
 
 
-@action("approve")
 async def reject(visit: Visit) -> str:
     """Reject texts."""
-    return await _rule(visit, "reject")
+    texts = await _review(visit, "reject")
+    return f"{texts} rejected; it is never shown to a loop."
 
 
-@action("approve")
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
     source = unquote(visit.form.get("source", ""))  # what a page shows of it may differ
     body = {"source": source, "why": visit.form.get("why", "")}
-    done = await visit.ask("POST", "/v1/quarantine/revoke", body)
-    counts = (
-        counted(n, name.removesuffix("s"))
-        for name, n in done.items()
-        if type(n) is int and n
-    )
-    return f"Removed all of {source}: {', '.join(counts) or 'nothing'}."
+    counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
+    removed = [
+        counted(number, name.removesuffix("s"))
+        for name, number in _removed(counts).items()
+    ]
+    return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
 
 
-@action("approve")
 async def amend(visit: Visit) -> str:
     """Pin a lesson or not, retire it, restore it, or give it new words."""
     form = visit.form
-    change: Document = {"pin": {"pinned": True}, "unpin": {"pinned": False}}
     words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
-    change |= {
+    changes: dict[str, Document] = {
+        "pin": {"pinned": True},
+        "unpin": {"pinned": False},
         "restore": {"restored": True},
         "retire": {"retired": True},
         "edit": {"text": words},
     }
-    if form.get("change") not in change:
-        raise InvalidInput("change", form.get("change"), ", ".join(change))
-    body = {**change[form["change"]], "why": form.get("why", "")}
-    headers = {"if-match": f'"{form.get("edition", "")}"'}
+    change = form.get("change")
+    if change not in changes:
+        raise InvalidInput("change", change, ", ".join(changes))
     await visit.ask(
-        "PATCH", f"/v1/reflections/{form.get('id', '')}", body, headers=headers
+        "PATCH",
+        f"/v1/reflections/{form.get('id', '')}",
+        {**changes[change], "why": form.get("why", "")},
+        headers={"if-match": f'"{form.get("edition", "")}"'},
     )
-    return f"The lesson is changed: {form['change']}."
+    return f"The lesson is changed: {change}."
 
 
-@page("/dreams", "dreams", "Dreams")
 async def dreams(visit: Visit) -> Document:
     """Show what consolidations merged and reworded."""
     before = visit.number("cursor") or None
-    found = await Dreams(visit.caller.memory).log(MAX_LESSON_PAGE_ROWS + 1, before)
-    following = (
-        str(found[MAX_LESSON_PAGE_ROWS - 1].id)
-        if len(found) > MAX_LESSON_PAGE_ROWS
-        else None
-    )
-    shown = [
-        {**asdict(one), "nothing": one.nothing, "after": one.after}
-        for one in found[:MAX_LESSON_PAGE_ROWS]
+    log = await Dreams(visit.caller.memory).log(MAX_LESSON_PAGE_ROWS + 1, before)
+    page, cursor = split_page(log, MAX_LESSON_PAGE_ROWS, "id")
+    rows = [
+        {**asdict(dream), "nothing": dream.nothing, "after": dream.after}
+        for dream in page
     ]
-    return {"dreams": json.loads(json.dumps(shown)), **cursor_links(visit, following)}
+    return {"dreams": json.loads(json.dumps(rows)), **page_links(visit, cursor)}
 
 
-@action("approve")
 async def rollback(visit: Visit) -> str:
     """Undo a dream."""
     id = visit.number("id")
+    why = visit.form.get("why", "")
     caller = visit.caller
-    caller.record("dream.rollback", str(id), why=visit.form.get("why", ""))
-    asked = {"by": caller.by, "why": visit.form.get("why", "")}
-    back = await Dreams(caller.memory).rollback(id, **asked)
-    return f"Dream {id} is undone; lessons restored: {back}."
+    caller.record("dream.rollback", str(id), why=why)
+    restored = await Dreams(caller.memory).rollback(id, by=caller.by, why=why)
+    return f"Dream {id} is undone; lessons restored: {restored}."
 
 
-@page("/proof", "proof", "Proof")
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
-    proven = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS)
+    answer = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS)
     read = visit.caller.read
-    texts = await read(figures.named, [one["lesson"] for one in proven["lessons"]])
-    for one in proven["lessons"]:
-        one |= texts.get(one["lesson"], {"id": 0, "text": ""})
-    return {**proven, **await read(figures.home)}
+    names = [comparison["lesson"] for comparison in answer["lessons"]]
+    texts = await read(figures.named, names)
+    for comparison in answer["lessons"]:
+        comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
+    return {**answer, **await read(figures.home)}
 
 
-@page("/recall", "recall", "Recall")
 async def recall(visit: Visit) -> Document:
-    """Show what memory would tell for a task, an error or an action, and why not the
-    rest.
-    """
+    """Show what memory would say for a task, an error or an action, and why."""
+    visit.needs("read", "recall")
     text = visit.query.get("text", "")
     kind = visit.query.get("kind", "task")
     key = visit.query.get("key", "")
-    asked = {"text": text, "kind": kind, "key": key}
-    memory = visit.caller.memory
-    made = Document()
-    visit.needs("read", "recall")
     if kind not in QUESTION_KINDS:
         raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
+    answer = Document()
     if text and kind == "error":
-        made = await visit.ask("POST", "/v1/seen", {"text": text})
+        answer = await visit.ask("POST", "/v1/seen", {"text": text})
     elif text and kind == "action":
-        made = await visit.ask("POST", "/v1/before", {"arguments": text})
+        answer = await visit.ask("POST", "/v1/before", {"arguments": text})
     elif text:
-        memory = copy(memory)  # the service keeps one for each scope
+        memory = copy(visit.caller.memory)  # the service keeps one for each scope
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
-        made = {
+        answer = {
             **briefing.plain(),
             "silence": briefing.silence,
-            "rows": figures.told(briefing),
+            "rows": figures.choices(briefing),
         }
-    return {"asked": asked, "kinds": QUESTION_KINDS, "answer": made}
+    asked = {"text": text, "kind": kind, "key": key}
+    return {"asked": asked, "kinds": QUESTION_KINDS, "answer": answer}
+
+
+PAGES = (
+    SitePage(address="/lessons", template="lessons", title="Lessons", make=lessons),
+    SitePage(
+        address="/lessons/{n:int}", template="lesson", title="Lesson", make=lesson
+    ),
+    SitePage(
+        address="/quarantine",
+        template="quarantine",
+        title="Quarantine",
+        make=quarantine,
+    ),
+    SitePage(
+        address="/quarantine/{n:int}",
+        template="held",
+        title="In quarantine",
+        make=held,
+    ),
+    SitePage(address="/dreams", template="dreams", title="Dreams", make=dreams),
+    SitePage(address="/proof", template="proof", title="Proof", make=proof),
+    SitePage(address="/recall", template="recall", title="Recall", make=recall),
+)
+ACTIONS = tuple(
+    SiteAction(do, ("approve",)) for do in (release, reject, revoke, amend, rollback)
+)

@@ -1,6 +1,4 @@
-"""Render a page: the templates of the reports, with times, numbers and addresses for a
-browser.
-"""
+"""Render a page from its template, with times, numbers and addresses for a browser."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from heedful.pages.report import environment
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# The least age in seconds that is said in a unit, the seconds of the unit, its name.
 AGE_UNITS = (
     (86_400 * 2, 86_400, "d"),
     (7_200, 3_600, "h"),
@@ -29,13 +28,15 @@ def page_text(template: str, **values: Any) -> str:
 
 @cache
 def _pages() -> Environment:
-    from jinja2 import Undefined
+    from jinja2 import ChoiceLoader, PackageLoader, Undefined
 
-    # The data of the API leave out what has its default.
-    made = environment(True).overlay(undefined=Undefined)
-    made.filters |= {"ago": ago, "number": number, "percent": percent}
-    made.globals["address"] = address
-    return made
+    reports = environment(True)
+    loaders = [PackageLoader("heedful.web"), reports.loader]
+    # API answers omit fields that have their default value.
+    pages = reports.overlay(undefined=Undefined, loader=ChoiceLoader(loaders))
+    pages.filters |= {"ago": ago, "number": number, "percent": percent}
+    pages.globals["address"] = address
+    return pages
 
 
 def percent(share: float | None) -> str:
@@ -62,17 +63,20 @@ def ago(at: float, now: float) -> str:
     >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
     ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
     """
-    past = max(0.0, now - at)
-    unit, name = next((unit, name) for least, unit, name in AGE_UNITS if past >= least)
-    return f"{int(past // unit)} {name} ago"
+    age = max(0.0, now - at)
+    seconds, name = next(
+        (seconds, name) for least, seconds, name in AGE_UNITS if age >= least
+    )
+    return f"{int(age // seconds)} {name} ago"
 
 
 def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
-    given = {name: value for name, value in query.items() if value not in ("", None)}
     place = quote(path) if path != "/" else ""
-    if place.endswith(
-        ".json"
-    ):  # of a name: without this, it would be the address of the data
-        place = f"{place[:-5]}%2Ejson"
-    return f"/ui{place}" + (f"?{urlencode(given)}" if given else "")
+    # A name may end so; without this, it would be the address of the data.
+    if place.endswith(".json"):
+        place = f"{place.removesuffix('.json')}%2Ejson"
+    fields = {name: value for name, value in query.items() if value not in ("", None)}
+    if not fields:
+        return f"/ui{place}"
+    return f"/ui{place}?{urlencode(fields)}"

@@ -1,9 +1,13 @@
-"""Serve the pages: sign in, find the page of an address, and carry out what a form asks
-for.
+"""Serve the pages: sign in, find the page of an address, and do what a form asks for.
 
 A page asks the routes of the service as the caller who signed in. So rights, tenants,
 limits and the audit are those of the API. Each page is HTML, and at the same address
 with `.json` its data.
+
+Addresses are found by Starlette's router, files are sent by its FileResponse. Sessions
+are our own: a session of Starlette lives in a signed cookie, which everybody who has it
+can read, and ours holds the key of a tenant, ends when it is idle, and ends at once
+when its owner signs out.
 """
 
 from __future__ import annotations
@@ -15,33 +19,37 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from hmac import compare_digest
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
+    FileResponse,
     JSONResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
 )
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
-from heedful.integrations.mcp import ask
 from heedful.pages.report import STYLE_FILE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
-from heedful.service.middleware import LOOPBACK_HOSTS
+from heedful.service.middleware import LOOPBACK_HOSTS, host_of
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
+from heedful.web import figures
 from heedful.web.render import address, page_text
 
 SITE_PATH = "/ui"
@@ -49,10 +57,10 @@ COOKIE_NAME = "heedful_ui"
 MAX_IDLE_SECONDS = 1_800.0  # seconds without a request until a session ends
 MAX_SESSIONS = 10_000  # at a time; the least recently used ends
 MAX_FORM_BYTES = 64 * 1024  # bytes of a form
+MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # seconds between two looks for what changed
-MAX_STREAM_SECONDS = (
-    120.0  # seconds of a stream of changes; the browser then asks again
-)
+# Seconds of a stream of changes; the browser then asks again.
+MAX_STREAM_SECONDS = 120.0
 MAX_STREAMS = 64  # at a time
 # A page runs only the script and the style of this site, and sends forms only to it.
 CONTENT_SECURITY_POLICY = (
@@ -66,39 +74,42 @@ PAGE_HEADERS = {
     # without a referrer, browsers send forms with Origin: null
     "Referrer-Policy": "same-origin",
 }
-FILE_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+SITE_FILES: Mapping[str, Path] = {
+    path.name: path
+    for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
+}
 Document = dict[str, Any]
 
 
 @dataclass(kw_only=True)
 class Session:
-    """Somebody who signed in: the header of the key, "" for this machine, and the CSRF
-    token.
+    """Somebody who signed in, with the header of the key; "" for this machine.
+
+    `token` is in every form of the session. `note` says what the last form did, and is
+    shown once.
     """
 
     authorization: str
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
-    note: str = ""  # what the last form did, shown once
+    note: str = ""
 
 
 class Sessions:
-    """The sessions of this process, by the digest of their cookie, and the one-time
-    tokens.
-    """
+    """The sessions of this process, by the digest of their cookie, and invitations."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[bytes, Session] = OrderedDict()
-        self._once: set[bytes] = set()
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._invitations: set[bytes] = set()
         self.local: bool = False  # it has invited the person at this machine
 
     def begin(self, authorization: str) -> tuple[str, Session]:
         """Return the cookie and the record of a new session."""
         cookie = secrets.token_urlsafe(32)
         session = Session(authorization=authorization)
-        self._held[_digest(cookie)] = session
-        if len(self._held) > MAX_SESSIONS:
-            self._held.popitem(last=False)
+        self._sessions[_digest(cookie)] = session
+        if len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
         return cookie, session
 
     def find(self, cookie: str, person: bool = True) -> Session | None:
@@ -108,29 +119,30 @@ class Sessions:
         alive.
         """
         now = time.monotonic()
-        held = self._held.pop(_digest(cookie), None)
-        if held is None or now > held.used + MAX_IDLE_SECONDS:
+        session = self._sessions.pop(_digest(cookie), None)
+        if session is None or now > session.used + MAX_IDLE_SECONDS:
             return None
-        held.used = now if person else held.used
-        self._held[_digest(cookie)] = held
-        return held
+        if person:
+            session.used = now
+        self._sessions[_digest(cookie)] = session
+        return session
 
     def end(self, cookie: str) -> None:
         """End the session of a cookie."""
-        self._held.pop(_digest(cookie), None)
+        self._sessions.pop(_digest(cookie), None)
 
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
-        self._once.add(_digest(token))
+        self._invitations.add(_digest(token))
         self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
         """Return whether a token is valid, and forget it."""
-        known = _digest(token) in self._once
-        self._once.discard(_digest(token))
-        return known
+        valid = _digest(token) in self._invitations
+        self._invitations.discard(_digest(token))
+        return valid
 
 
 def _digest(secret: str) -> bytes:
@@ -139,9 +151,7 @@ def _digest(secret: str) -> bytes:
 
 @dataclass(kw_only=True)
 class Visit:
-    """One request of somebody who signed in, and the routes of the service that it may
-    ask.
-    """
+    """One request of somebody who signed in, and the routes that it may ask."""
 
     app: ASGIApp
     caller: Caller
@@ -152,28 +162,27 @@ class Visit:
     read_only: bool = False
 
     async def ask(
-        self, method: str, path: str, body: Any = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Return the answer of a route of the API in the visitor's project. Raises
-        Problem.
-        """
-        asked = {
-            k: v for k, v in options.pop("query", {}).items() if v not in ("", None)
+        """Return what a route answers in the visitor's project. Raises Problem."""
+        fields = {"project": self.caller.scope.project, **(query or {})}
+        fields = {
+            name: value for name, value in fields.items() if value not in ("", None)
         }
-        query = urlencode({"project": self.caller.scope.project, **asked})
-        status, answer = await ask(
-            self.app,
-            caller=self.caller,
-            method=method,
-            path=path,
-            body=body,
-            query=query,
-            **options,
+        status, answer = await self.caller.ask(
+            self.app, method, path, body=body, query=fields, headers=headers
         )
         if status >= 400:
-            detail = answer.get("detail", "the service refused this")
             raise Problem(
-                status=status, code=answer.get("code", "refused"), detail=detail
+                status=status,
+                code=answer.get("code", "refused"),
+                detail=answer.get("detail", "the service refused this"),
             )
         return answer
 
@@ -181,27 +190,24 @@ class Visit:
         """Return what a route of the API answers. Raises Problem."""
         return await self.ask("GET", path, query=query)
 
-    def may(self, *names: str) -> bool:
+    def may(self, *permissions: str) -> bool:
         """Return whether the key of the visitor has one of these permissions."""
-        changes = {"write", "approve", "admin"} & set(names)
-        return bool(set(names) & set(self.caller.key.may)) and not (
-            self.read_only and changes
-        )
+        if self.read_only and {"write", "approve", "admin"} & set(permissions):
+            return False
+        return bool(set(permissions) & set(self.caller.key.may))
 
-    def link(self, path: str, /, **query: Any) -> str:
-        """Return the address of a page in this project, which whoever gets the link
-        sees, too.
-        """
-        return address(path, **{"project": self.caller.scope.project, **query})
-
-    def needs(self, *names: str) -> None:
-        """Raise Problem if the key of the visitor has none of these permissions."""
-        if not self.may(*names):
+    def needs(self, *permissions: str) -> None:
+        """Raise Problem if the visitor's key has none of these permissions."""
+        if not self.may(*permissions):
             raise Problem(
                 status=403,
                 code="forbidden",
-                detail=f"the key may not see this: it needs {' or '.join(names)}",
+                detail=f"the key may not see this: it needs {' or '.join(permissions)}",
             )
+
+    def link(self, path: str, /, **query: Any) -> str:
+        """Return the address of a page in this project, for others to open, too."""
+        return address(path, **{"project": self.caller.scope.project, **query})
 
     @cached_property
     def page(self) -> str:
@@ -211,9 +217,8 @@ class Visit:
     @cached_property
     def newest(self) -> str:
         """The address of the beginning of the list on this page."""
-        return self.link(
-            self.path, **{k: v for k, v in self.query.items() if k != "cursor"}
-        )
+        query = {name: value for name, value in self.query.items() if name != "cursor"}
+        return self.link(self.path, **query)
 
     @cached_property
     def data(self) -> str:
@@ -224,9 +229,7 @@ class Visit:
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
     ) -> int:
-        """Return a whole number of the form, or else of the address. Raises
-        InvalidInput.
-        """
+        """Return a whole number of the form or the address. Raises InvalidInput."""
         value = (self.form or self.query).get(name) or str(default)
         if not (re.fullmatch("[0-9]{1,16}", value) and least <= int(value) <= most):
             raise InvalidInput(
@@ -235,58 +238,33 @@ class Visit:
         return int(value)
 
 
-class SitePage(NamedTuple):
-    """A page: its address with `{id}`, its template, its title and what makes its
-    data.
+@dataclass(frozen=True, kw_only=True)
+class SitePage:
+    """A page: its address, its template, its title and the function of its data.
+
+    A part `{id:path}` of the address is an argument of any text, `{n:int}` a number.
     """
 
-    pattern: re.Pattern[str]
+    address: str
     template: str
     title: str
     make: Callable[..., Awaitable[Document]]
 
 
-SITE_PAGES: list[SitePage] = []
-SITE_ACTIONS: dict[str, tuple[tuple[str, ...], Callable[[Visit], Awaitable[str]]]] = {}
-
-
-def page(address: str, template: str, title: str) -> Callable[[Any], Any]:
-    """Decorate a function that makes the data of a page.
-
-    `{id}` in the address is an argument of any text, `{n}` of digits.
-    """
-    kinds = {"n": "[0-9]{1,15}"}
-    parts = (
-        rf"(?P<{one[1:-1]}>{kinds.get(one[1:-1], '.+')})" if one[:1] == "{" else one
-        for one in re.split(r"(\{\w+\})", address)
-    )
-    pattern = re.compile("".join(parts))
-
-    def decorate(make: Any) -> Any:
-        SITE_PAGES.append(
-            SitePage(
-                pattern=pattern,
-                template=f"ui/{template}.html.j2",
-                title=title,
-                make=make,
-            )
-        )
-        return make
-
-    return decorate
-
-
-def action(*may: str) -> Callable[[Any], Any]:
-    """Decorate a function that does what a form asks for, and says what it did.
+@dataclass(frozen=True)
+class SiteAction:
+    """What a form asks for: `do` does it and says what it did.
 
     The key of the visitor needs one of the permissions `may`.
     """
 
-    def decorate(do: Any) -> Any:
-        SITE_ACTIONS[do.__name__] = may, do
-        return do
+    do: Callable[[Visit], Awaitable[str]]
+    may: tuple[str, ...]
 
-    return decorate
+    @property
+    def name(self) -> str:
+        """The last part of the address to which the form is sent."""
+        return self.do.__name__
 
 
 class Site:
@@ -297,21 +275,48 @@ class Site:
 
     path: str = SITE_PATH  # for the log and the metrics of the service
 
-    def __init__(self, app: ASGIApp, setup: Setup, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        setup: Setup,
+        *,
+        pages: Sequence[SitePage],
+        actions: Sequence[SiteAction],
+        read_only: bool = False,
+    ) -> None:
         self._app = app
         self._setup = setup
         self._read_only = read_only
         self._callers = Callers(setup)
+        self._actions = {action.name: action for action in actions}
         self._streams = 0
         self.sessions: Sessions = Sessions()
+        self._router = Router(
+            [
+                Route("/static/{name}", self._file),
+                Route("/open", self._open),
+                Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
+                Route("/sign-out", self._sign_out, methods=["GET", "POST"]),
+                Route("/events", self._events),
+                Route("/{path:path}", self._act, methods=["POST"]),
+                *(Route(page.address, self._show_of(page)) for page in pages),
+                Route("/{path:path}", self._missing),
+            ],
+            redirect_slashes=False,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         scope["route"] = self
         request = Request(scope, receive)
         try:
-            answer = await self._answer(request)
-        except (HeedfulError, Problem) as error:
+            _check_host(request)
+            # The name of a page is decoded after `.json` is taken off: a loop may be
+            # named so. A scope of its own, because the route of the request is `self`.
+            path = unquote(_page_path(request))
+            inside = {**scope, "path": path, "root_path": "", "path_params": {}}
+            await self._router(inside, receive, _with_page_headers(send))
+        except (HeedfulError, Problem, HTTPException) as error:
             problems.answer(error, scope)  # logs what is the service's own
             problem = problems.of(error)
             if self.sessions.local and isinstance(error, StoreError):
@@ -319,101 +324,106 @@ class Site:
                     status=problem.status, code=problem.code, detail=str(error)
                 )
             answer = self._problem(request, problem)
-        for name, value in PAGE_HEADERS.items():
-            answer.headers.setdefault(name, value)
-        await answer(scope, receive, send)
+            await answer(scope, receive, _with_page_headers(send))
 
-    async def _answer(self, request: Request) -> Response:
-        path = _path(request)
-        if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
-            path = path[:-1]
-        _check_host(request)
-        if path.startswith("/static/"):
-            return asset(path.removeprefix("/static/"))
-        if path == "/open":
-            return self._open(request)
-        form = await self._form(request) if request.method == "POST" else {}
-        if path == "/sign-in":
-            return await self._sign_in(request, form)
-        person = path != "/events" and "heedful-live" not in request.headers
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in SITE_FILES:
+            raise NotFound("file", name, "these pages")
+        return FileResponse(SITE_FILES[name], headers={"Cache-Control": "max-age=3600"})
+
+    async def _open(self, request: Request) -> Response:
+        """Begin a session for the one-time token in the address of `heedful ui`."""
+        if self.sessions.redeem(request.query_params.get("token", "")):
+            return self._enter(request, "")
+        if self.sessions.find(request.cookies.get(_cookie(request), "")):
+            return RedirectResponse(SITE_PATH, 303)  # loaded again
+        wrong = (
+            "this address was used before, or heedful ui has ended; run heedful ui "
+            "again"
+        )
+        return self._sign_in_page(wrong, status=401)
+
+    async def _sign_in(self, request: Request) -> Response:
+        form = await _form_of(request)
+        following = form.get("next") or request.query_params.get("next", "")
+        if request.method != "POST":
+            return self._sign_in_page("", following=following)
+        key = form.get("key", "").strip()
+        authorization = f"Bearer {key}" if key else ""
+        try:
+            await self._callers.identified(authorization)
+        except KeyRefused as error:
+            wrong = "type a key, or open what heedful ui printed"
+            if key:
+                wrong = str(error)
+            return self._sign_in_page(wrong, following=following, status=401)
+        if not key and host_of(request.headers) not in LOOPBACK_HOSTS:
+            raise Problem(
+                status=421,
+                code="misdirected_request",
+                detail="without a key, sign in on this machine",
+            )
+        return self._enter(request, authorization, _own_address(following))
+
+    def _sign_in_page(
+        self, wrong: str, *, following: str = "", status: int = 200
+    ) -> Response:
+        facts = {"wrong": wrong, "here": self.sessions.local, "next": following}
+        return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
+
+    def _enter(
+        self, request: Request, authorization: str, page: str = SITE_PATH
+    ) -> Response:
+        cookie, _ = self.sessions.begin(authorization)
+        response = RedirectResponse(page, 303)
+        response.set_cookie(
+            _cookie(request),
+            cookie,
+            path=SITE_PATH,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+    async def _sign_out(self, request: Request) -> Response:
+        visit = await self._visit(request)
+        _check_token(visit)
+        self.sessions.end(request.cookies.get(_cookie(request), ""))
+        response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
+        response.delete_cookie(_cookie(request), path=SITE_PATH)
+        return response
+
+    async def _visit(self, request: Request, person: bool = True) -> Visit:
+        """Return who asks, and for what. Raises KeyRefused, Problem, Forbidden."""
+        form = await _form_of(request)
+        if "heedful-live" in request.headers:
+            person = False
         session = self.sessions.find(request.cookies.get(_cookie(request), ""), person)
         if session is None:
-            # No cookie comes with the click on a link in a mail or a chat. The browser
-            # asks again.
-            if (
-                request.headers.get("sec-fetch-site") == "cross-site"
-                and request.method == "GET"
-            ):
-                return Response("", headers={"Refresh": "0"}, media_type="text/html")
             raise KeyRefused("sign in first: the session has ended, or there was none")
         caller = await self._caller(request, session)
-        if path == "/sign-out":
-            self._check_token(session, form)
-            return self._leave(request)
         project = str(request.query_params.get("project") or form.get("project", ""))
-        caller = caller.within(project) if project else caller
-        request.scope["state"]["caller"] = caller
-        data = path.endswith(".json")
-        path = unquote(path.removesuffix(".json") or "/" if data else path)
+        if project:
+            caller = caller.within(project)
         visit = Visit(
             app=self._app,
             caller=caller,
             session=session,
-            path=path,
+            path=request.scope["path"],
             query=dict(request.query_params),
             form=form,
+            read_only=self._read_only,
         )
-        visit.read_only = self._read_only
-        request.scope["state"]["visit"] = visit
-        if path == "/events":
-            return self._events(visit)
-        if request.method == "POST":
-            self._check_token(session, form)
-            return await self._act(visit)
-        return await self._show(visit, data)
-
-    async def _form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form that a page of this site sent. Raises Problem."""
-        origin = request.headers.get("origin", "")
-        if not origin or urlsplit(origin).netloc != request.headers.get("host", ""):
-            raise Problem(
-                status=403,
-                code="other_origin",
-                detail="the form is not from a page of this site",
-            )
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_FORM_BYTES:
-                raise Problem(
-                    status=413,
-                    code="body_too_large",
-                    detail=f"a form may have at most {MAX_FORM_BYTES} bytes",
-                )
-        try:
-            return dict(
-                parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100)
-            )
-        except ValueError as error:
-            raise Problem(
-                status=400,
-                code="bad_request",
-                detail=f"the form cannot be read: {error}",
-            ) from error
-
-    @staticmethod
-    def _check_token(session: Session, form: Mapping[str, str]) -> None:
-        if not compare_digest(session.token.encode(), form.get("token", "").encode()):
-            raise Problem(
-                status=403,
-                code="forged",
-                detail="the form has no valid token; load the page again",
-            )
+        request.state.caller = caller
+        request.state.visit = visit
+        return visit
 
     async def _caller(self, request: Request, session: Session) -> Caller:
         if session.authorization:
             return await self._callers.identified(session.authorization)
-        if _host(request) not in LOOPBACK_HOSTS:
+        if host_of(request.headers) not in LOOPBACK_HOSTS:
             raise Problem(
                 status=421,
                 code="misdirected_request",
@@ -421,105 +431,48 @@ class Site:
             )
         return local(self._setup)
 
-    def _open(self, request: Request) -> Response:
-        """Begin a session for the one-time token in the address that `heedful ui`
-        opened.
-        """
-        if not self.sessions.redeem(request.query_params.get("token", "")):
-            if self.sessions.find(request.cookies.get(_cookie(request), "")):
-                return RedirectResponse(SITE_PATH, 303)  # loaded again
-            wrong = (
-                "this address was used before, or heedful ui has ended; run heedful "
-                "ui again"
-            )
-            facts = {"wrong": wrong, "here": self.sessions.local}
-            return self._html(
-                "ui/sign_in.html.j2",
-                visit=None,
-                title="Sign in",
-                facts=facts,
-                status=401,
-            )
-        return self._enter(request, "")
+    def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            visit = await self._visit(request)
+            as_data = _is_data(request)
+            if not as_data and "project" not in visit.query:
+                return RedirectResponse(visit.page, 303)
+            facts = await page.make(visit, **request.path_params)
+            if as_data:
+                text = json.dumps(facts, default=methodcaller("plain"))
+                return Response(text, media_type="application/json")
+            return _html(f"ui/{page.template}.html.j2", visit, page.title, facts)
 
-    async def _sign_in(self, request: Request, form: Mapping[str, str]) -> Response:
-        facts: Document = {"wrong": "", "here": self.sessions.local}
-        facts["next"] = form.get("next") or request.query_params.get("next", "")
-        if request.method != "POST":
-            return self._html("ui/sign_in.html.j2", None, "Sign in", facts)
-        key = form.get("key", "").strip()
-        try:
-            await self._callers.identified(f"Bearer {key}" if key else None)
-        except KeyRefused as error:
-            facts["wrong"] = (
-                str(error) if key else "type a key, or open what heedful ui printed"
-            )
-            return self._html(
-                "ui/sign_in.html.j2",
-                visit=None,
-                title="Sign in",
-                facts=facts,
-                status=401,
-            )
-        if not key and _host(request) not in LOOPBACK_HOSTS:
-            raise Problem(
-                status=421,
-                code="misdirected_request",
-                detail="without a key, sign in on this machine",
-            )
-        return self._enter(request, f"Bearer {key}" if key else "", _own(facts["next"]))
+        return show
 
-    def _enter(
-        self, request: Request, authorization: str, page: str = SITE_PATH
-    ) -> Response:
-        cookie, _ = self.sessions.begin(authorization)
-        made = RedirectResponse(page, 303)
-        rights: Document = {"httponly": True, "samesite": "strict", "path": SITE_PATH}
-        rights["secure"] = request.url.scheme == "https"
-        made.set_cookie(_cookie(request), cookie, **rights)
-        return made
-
-    def _leave(self, request: Request) -> Response:
-        self.sessions.end(request.cookies.get(_cookie(request), ""))
-        made = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
-        made.delete_cookie(_cookie(request), path=SITE_PATH)
-        return made
-
-    async def _act(self, visit: Visit) -> Response:
-        """Do what a form asks for; then show the page of the form again, with what was
-        done.
-        """
-        name = visit.path.removeprefix("/do/")
-        if name not in SITE_ACTIONS:
-            raise NotFound("action", name, "these pages")
-        may, do = SITE_ACTIONS[name]
-        if not visit.may(*may):
-            why = (
-                "these pages are read-only"
-                if visit.read_only
-                else f"it needs {' or '.join(may)}"
-            )
-            raise Problem(
-                status=403, code="forbidden", detail=f"the key may not do this: {why}"
-            )
-        with Effects(actor=visit.caller.actor):
-            visit.session.note = await do(visit)
-        return RedirectResponse(_own(visit.form.get("back", "")), 303)
-
-    async def _show(self, visit: Visit, data: bool) -> Response:
-        for one in SITE_PAGES:
-            if found := one.pattern.fullmatch(visit.path):
-                if not data and "project" not in visit.query:
-                    return RedirectResponse(visit.page, 303)
-                made = await one.make(visit, **found.groupdict())
-                if data:
-                    text = json.dumps(made, default=methodcaller("plain"))
-                    return Response(text, media_type="application/json")
-                return self._html(one.template, visit, one.title, made)
+    async def _missing(self, request: Request) -> Response:
+        visit = await self._visit(request)
         raise NotFound("page", visit.path, "these pages")
 
-    def _events(self, visit: Visit) -> Response:
+    async def _act(self, request: Request) -> Response:
+        """Do what a form asks for; then show its page again, with what was done."""
+        visit = await self._visit(request)
+        _check_token(visit)
+        name = visit.path.removeprefix("/do/")
+        if name not in self._actions:
+            raise NotFound("action", name, "these pages")
+        action = self._actions[name]
+        if not visit.may(*action.may):
+            reason = f"it needs {' or '.join(action.may)}"
+            if visit.read_only:
+                reason = "these pages are read-only"
+            raise Problem(
+                status=403,
+                code="forbidden",
+                detail=f"the key may not do this: {reason}",
+            )
+        with Effects(actor=visit.caller.actor):
+            visit.session.note = await action.do(visit)
+        return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
+
+    async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
+        visit = await self._visit(request, person=False)
         if self._streams >= MAX_STREAMS:
             raise Problem(
                 status=503,
@@ -529,96 +482,155 @@ class Site:
         return StreamingResponse(self._changes(visit), media_type="text/event-stream")
 
     async def _changes(self, visit: Visit) -> AsyncIterator[str]:
-        from heedful.web.figures import latest
-
         self._streams += 1
         try:
-            ends = time.monotonic() + MAX_STREAM_SECONDS
-            known = await visit.caller.read(latest)
+            deadline = time.monotonic() + MAX_STREAM_SECONDS
+            shown = await visit.caller.read(figures.latest)
             yield "retry: 1000\n\n"
-            while time.monotonic() < ends:
+            while time.monotonic() < deadline:
                 await asyncio.sleep(STREAM_POLL_SECONDS)
-                if (now := await visit.caller.read(latest)) != known:
-                    known = now
+                latest = await visit.caller.read(figures.latest)
+                if latest != shown:
+                    shown = latest
                     yield "event: changed\ndata: {}\n\n"
         finally:
             self._streams -= 1
 
     def _problem(self, request: Request, problem: Problem) -> Response:
-        if _path(request).endswith(".json"):
+        path = _raw_path(request)
+        must_sign_in = problem.status == 401 and request.method == "GET"
+        # No cookie comes with the click on a link in a mail or a chat. The browser asks
+        # again.
+        if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
+            return Response("", headers={"Refresh": "0"}, media_type="text/html")
+        if path.endswith(".json"):
             return JSONResponse(
                 {"code": problem.code, "detail": problem.detail}, problem.status
             )
-        if problem.status == 401 and request.method == "GET":
-            asked = {
-                "next": f"{SITE_PATH}{_path(request)}?{request.url.query}".rstrip("/?")
-            }
-            query = f"?{urlencode(asked)}" if asked["next"] != SITE_PATH else ""
-            return RedirectResponse(f"{SITE_PATH}/sign-in{query}", 303)
-        facts: Document = {
+        if must_sign_in:
+            following = f"{SITE_PATH}{path}?{request.url.query}".rstrip("/?")
+            sign_in = f"{SITE_PATH}/sign-in"
+            if following != SITE_PATH:
+                sign_in += "?" + urlencode({"next": following})
+            return RedirectResponse(sign_in, 303)
+        facts = {
             "code": problem.code,
             "detail": problem.detail,
             "status": problem.status,
+            "posted": request.method == "POST",
         }
-        facts["posted"] = request.method == "POST"
-        visit = request.scope["state"].get("visit")
-        return self._html(
-            "ui/problem.html.j2",
-            visit,
-            title="Not possible",
-            facts=facts,
-            status=problem.status,
+        visit = getattr(request.state, "visit", None)
+        return _html(
+            "ui/problem.html.j2", visit, "Not possible", facts, status=problem.status
         )
 
-    @staticmethod
-    def _html(
-        template: str,
-        visit: Visit | None,
-        title: str,
-        facts: Mapping[str, Any],
-        status: int = 200,
-    ) -> Response:
-        note = ""
-        data = dict(facts)
-        if visit is not None:
-            note = visit.session.note
-            visit.session.note = ""
-        text = page_text(template, visit=visit, title=title, note=note, **data)
-        return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+
+def _html(
+    template: str,
+    visit: Visit | None,
+    title: str,
+    facts: Mapping[str, Any],
+    *,
+    status: int = 200,
+) -> Response:
+    note = ""
+    if visit is not None:
+        note = visit.session.note
+        visit.session.note = ""
+    text = page_text(template, visit=visit, title=title, note=note, **facts)
+    return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 
-def _path(request: Request) -> str:
+def _with_page_headers(send: Send) -> Send:
+    async def send_with_headers(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in PAGE_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return send_with_headers
+
+
+async def _form_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form that a page of this site sent. Raises Problem."""
+    if request.method != "POST":
+        return {}
+    origin = request.headers.get("origin", "")
+    if not origin or urlsplit(origin).netloc != request.headers.get("host", ""):
+        raise Problem(
+            status=403,
+            code="other_origin",
+            detail="the form is not from a page of this site",
+        )
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            raise Problem(
+                status=413,
+                code="body_too_large",
+                detail=f"a form may have at most {MAX_FORM_BYTES} bytes",
+            )
+    try:
+        fields = parse_qsl(
+            body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
+        )
+    except ValueError as error:
+        raise Problem(
+            status=400,
+            code="bad_request",
+            detail=f"the form cannot be read: {error}",
+        ) from error
+    return dict(fields)
+
+
+def _check_token(visit: Visit) -> None:
+    """Refuse a form that this session was not given. Raises Problem."""
+    token = visit.form.get("token", "")
+    if not compare_digest(visit.session.token.encode(), token.encode()):
+        raise Problem(
+            status=403,
+            code="forged",
+            detail="the form has no valid token; load the page again",
+        )
+
+
+def _raw_path(request: Request) -> str:
     """Return the path of a request below `/ui` as it was sent, before it is decoded."""
     raw: bytes = request.scope["raw_path"]
     return raw.decode("latin-1").partition("?")[0].removeprefix(SITE_PATH) or "/"
 
 
-def _own(address: str) -> str:
-    """Return an address of this site; for any other address, that of the home page."""
-    return (
-        address
-        if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address)
-        else SITE_PATH
-    )
+def _page_path(request: Request) -> str:
+    """Return the path of the page, whether its HTML or its data is asked for."""
+    path = _raw_path(request)
+    if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
+        path = path[:-1]
+    if path.endswith(".json"):
+        path = path.removesuffix(".json") or "/"
+    return path
+
+
+def _is_data(request: Request) -> bool:
+    return _raw_path(request).endswith(".json")
+
+
+def _own_address(address: str) -> str:
+    """Return an address of this site; for any other, that of the home page."""
+    if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address):
+        return address
+    return SITE_PATH
 
 
 def _cookie(request: Request) -> str:
-    """Return the name of the cookie. Browsers send a cookie to all ports of a
-    machine.
-    """
+    """Return the name of the cookie, which browsers send to all ports of a machine."""
     port = re.search(r":(\d+)$", request.headers.get("host", ""))
     return f"{COOKIE_NAME}_{port[1]}" if port else COOKIE_NAME
 
 
-def _host(request: Request) -> str:
-    host = request.headers.get("host", "")
-    return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
-
-
 def _check_host(request: Request) -> None:
-    """Refuse a request whose Host header no browser sends for this address. Raises
-    Problem.
-    """
+    """Refuse a Host header that no browser sends for this address. Raises Problem."""
     if not re.fullmatch(r"[\w.\-\[\]:]+", request.headers.get("host", ""), re.ASCII):
         raise Problem(
             status=400,
@@ -627,25 +639,23 @@ def _check_host(request: Request) -> None:
         )
 
 
-@cache
-def assets() -> Mapping[str, bytes]:
-    """Return the files of the site, by name."""
-    files = [*(Path(__file__).parent / "static").iterdir(), STYLE_FILE]
-    return {one.name: one.read_bytes() for one in files if one.is_file()}
+def page_links(visit: Visit, cursor: object) -> Document:
+    """Return the address of the next page of a list, with the filters of this one.
 
-
-def asset(name: str) -> Response:
-    """Return a file of the site. Raises NotFound."""
-    if name not in assets():
-        raise NotFound("file", name, "these pages")
-    kind = FILE_TYPES.get(name.rpartition(".")[2], "text/plain")
-    return Response(
-        assets()[name], media_type=kind, headers={"Cache-Control": "max-age=3600"}
-    )
-
-
-def cursor_links(visit: Visit, following: str | None) -> Document:
-    """Return the address of the next page of a list, with the filters of this one."""
-    if not following:
+    `cursor` is that of the next page; it is None or 0 on the last page.
+    """
+    if not cursor:
         return {"next": ""}
-    return {"next": f"?{urlencode({**visit.query, 'cursor': following})}"}
+    return {"next": f"?{urlencode({**visit.query, 'cursor': str(cursor)})}"}
+
+
+def split_page(rows: Sequence[Any], limit: int, name: str) -> tuple[list[Any], Any]:
+    """Return the first `limit` rows, and the cursor of the page after them, if any.
+
+    The cursor is the field `name` of the last row.
+    """
+    if len(rows) <= limit:
+        return list(rows), None
+    last = rows[limit - 1]
+    cursor = last[name] if isinstance(last, Mapping) else getattr(last, name)
+    return list(rows[:limit]), cursor

@@ -1,6 +1,4 @@
-"""The pages about work: policies replayed on recorded loops, pipelines, traces, and
-health.
-"""
+"""The pages about work: policies replayed on loops, pipelines, traces, and health."""
 
 from __future__ import annotations
 
@@ -32,93 +30,99 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures
-from heedful.web.pages import queues, since
-from heedful.web.site import Document, Visit, action, cursor_links, page
+from heedful.web.loops import failed_episodes, queues, since
+from heedful.web.site import (
+    Document,
+    SiteAction,
+    SitePage,
+    Visit,
+    page_links,
+    split_page,
+)
 
 MAX_WORK_ROWS = 50
 # the newest loops on which policies are replayed
 DEFAULT_REPLAY_LOOPS = 200
 MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
+# The policy with which the page of health compares what was recorded.
+LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
-MAX_UNEMBEDDED_TEXTS = (
-    5_000  # the newest texts of memory, of which those without a vector are counted
-)
+# The newest texts of memory, of which those without a vector are counted.
+MAX_UNEMBEDDED_TEXTS = 5_000
 
 
-@page("/policies", "policies", "Policies")
 async def policies(visit: Visit) -> Document:
     """Replay policies on recorded loops: what each would have cost and lost."""
-    asked = [one for one in visit.query.get("policy", "").splitlines() if one.strip()]
-    chosen = (asked or sorted(PRESETS))[:MAX_REPLAY_POLICIES]
-    made: Document = {
-        "asked": "\n".join(chosen),
-        "filters": _filters(visit),
-        "rows": [],
-    }
+    lines = visit.query.get("policy", "").splitlines()
+    notations = [line for line in lines if line.strip()] or sorted(PRESETS)
+    notations = notations[:MAX_REPLAY_POLICIES]
+    filters = _filters(visit)
+    facts: Document = {"asked": "\n".join(notations), "filters": filters, "rows": []}
     try:
-        rows = await _replayed((await _recorded(visit))[0], chosen)
-        reached = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
+        recorded, _ = await _recorded(visit)
+        rows = await _replayed(recorded, notations)
+        reachable = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     except HeedfulError as error:
-        return {**made, "wrong": str(error)}
+        return {**facts, "wrong": str(error)}
+
     marks = ["recorded", *map(str, range(1, len(rows)))]
     chart = frontier(list(map(_point, rows)), marks=marks)
-    for row, (kind, _), notation in zip(
-        rows, chart["dots"][1:], ["", *chosen], strict=False
-    ):
-        row |= {"notation": notation, "front": kind == "front"}
-        row["loops_of"] = visit.link(
-            "/policies/loops", second=notation, **made["filters"]
-        )
-    links = {row["policy"]: row["loops_of"] for row in rows[1:]}
-    made |= {
+    dots = chart["dots"][1:]  # without the oracle's
+    for row, dot, notation in zip(rows, dots, ["", *notations], strict=False):
+        row["notation"] = notation
+        row["front"] = dot[0] == "front"
+        row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
+    return {
+        **facts,
         "chart": chart,
-        "links": links,
+        "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
         "long": figures.MAX_REDECIDED_ATTEMPTS,
-        "reach": reached,
+        "reach": reachable,
+        "rows": rows,
     }
-    return {**made, "rows": rows}
 
 
 def _filters(visit: Visit) -> dict[str, str]:
     """Return which recorded loops the address asks for."""
-    return {
-        name: visit.query.get(name, "") for name in ("limit", "days", "state", "key")
-    }
+    names = ("limit", "days", "state", "key")
+    return {name: visit.query.get(name, "") for name in names}
 
 
 async def _recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the recorded loops that the address asks for, and their tasks. Raises
-    InvalidInput.
-    """
-    only = {name: visit.query.get(name, "") for name in ("state", "key")}
-    limit = visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1)
+    """Return the loops that the address asks for, and tasks. Raises InvalidInput."""
     return await visit.caller.read(
-        figures.replayable, limit, since=since(visit), **only
+        figures.replayable,
+        visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
+        since=since(visit),
+        state=visit.query.get("state", ""),
+        key=visit.query.get("key", ""),
     )
 
 
 async def _replayed(
-    recorded: Sequence[RecordedLoop], chosen: Sequence[str]
+    recorded: Sequence[RecordedLoop], notations: Sequence[str]
 ) -> list[Document]:
     """Return the figures of loops as recorded, then under each policy.
 
     Returns [] if there is no loop. Raises UsageError for a policy that is none.
     """
-    policies = [policy(one) for one in chosen]
-    aimed = with_policy_goals(recorded, policies)
-    found = await asyncio.to_thread(compare, aimed, [RECORDED_POLICY, *policies])
-    names = [RECORDED_POLICY.name, *chosen]
+    policies = [policy(notation) for notation in notations]
+    loops = with_policy_goals(recorded, policies)
+    compared = await asyncio.to_thread(compare, loops, [RECORDED_POLICY, *policies])
+    if not recorded:
+        return []
+    names = [RECORDED_POLICY.name, *notations]
     return [
-        {**one.plain(), "policy": name}
-        for one, name in zip(found if recorded else (), names, strict=False)
+        {**row.plain(), "policy": name}
+        for row, name in zip(compared, names, strict=True)
     ]
 
 
 def _point(row: Document) -> Point:
-    names = set(Figures.__dataclass_fields__)
-    return Point.of(Figures(**{k: v for k, v in row.items() if k in names}))
+    names = Figures.__dataclass_fields__
+    return Point.of(Figures(**{name: row[name] for name in names if name in row}))
 
 
 def _reach(notation: str) -> list[str]:
@@ -126,35 +130,36 @@ def _reach(notation: str) -> list[str]:
     if not notation:
         return []
     try:
-        return [str(one) for one in reach(policy(notation))]
+        return list(map(str, reach(policy(notation))))
     except HeedfulError as error:
         return [str(error)]
 
 
-@page("/policies/loops", "compared", "Two policies, loop by loop")
 async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ; "" is what was recorded."""
-    asked = [visit.query.get(name, "") for name in ("first", "second")]
-    names = [one or RECORDED_POLICY.name for one in asked]
-    made: Document = {
-        "names": names,
+    notations = [visit.query.get(name, "") for name in ("first", "second")]
+    recorded_name = RECORDED_POLICY.name
+    facts: Document = {
+        "names": [notation or recorded_name for notation in notations],
         "filters": _filters(visit),
         "loops": 0,
         "rows": [],
     }
+    policies = []
     try:
-        chosen = [policy(one) if one else RECORDED_POLICY for one in asked]
-        found, tasks = await _recorded(visit)
+        for notation in notations:
+            chosen = policy(notation) if notation else RECORDED_POLICY
+            policies.append(chosen)
+        recorded, tasks = await _recorded(visit)
     except HeedfulError as error:
-        return {**made, "wrong": str(error)}
-    rows = await asyncio.to_thread(
-        _differences, with_policy_goals(found, chosen), chosen
-    )
+        return {**facts, "wrong": str(error)}
+    loops = with_policy_goals(recorded, policies)
+    rows = await asyncio.to_thread(_differences, loops, policies)
     for row in rows[:MAX_WORK_ROWS]:
         row["task"] = tasks[row["id"]]
     return {
-        **made,
-        "loops": len(found),
+        **facts,
+        "loops": len(recorded),
         "rows": rows[:MAX_WORK_ROWS],
         "differ": len(rows),
     }
@@ -163,68 +168,57 @@ async def compared(visit: Visit) -> Document:
 def _differences(
     recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> list[Document]:
-    """Return the loops in which two policies make other attempts or keep another
-    quality.
-    """
+    """Return the loops to which two policies give other attempts or another quality."""
     rows = []
-    for one in reversed(recorded):
-        ways = [
-            {
-                "attempts": made.attempts,
-                "quality": one.worth(made.kept),
-                "exact": made.exact,
-            }
-            for made in (replay(one.loop, each) for each in policies)
-        ]
-        if (
-            ways[0]["attempts"] != ways[1]["attempts"]
-            or ways[0]["quality"] != ways[1]["quality"]
-        ):
-            rows.append({"id": one.loop.id, "ways": ways})
+    for loop in reversed(recorded):
+        ways = []
+        for rules in policies:
+            result = replay(loop.loop, rules)
+            ways.append(
+                {
+                    "attempts": result.attempts,
+                    "quality": loop.worth(result.kept),
+                    "exact": result.exact,
+                }
+            )
+        first, second = ways
+        if any(first[name] != second[name] for name in ("attempts", "quality")):
+            rows.append({"id": loop.loop.id, "ways": ways})
     return rows
 
 
-@page("/projects", "projects", "Projects")
 async def projects(visit: Visit) -> Document:
     """Show the projects that the key may see."""
-    known = await visit.caller.read(lessons.projects)
-    may = visit.caller.key.projects
-    names = may or tuple(one.project for one in known)
-    return {
-        "projects": sorted({*names, visit.caller.scope.project} if not may else names)
-    }
+    names = set(visit.caller.key.projects)
+    if not names:
+        scopes = await visit.caller.read(lessons.projects)
+        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
+    return {"projects": sorted(names)}
 
 
-@page("/pipelines", "pipelines", "Pipelines")
 async def pipelines(visit: Visit) -> Document:
     """Show the newest runs of pipelines."""
-    found = await visit.caller.read(
+    rows = await visit.caller.read(
         figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor")
     )
-    following = (
-        str(found[MAX_PIPELINE_RUNS - 1]["n"])
-        if len(found) > MAX_PIPELINE_RUNS
-        else None
-    )
-    for one in found[:MAX_PIPELINE_RUNS]:
+    runs, cursor = split_page(rows, MAX_PIPELINE_RUNS, "n")
+    for run in runs:
         report = await run_store.report_of(
-            visit.caller.setup.store, visit.caller.scope, one["id"]
+            visit.caller.setup.store, visit.caller.scope, run["id"]
         )
-        failed = [each.name for each in report.stages if each.status == "failed"]
-        one |= {"state": report.status, "failed": failed}
-    return {"runs": found[:MAX_PIPELINE_RUNS], **cursor_links(visit, following)}
+        run["state"] = report.status
+        run["failed"] = [
+            stage.name for stage in report.stages if stage.status == "failed"
+        ]
+    return {"runs": runs, **page_links(visit, cursor)}
 
 
-@page("/pipelines/{id}", "pipeline", "Run of a pipeline")
 async def pipeline(visit: Visit, id: str) -> Document:
-    """Show a run: its stages on one line of time, each attempt, and what was fed
-    back.
-    """
+    """Show a run: its stages on one line of time, its attempts, and their feedback."""
     report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, id)
     return {"report": report}
 
 
-@page("/traces", "traces", "Traces")
 async def traces(visit: Visit) -> Document:
     """Show the episodes that agents sent."""
     state = visit.query.get("state", "")
@@ -234,51 +228,64 @@ async def traces(visit: Visit) -> Document:
         state=state,
         cursor=visit.query.get("cursor"),
     )
-    counts: dict[Any, int] = await visit.caller.read(episode_store.counts)
-    items = answer["items"]
-    about = await visit.caller.read(figures.episodes, [one["digest"] for one in items])
-    items = [{**one, **about.get(one["digest"], {})} for one in items]
-    shown = {"episodes": items, "state": state, "counts": counts}
-    return {**shown, **cursor_links(visit, answer["next"])}
+    digests = [episode["digest"] for episode in answer["items"]]
+    summaries = await visit.caller.read(figures.episodes, digests)
+    episodes = [
+        {**episode, **summaries.get(episode["digest"], {})}
+        for episode in answer["items"]
+    ]
+    return {
+        "episodes": episodes,
+        "state": state,
+        "counts": await visit.caller.read(episode_store.counts),
+        **page_links(visit, answer["next"]),
+    }
 
 
-@page("/traces/{digest}", "trace", "Trace")
 async def trace(visit: Visit, digest: str) -> Document:
     """Show an episode as a timeline, with its failing events marked."""
-    found = await visit.caller.read(figures.rows, "episode_of", digest=digest)
-    if not found:
+    read = visit.caller.read
+    rows = await read(figures.rows, "episode_of", digest=digest)
+    if not rows:
         raise NotFound("episode", digest, "the project")
-    row = dict(found[0])
+    row = dict(rows[0])
     episode = json.loads(row.pop("record")).get("episode", {})
-    queue = type(visit.caller.setup.work) is not Work
-    about = {name: episode.get(name) or "" for name in ("task", "goal", "fault")}
-    signs = await asyncio.to_thread(_signals, episode)
-    of = {"token": token(visit.caller.scope), "digest": row["digest"]}
-    learnt = await visit.caller.read(
-        figures.rows, "learnt_from", **of, limit=MAX_WORK_ROWS
+    learnt = await read(
+        figures.rows,
+        "learnt_from",
+        token=token(visit.caller.scope),
+        digest=row["digest"],
+        limit=MAX_WORK_ROWS,
     )
-    about |= {"signals": signs, "learnt": list(map(dict, learnt))}
-    return {**row, **about, "events": episode.get("events", []), "queue": queue}
+    return {
+        **row,
+        **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
+        "signals": await asyncio.to_thread(_signals, episode),
+        "learnt": [dict(lesson) for lesson in learnt],
+        "events": episode.get("events", []),
+        "queue": type(visit.caller.setup.work) is not Work,
+    }
 
 
 def _signals(episode: Document) -> list[Document]:
-    """Return the signs of a mistake in an episode, each with the number of its event,
-    from 1.
-    """
-    read = EpisodeReader(Limits()).add(episode) if episode.get("events") else []
-    return [
-        {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
-        for one in read
-        for sign in signals(one)
-    ]
+    """Return an episode's signs of a mistake, each with its event's number from 1."""
+    if not episode.get("events"):
+        return []
+    rows: list[Document] = []
+    for part in EpisodeReader(Limits()).add(episode):
+        rows += [
+            {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
+            for sign in signals(part)
+        ]
+    return rows
 
 
-@action("write")
 async def reflect_now(visit: Visit) -> str:
     """Queue a run of an agent, so that a worker reflects on it next."""
     caller = visit.caller
     digest = visit.form.get("digest", "")
-    if (state := await caller.read(episode_store.state, digest)) in (None, "reflected"):
+    state = await caller.read(episode_store.state, digest)
+    if state in (None, "reflected"):
         raise InvalidInput(
             "digest", digest, f"a run that waits or failed; its state is {state}"
         )
@@ -289,31 +296,56 @@ async def reflect_now(visit: Visit) -> str:
     )
 
 
-@page("/health", "health", "Spend and health")
 async def health(visit: Visit) -> Document:
     """Show calls and cost, what waits, what failed, and what stopping saved."""
-    setup = visit.caller.setup
     read = visit.caller.read
-    failed = (
-        await visit.get("/v1/episodes", state="failed", limit=MAX_NAMED_FAILURES)
-    )["items"]
-    space = space_of(setup.embedder)
-    about = {
-        "token": token(visit.caller.scope),
-        "space": space,
-        "limit": MAX_UNEMBEDDED_TEXTS,
-    }
-    (vectors,) = await read(figures.rows, "vectors", **about)
+    space = space_of(visit.caller.setup.embedder)
+    (vectors,) = await read(
+        figures.rows,
+        "vectors",
+        token=token(visit.caller.scope),
+        space=space,
+        limit=MAX_UNEMBEDDED_TEXTS,
+    )
     recorded, _ = await read(figures.replayable, DEFAULT_REPLAY_LOOPS)
-    rows = await _replayed(recorded, ["default, attempts.limit=8"])
-    saved = {"recorded": rows[0], "lax": rows[1]} if rows else {}
+    rows = await _replayed(recorded, [LAX_POLICY])
+    saved = {}
+    if rows:
+        saved = {"recorded": rows[0], "lax": rows[1]}
     return {
         **await read(figures.home),
         "jobs": await queues(visit),
-        "failed": [
-            {k: one.get(k) for k in ("digest", "name", "error", "at")} for one in failed
-        ],
+        "failed": await failed_episodes(visit, MAX_NAMED_FAILURES),
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "episodes": await read(episode_store.counts),
         "saved": saved,
     }
+
+
+PAGES = (
+    SitePage(address="/policies", template="policies", title="Policies", make=policies),
+    SitePage(
+        address="/policies/loops",
+        template="compared",
+        title="Two policies, loop by loop",
+        make=compared,
+    ),
+    SitePage(address="/projects", template="projects", title="Projects", make=projects),
+    SitePage(
+        address="/pipelines", template="pipelines", title="Pipelines", make=pipelines
+    ),
+    SitePage(
+        address="/pipelines/{id:path}",
+        template="pipeline",
+        title="Run of a pipeline",
+        make=pipeline,
+    ),
+    SitePage(address="/traces", template="traces", title="Traces", make=traces),
+    SitePage(
+        address="/traces/{digest:path}", template="trace", title="Trace", make=trace
+    ),
+    SitePage(
+        address="/health", template="health", title="Spend and health", make=health
+    ),
+)
+ACTIONS = (SiteAction(reflect_now, ("write",)),)

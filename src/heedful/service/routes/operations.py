@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
@@ -34,6 +35,16 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
+class Readiness:
+    """The last answer of `/readyz`, and damage of the store that a request met."""
+
+    def __init__(self) -> None:
+        self.probing: asyncio.Lock = asyncio.Lock()
+        self.probed: float = float("-inf")  # when, in seconds of the monotonic clock
+        self.states: dict[str, str] = {}
+        self.damage: str = ""  # only a restart can end it
+
+
 @router.get(
     "/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}}
 )
@@ -43,19 +54,20 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     """
-    state = request.app.state
-    async with state.probing:
-        if time.monotonic() >= state.probed + READY_CACHE_SECONDS:
-            store = await _state(state.setup.store.write(Scope(), check_writes))
-            store = state.damage or store  # only a restart can end damage
-            state.known = {
-                "store": store,
-                "work": await _state(state.setup.work.depth()),
-            }
-            state.probed = time.monotonic()
-    ready = set(state.known.values()) == {"ok"}
-    response.status_code = 200 if ready else 503
-    return {"status": "ready" if ready else "unavailable", **state.known}
+    setup: Setup = request.app.state.setup
+    readiness: Readiness = request.app.state.readiness
+    async with readiness.probing:
+        if time.monotonic() >= readiness.probed + READY_CACHE_SECONDS:
+            store = await _state(setup.store.write(Scope(), check_writes))
+            work = await _state(setup.work.depth())
+            readiness.states = {"store": readiness.damage or store, "work": work}
+            readiness.probed = time.monotonic()
+    status = "ready"
+    response.status_code = 200
+    if set(readiness.states.values()) != {"ok"}:
+        status = "unavailable"
+        response.status_code = 503
+    return {"status": status, **readiness.states}
 
 
 async def _state(call: Awaitable[object]) -> str:
@@ -72,12 +84,13 @@ async def metrics(request: Request) -> Response:
     answer.
     """
     setup: Setup = request.app.state.setup
-    waiting: Sequence[Depth] = ()
+    depths: Sequence[Depth] = ()
     behind = 0
     with suppress(StoreError):
-        waiting = await setup.work.depth()
+        depths = await setup.work.depth()
         behind = await setup.unembedded()
-    return Response(setup.metrics.text(waiting, behind), media_type=CONTENT_TYPE_LATEST)
+    text = setup.metrics.text(depths, behind)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
@@ -108,8 +121,9 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 
     A caller limited to projects sees only keys that are limited to these projects.
     """
-    limits = page.limit + 1, page.cursor or "", caller.key.projects
-    rows = await caller.read(key_store.newest, *limits)
+    rows = await caller.read(
+        key_store.newest, page.limit + 1, page.cursor or "", caller.key.projects
+    )
     return Page[schemas.KeyRow].of(rows, page.limit, "id")
 
 
@@ -120,6 +134,7 @@ async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
 
     A caller limited to projects sees only entries about these projects.
     """
-    limits = page.limit + 1, page.id or 0, caller.key.projects
-    rows = await caller.read(key_store.audit_rows, *limits)
+    rows = await caller.read(
+        key_store.audit_rows, page.limit + 1, page.id or 0, caller.key.projects
+    )
     return Page[schemas.Document].of(rows, page.limit, "n")

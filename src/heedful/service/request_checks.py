@@ -1,0 +1,223 @@
+"""Load the checks that a request names, and run them so that no request waits for them.
+
+A request may name checks of its own text and data, critics, and checks that the
+operator allows. Checks that end soon for any input run in a thread. Checks that may
+take long run in a process that is killed when their time is over. Critics ask the judge
+of the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from asyncio import Semaphore
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import iscoroutine
+from typing import Any, ClassVar
+
+from anyio import BrokenWorkerProcess, to_process
+
+from heedful.checks import loading
+from heedful.errors import InvalidInput, ModelUnavailable, UnknownName, UsageError
+from heedful.loop.record import Finding
+from heedful.loop.stop import check_names
+from heedful.service import schemas
+from heedful.service.setup import Setup
+from heedful.validation import require
+
+Spec = Mapping[str, Any]
+Check = Callable[..., Any]
+# These checks use no file and no network, and end soon for any input.
+TEXT_CHECKS = (
+    "characters",
+    "contains",
+    "equals",
+    "excludes",
+    "not_empty",
+    "regex",
+    "words",
+)
+# These checks may take long, so they run in a process. To judge an output, it has
+# `CHECK_TIMEOUT_SECONDS`; to start and to make the check, `CHECK_START_SECONDS`.
+SLOW_CHECKS = ("insights", "json_schema", "precision", "predictions")
+CHECK_TIMEOUT_SECONDS = 5.0
+CHECK_START_SECONDS = 30.0
+# Arguments of these checks that may be data; a text would be the path of a file.
+DATA_ARGUMENTS = ("source", "results")
+CRITIC_CHECKS = ("critic", "critics")
+# The most characters of all checks in a request, as JSON.
+MAX_CHECKS_CHARS = 64 * 1024
+# The most critics in one report; each of them calls the model.
+MAX_REPORT_CRITICS = 16
+
+
+async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
+    """Return the checks that `specs` name, of `setup.checks` or else of heedful.
+
+    Raises UnknownName for a check that is not allowed, UsageError also for arguments of
+    a check in `setup.checks`, ModelUnavailable.
+    """
+    length = len(json.dumps(specs))
+    if length > MAX_CHECKS_CHARS:
+        raise InvalidInput(
+            "checks", f"{length} characters", f"at most {MAX_CHECKS_CHARS} as JSON"
+        )
+    critics = 0
+    for spec in specs:
+        if spec["name"] in CRITIC_CHECKS:
+            critics += max(1, len(schemas.inside(spec.get("members"))))
+    require(
+        critics <= MAX_REPORT_CRITICS,
+        "critics of a report",
+        critics,
+        f"at most {MAX_REPORT_CRITICS}",
+    )
+    return [await _load(spec, setup) for spec in specs]
+
+
+async def _load(spec: Spec, setup: Setup) -> Check:
+    name = spec["name"]
+    if name in setup.checks:
+        arguments = {key: value for key, value in spec.items() if key != "name"}
+        require(
+            not arguments,
+            f"check {name!r}",
+            arguments,
+            "without arguments: the operator set them",
+        )
+        return setup.checks[name]
+    if name in CRITIC_CHECKS:
+        return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
+    if name in TEXT_CHECKS:
+        check = await asyncio.to_thread(loading.load, spec)
+        return _ThreadCheck(check, setup.turns)
+    if name in SLOW_CHECKS:
+        return await _slow_check(spec, setup)
+    allowed = sorted({*TEXT_CHECKS, *SLOW_CHECKS, *CRITIC_CHECKS, *setup.checks})
+    raise UnknownName("check", name, allowed)
+
+
+async def _slow_check(spec: Spec, setup: Setup) -> Check:
+    name = spec["name"]
+    for argument in DATA_ARGUMENTS:
+        if isinstance(spec.get(argument), str):
+            raise InvalidInput(
+                f"{argument} of check {name!r}",
+                spec[argument],
+                "data or left out: it is no path",
+            )
+    check = _ProcessCheck(name=name, spec=spec, turns=setup.turns)
+    try:
+        refusal, names = await check.run(CHECK_START_SECONDS, _try_to_load)
+    except TimeoutError as error:
+        raise InvalidInput(f"check {name!r}", "too complex", "simpler") from error
+    if refusal:
+        raise UsageError(refusal)
+    return replace(check, names=names)
+
+
+def _with_own_model(spec: Any, setup: Setup) -> Any:
+    """Add the judge of the service to a critic, which may not name a model."""
+    if not isinstance(spec, Mapping):
+        return spec
+    if setup.judge is None:
+        raise ModelUnavailable(
+            "this service has no judge, so no critic can judge; "
+            "set HEEDFUL_JUDGE to a model, or send an evaluation"
+        )
+    members = spec.get("members")
+    if isinstance(members, list):
+        critics = [_with_own_model(member, setup) for member in members]
+        return {**spec, "members": critics}
+    if "model" in spec:
+        raise InvalidInput(
+            "model of a critic", spec["model"], "left out: the service has a judge"
+        )
+    return {**spec, "model": setup.judge}
+
+
+class _ThreadCheck:
+    """Runs a check in a thread; if it starts a process, it first acquires `turns`."""
+
+    pure: ClassVar[bool] = False
+
+    def __init__(self, check: Check, turns: Semaphore) -> None:
+        self._check = check
+        self._turns = turns
+
+    async def __call__(self, candidate: Any, context: Any) -> Any:
+        thread = asyncio.to_thread(self._check, candidate, context)
+        call = asyncio.ensure_future(thread)
+        try:
+            findings = await asyncio.shield(call)
+            if not iscoroutine(findings):
+                return findings
+            async with self._turns:
+                return await findings
+        finally:
+            call.add_done_callback(_forget_result)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._check, name)
+
+
+def _forget_result(call: asyncio.Future[Any]) -> None:
+    """Retrieve what a call ended with, so that nobody warns that nobody did.
+
+    A request that is cancelled leaves its thread running; what the thread returns or
+    raises then comes too late.
+    """
+    if call.exception() is None and iscoroutine(call.result()):
+        call.result().close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProcessCheck:
+    """Runs a check in a process that is killed if it is slow.
+
+    It first acquires `turns`. `names` are the names under which the check reports.
+    """
+
+    name: str
+    spec: Spec
+    turns: Semaphore
+    names: tuple[str, ...] = ()
+
+    async def __call__(self, candidate: Any, context: Any) -> Any:
+        try:
+            return await self.run(CHECK_TIMEOUT_SECONDS, _findings, candidate, context)
+        except TimeoutError:
+            return Finding(
+                self.name,
+                f"{self.name} did not end within {CHECK_TIMEOUT_SECONDS:g} s",
+                fix="Answer with less.",
+                key=f"{self.name} time-out",
+            )
+
+    async def run(
+        self, seconds: float, function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """Return the value of `function(spec, …)`. Raises TimeoutError."""
+        run = partial(
+            to_process.run_sync, function, self.spec, *arguments, cancellable=True
+        )
+        async with self.turns, asyncio.timeout(seconds):
+            while True:
+                # A process that was killed is replaced by another.
+                with suppress(BrokenWorkerProcess):
+                    return await run()
+
+
+def _try_to_load(spec: Spec) -> tuple[str, tuple[str, ...]]:
+    """Return why a check cannot be made, or "", and the names of its reports."""
+    try:
+        return "", check_names([loading.load(spec)])
+    except UsageError as error:
+        return str(error), ()
+
+
+def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
+    return loading.load(spec)(candidate, context)

@@ -1,0 +1,107 @@
+"""Serve the application with uvicorn: on which socket, with which parser, until when.
+
+The parser of requests is uvicorn's: httptools if the extra `fast` is installed, else
+h11. What a proxy in front of the service does, such as limiting open connections and
+the time and size of headers, is not done again here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from heedful.errors import UsageError
+
+# Connections that the kernel holds until the service accepts them.
+MAX_WAITING_CONNECTIONS = 1_024
+MAX_HEADER_BYTES = 16 * 1024  # of a request that h11 reads; httptools has no limit
+MAX_IDLE_SECONDS = 60  # without a request until a connection is closed
+# Whether the extra `fast` is installed.
+HAS_FAST_EXTRA = all(map(find_spec, ("httptools", "uvloop")))
+
+
+def bound(
+    host: str, port: int, choose: str = "another --host or --port"
+) -> socket.socket:
+    """Return a listening socket; port 0 selects any free port. Raises UsageError."""
+    try:
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, address = addresses[0]
+        listener = socket.create_server(
+            address[:2], family=family, backlog=MAX_WAITING_CONNECTIONS
+        )
+        # Accepted connections inherit this option; asyncio does not set it for this
+        # socket. Without it, the body of an answer waits 40 ms until the client
+        # acknowledges the headers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (OSError, UnicodeError) as error:
+        reason = str(error).partition(" (while")[0]
+        raise UsageError(
+            f"the service cannot listen on {host}:{port}: {reason}; "
+            f"choose {choose}; --port 0 takes any free port"
+        ) from error
+
+
+def loopback(listener: socket.socket) -> bool:
+    """Return True if only this machine can reach the socket."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the `http://` URL of the address on which the socket listens."""
+    host, port = listener.getsockname()[:2]
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server whose caller can clean up after SIGINT or SIGTERM."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept requests, and say so."""
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let running requests finish after the first signal; stop after the second."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+async def listen(
+    app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; then running requests have `drain` seconds.
+
+    Call `ready` when the service accepts requests.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools" if HAS_FAST_EXTRA else "h11",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        backlog=MAX_WAITING_CONNECTIONS,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=MAX_IDLE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain)),
+    )
+    await _Server(config, ready).serve([listener])

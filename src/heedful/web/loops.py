@@ -1,0 +1,294 @@
+"""The pages about loops: what needs a person, the list, and one loop by attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from typing import Any
+
+from heedful.errors import HeedfulError, StoreError
+from heedful.loop.codec import policy_from
+from heedful.loop.decide import Again, decide
+from heedful.loop.record import Loop
+from heedful.loop.stop import (
+    LIFTABLE_RULES,
+    All,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    StopRule,
+    flat,
+    rule_name,
+)
+from heedful.pages.report import counted
+from heedful.store import loops as loop_store
+from heedful.store.records import StoredLoop
+from heedful.web import figures
+from heedful.web.site import Document, SiteAction, SitePage, Visit, page_links
+
+MAX_LIST_ROWS = 50  # rows of a list
+MAX_HOME_ROWS = 5  # rows of each list on the first page
+MAX_PAGE_ATTEMPTS = 20  # attempts on one page
+
+
+async def queues(visit: Visit) -> list[Document]:
+    """Return how many jobs wait, run and failed in each queue; if that fails, why."""
+    try:
+        return [asdict(depth) for depth in await visit.caller.setup.work.depth()]
+    except StoreError as error:
+        return [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+
+
+async def failed_episodes(visit: Visit, limit: int) -> list[Document]:
+    """Return the newest episodes on which no worker could reflect."""
+    page = await visit.get("/v1/episodes", state="failed", limit=limit)
+    names = ("digest", "name", "error", "at")
+    return [{name: episode.get(name) for name in names} for episode in page["items"]]
+
+
+async def home(visit: Visit) -> Document:
+    """Show what needs a person, and how the loops of the last days went."""
+    read = visit.caller.read
+    waiting: list[Document] = []
+    texts = 0
+    if visit.may("read"):
+        lessons, texts, _ = await read(figures.waiting, limit=MAX_HOME_ROWS)
+        waiting = [asdict(lesson) for lesson in lessons]
+    failing = await read(figures.failing)
+    stopping = await read(figures.stopping)
+    overrides = await read(figures.overrides)
+    unsolved, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
+    failed = await failed_episodes(visit, MAX_HOME_ROWS)
+    jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
+    reviews = await read(figures.rows, "reviews", limit=MAX_HOME_ROWS)
+    return {
+        "jobs": jobs,
+        "reviews": [dict(row) for row in reviews],
+        "waiting": waiting,
+        "texts": texts,
+        "unsolved": unsolved,
+        "failed": failed,
+        "overrides": overrides,
+        "failing": failing,
+        "stopping": stopping,
+        **await read(figures.home),
+    }
+
+
+def since(visit: Visit) -> float:
+    """Return the beginning of the last `days` that the address asks for; 0 without."""
+    days = visit.number("days", most=10_000)
+    return time.time() - days * figures.FIGURE_DAY_SECONDS if days else 0.0
+
+
+async def loops(visit: Visit) -> Document:
+    """Show the newest loops that fit the filters."""
+    names = ("state", "rule", "check", "key", "text", "days")
+    filters = {name: visit.query.get(name, "") for name in names}
+    rows, cursor = await visit.caller.read(
+        figures.listed,
+        MAX_LIST_ROWS,
+        state=filters["state"],
+        rule=filters["rule"],
+        key=filters["key"],
+        text=filters["text"],
+        tag=filters["check"],
+        before=visit.number("cursor"),
+        since=since(visit),
+    )
+    return {
+        "loops": rows,
+        "filters": filters,
+        "searched": figures.MAX_SEARCHED_LOOPS,
+        **page_links(visit, cursor),
+    }
+
+
+async def loop(visit: Visit, id: str) -> Document:
+    """Show a loop: its attempts, each decision with its reasons, and other endings."""
+    read = visit.caller.read
+    facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    facts["lifted"] = _liftable(facts)
+    facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
+    if facts["long"]:  # deciding all of it again would take seconds
+        return {**facts, "readings": _recorded_readings(facts["latest"])}
+    stored = await read(loop_store.read, id)
+    decided = await asyncio.to_thread(
+        _decided_facts, stored, facts["policy"], visit.query
+    )
+    return {**facts, **decided}
+
+
+def _liftable(facts: Document) -> list[str]:
+    """Return the rules that an override can lift, those that stopped the loop first."""
+    rules = flat(policy_from(facts["policy"]).rules)
+    names = {rule_name(rule) for rule in rules} - {"budget"}
+    stops: set[str] = set()
+    for rule in facts["stopped_by"]:
+        stops.update(rule.split("+"))
+    if facts["state"] != "stopped" or not stops <= names:
+        return []
+    return sorted(LIFTABLE_RULES & names, key=lambda name: (name not in stops, name))
+
+
+def _recorded_readings(decision: Document) -> list[Document]:
+    """Return what the last decision of a long loop says of its rules."""
+    return [
+        {"rule": stop["rule"], "now": 0, "of": 0, "stops": stop["detail"]}
+        for stop in decision.get("stopped_by", ())
+    ]
+
+
+def _decided_facts(
+    stored: StoredLoop, policy: Document, query: Mapping[str, str]
+) -> Document:
+    """Return what is known of a loop after deciding it again.
+
+    `policy` is its policy as JSON data; `query` may have other values of its knobs.
+    """
+    rules = policy_from(policy)
+    knobs = _knobs(policy)
+    loop = replace(stored.loop, improves=rules.improvement)
+    explanation = stored.explain()
+    tried = {name: value for name, value in query.items() if value and name in knobs}
+    return {
+        "best": loop.best,
+        "tokens": loop.usage.tokens,
+        "cost": loop.usage.cost,
+        "overrides": [asdict(override) for override in loop.overrides],
+        "would_change": list(map(str, explanation.would_change)),
+        "otherwise": explanation.otherwise,
+        "readings": readings(loop, rules.rules),
+        "knobs": [
+            {"name": name, "was": value, "now": tried.get(name, value)}
+            for name, value in knobs.items()
+        ],
+        "again": _decide_again(loop, policy, tried),
+    }
+
+
+def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
+    """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
+
+    A rule of several that must all stop has a row for each of them.
+    """
+    rows = []
+    for rule in rules:
+        for part in flat((rule,)):
+            name = rule_name(rule)
+            if part is not rule:
+                name = f"{name}: {rule_name(part)}"
+            value, limit = _reading(loop, part)
+            stops = part(loop) or ""
+            rows.append({"rule": name, "now": value, "of": limit, "stops": stops})
+    return rows
+
+
+def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
+    match rule:
+        case MaxAttempts():
+            return len(loop.attempts), rule.limit
+        case Fatigue():
+            return rule.level(loop), rule.limit
+        case Echo():
+            return max(rule.counts(loop).values(), default=0), rule.times
+        case Repeat():
+            repeats = loop.repeats(rule.near)[loop.last_improvement + 1 :]
+            return sum(repeat is not None for repeat in repeats), rule.times
+        case Plateau():
+            without_gain = len(loop.attempts) - 1 - loop.last_improvement
+            return max(0, without_gain), rule.patience or 0
+        case _:
+            return 0, 0
+
+
+def _knobs(policy: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a policy that a slider can change, as `rule.field`."""
+    knobs = dict[str, float]()
+    for rule in policy_from(policy).rules:
+        if not is_dataclass(rule) or isinstance(rule, (All, type)):
+            continue
+        for field in fields(rule):
+            value = getattr(rule, field.name)
+            if type(value) in (int, float):
+                knobs[f"{rule_name(rule)}.{field.name}"] = value
+    return knobs
+
+
+def _decide_again(
+    loop: Loop, policy: Mapping[str, Any], tried: Mapping[str, str]
+) -> Document:
+    """Decide a loop again with other numbers; return the decision on each attempt."""
+    answer: Document = {
+        "wrong": "",
+        "ends": 0,
+        "verdict": "again",
+        "why": "",
+        "each": [],
+    }
+    try:
+        numbers = {name: float(value) for name, value in tried.items()}
+        rules = [_changed(rule, numbers) for rule in policy["rules"]]
+        changed = policy_from({**policy, "rules": rules})
+        loop = replace(loop, improves=changed.improvement, overrides=(), cancelled="")
+    except (ValueError, HeedfulError) as error:
+        return {**answer, "wrong": str(error)}
+    for end in range(1, len(loop.attempts) + 1):
+        verdict = decide(loop.upto(end), changed)
+        if isinstance(verdict, Again):
+            answer["each"].append("again")
+            continue
+        kind = "passed" if verdict.passed else "stopped"
+        reasons = [f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by]
+        answer["each"].append(kind)
+        return {**answer, "ends": end, "verdict": kind, "why": "; ".join(reasons)}
+    return answer
+
+
+def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
+    """Return a rule with its numbers of `numbers`; whole ones stay whole."""
+    changed = dict(rule)
+    for field, value in rule.items():
+        number = numbers.get(f"{rule['rule']}.{field}")
+        if number is None:
+            continue
+        if isinstance(value, int) and number == int(number):
+            number = int(number)
+        changed[field] = number
+    return changed
+
+
+async def override(visit: Visit) -> str:
+    """Let a loop go on past a rule."""
+    id = visit.form.get("id", "")
+    rule = visit.form.get("rule", "")
+    decisions = visit.number("decisions", 1, least=1)
+    body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
+    verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
+    state = "is open; resume it in the program that ran it"
+    if verdict["stopped_by"]:
+        rules = ", ".join(stop["rule"] for stop in verdict["stopped_by"])
+        state = f"is still stopped by {rules}"
+    return (
+        f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {state}."
+    )
+
+
+async def cancel(visit: Visit) -> str:
+    """End a loop."""
+    path = f"/v1/loops/{visit.form.get('id', '')}/cancel"
+    await visit.ask("POST", path, {"why": visit.form.get("why", "")})
+    return "The loop is cancelled."
+
+
+PAGES = (
+    SitePage(address="/", template="home", title="Home", make=home),
+    SitePage(address="/home", template="home", title="Home", make=home),
+    SitePage(address="/loops", template="loops", title="Loops", make=loops),
+    SitePage(address="/loops/{id:path}", template="loop", title="Loop", make=loop),
+)
+ACTIONS = (SiteAction(override, ("approve",)), SiteAction(cancel, ("write",)))
