@@ -267,7 +267,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         revoked = keys.id_of(key := api.key("read"))
         browser.open(key)
         api.run(api.setup.store.write(Scope("acme"), keys.revoke, revoked, "ops"))
-        browser.site._callers._known.clear()  # a key is known for a second
+        browser.site._callers._cached.clear()  # a key is known for a second
         assert browser.get("/loops").headers["location"] == SIGN_IN
         assert browser.post("/do/cancel", id="open", token=token).status_code == 401
     with browsing(tmp_path, read_only=True) as browser:

@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import Route
 
 from heedful import __version__
 from heedful.integrations import mcp
@@ -68,9 +69,7 @@ def application(setup: Setup) -> FastAPI:
             dependencies=key,
             responses={"default": _API_DESCRIPTION["errors"][error]},
         )
-    app.add_route(
-        mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"], include_in_schema=False
-    )
+    app.routes.append(Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]))
 
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -42,26 +43,21 @@ def _without_null_character(text: str) -> str:
 
 
 def inside(value: Any) -> Collection[Any]:
-    """Return the values in a JSON list or object; for other data, an empty
-    collection.
-    """
-    return (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else ()
-    )
+    """Return the values in a JSON list or object; for other data, none."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list):
+        return value
+    return ()
 
 
 def _not_too_deep(value: Any) -> Any:
     level = [value]
-    depth = 0
-    while level := [part for each in level for part in inside(each)]:
-        depth += 1
-        if depth > MAX_JSON_DEPTH:
-            raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
-    return value
+    for _ in range(MAX_JSON_DEPTH + 1):
+        level = list(chain.from_iterable(map(inside, level)))
+        if not level:
+            return value
+    raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
 
 
 def _loop_name(loop: str) -> str:
@@ -76,21 +72,21 @@ def _loop_name(loop: str) -> str:
 
 def _exact(kind: type) -> BeforeValidator:
     """Refuse unknown fields of a record, and name the nearest known one."""
-    known = [field.name for field in fields(kind)]
-    name = kind.__name__.lower()
+    names = [field.name for field in fields(kind)]
+    what = f"field of {kind.__name__.lower()}"
 
     def exact(value: Any) -> Any:
-        for unknown in set(value if isinstance(value, dict) else ()).difference(known):
-            raise ValueError(str(UnknownName(f"field of {name}", unknown, known)))
+        if isinstance(value, dict):
+            for name in value.keys() - set(names):
+                raise ValueError(str(UnknownName(what, name, names)))
         return value
 
     return BeforeValidator(exact)
 
 
 def _no_key(source: str) -> str:
-    if source.startswith(
-        trust.KEY_SOURCE_PREFIX
-    ):  # it would count against the quota of that key
+    # It would count against the quota of that key.
+    if source.startswith(trust.KEY_SOURCE_PREFIX):
         raise ValueError(
             "source may not begin with `key:`: the service itself adds the key"
         )
@@ -206,9 +202,8 @@ class NewAttempt(Body):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        if (self.output, self.evaluation) == (None, None) and not (
-            self.digest or self.checks
-        ):
+        judged = self.evaluation is not None or self.checks
+        if self.output is None and not self.digest and not judged:
             raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
@@ -264,10 +259,10 @@ def loop_verdict(
         "feedback": "",
         "lifted": [],
     }
-    plain = empty | codec.verdict_to(verdict)
+    fields = empty | codec.verdict_to(verdict)
     return {
-        "decision": plain.pop("verdict"),
-        **plain,
+        "decision": fields.pop("verdict"),
+        **fields,
         "attempt": len(loop.attempts),
         "best": loop.best,
         "state": decide.state_after(verdict),
@@ -285,20 +280,20 @@ def loop_record(stored: StoredLoop) -> Document:
     loop = stored.loop
     decisions = stored.decisions
     head = stored.head
-    made = [
-        {**codec.to_document(one), "digest": one.candidate.digest, "output": output}
-        for one, output in zip(loop.attempts, stored.values, strict=True)
-    ]
-    reasons = [one.reason for one in decide.reasoning(loop, decisions)]
+    attempts = []
+    for attempt, output in zip(loop.attempts, stored.values, strict=True):
+        row = codec.to_document(attempt)
+        attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
+    reasons = [step.reason for step in decide.reasoning(loop, decisions)]
     decided = [
         {
-            "attempt": one.attempt,
-            "verdict": codec.verdict_to(one.verdict),
+            "attempt": decision.attempt,
+            "verdict": codec.verdict_to(decision.verdict),
             "reason": reason,
-            **asdict(one.standing),
-            "at": one.at,
+            **asdict(decision.standing),
+            "at": decision.at,
         }
-        for one, reason in zip(decisions, reasons, strict=True)
+        for decision, reason in zip(decisions, reasons, strict=True)
     ]
     names = ("task", "context", "memory_key", "goals", "policy")
     return {
@@ -306,7 +301,7 @@ def loop_record(stored: StoredLoop) -> Document:
         **{name: getattr(head, name) for name in names},
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,
-        "made": made,
+        "made": attempts,
         "decisions": decided,
         "overrides": list(map(asdict, loop.overrides)),
         "briefing": stored.briefing and stored.briefing.plain(),

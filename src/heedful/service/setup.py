@@ -151,7 +151,7 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoopMeasures:
-    """What judges a loop: names of `checks`, its `goals`, and `keys` that are trusted."""
+    """What judges a loop: names of `checks`, its `goals`, and trusted `keys`."""
 
     checks: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     """Add the pages to a service, at `/ui`; with `read_only`, no form changes data."""
     from starlette.responses import RedirectResponse
+    from starlette.routing import Route
 
     from heedful.web import lessons, loops, work
     from heedful.web.site import SITE_PATH, Site
@@ -37,7 +38,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         read_only=read_only,
     )
     icon = f"{SITE_PATH}/static/icon.svg"
-    app.add_route(f"{SITE_PATH}{{rest:path}}", site, include_in_schema=False)
-    app.add_route("/", RedirectResponse(SITE_PATH, 303), include_in_schema=False)
-    app.add_route("/favicon.ico", RedirectResponse(icon, 303), include_in_schema=False)
+    app.routes.append(Route(f"{SITE_PATH}{{rest:path}}", site))
+    app.routes.append(Route("/", RedirectResponse(SITE_PATH, 303)))
+    app.routes.append(Route("/favicon.ico", RedirectResponse(icon, 303)))
     return site

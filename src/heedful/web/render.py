@@ -30,10 +30,10 @@ def page_text(template: str, **values: Any) -> str:
 def _pages() -> Environment:
     from jinja2 import ChoiceLoader, PackageLoader, Undefined
 
-    reports = environment(True)
-    loaders = [PackageLoader("heedful.web"), reports.loader]
+    packages = ("heedful.web", "heedful.pages")
+    templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
-    pages = reports.overlay(undefined=Undefined, loader=ChoiceLoader(loaders))
+    pages = environment(True).overlay(undefined=Undefined, loader=templates)
     pages.filters |= {"ago": ago, "number": number, "percent": percent}
     pages.globals["address"] = address
     return pages

@@ -9,8 +9,8 @@ answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Coroutine
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -129,30 +129,34 @@ class LenientRoute(Route):
     """A route whose answer names the unknown fields of the body in `warnings`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of FastAPI, followed by the search for unknown fields."""
+        """Return the handler of a route, followed by the search for unknown fields."""
         handle = super().get_route_handler()
-        model = self.body_field.field_info.annotation if self.body_field else None
-        known: Mapping[str, Any] = getattr(model, "model_fields", {})
+        fields = _body_fields(self.endpoint)
 
         async def handle_leniently(request: Request) -> Response:
             answer = await handle(request)
-            unknown = (
-                [name for name in request.state.plain if name not in known]
-                if known
-                else []
-            )
-            if not unknown:
+            if not fields:
                 return answer
             warnings = [
-                f"ignored: {name!r} is no field of this route" for name in unknown
+                f"ignored: {name!r} is no field of this route"
+                for name in request.state.plain
+                if name not in fields
             ]
-            content = {
-                **json.loads(bytes(answer.body)),
-                "warnings": redact_data(warnings),
-            }
+            if not warnings:
+                return answer
+            content = json.loads(bytes(answer.body))
+            content["warnings"] = redact_data(warnings)
             return JSONResponse(content, answer.status_code)
 
         return handle_leniently
+
+
+def _body_fields(endpoint: Callable[..., Any]) -> Collection[str]:
+    """Return the names of the fields of a route's body; none if it has no body."""
+    for annotation in get_type_hints(endpoint).values():
+        if isinstance(annotation, type) and issubclass(annotation, TenantBody):
+            return frozenset(annotation.model_fields)
+    return frozenset()
 
 
 router: APIRouter = APIRouter(
@@ -211,29 +215,34 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    loops = _loops(caller, body.override_by or "")
+    """Return the arguments of a function of `guardrails` that a body has."""
     return {
         **body.model_dump(exclude=IDENTITY_FIELDS),
         "override_by": caller.by,
-        "store": loops,
+        "store": _loops(caller, body.override_by or ""),
     }
 
 
 def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
+    """Return the caller's loops; the audit notes overrides under the name `named`."""
     setup = caller.setup
-    may = "approve" in caller.key.may
+
+    def record_override(loop: str, rule: str) -> None:
+        caller.record("loop.override", loop, rule=rule, named=named)
+
+    def is_trusted(loop: str) -> bool:
+        if "approve" in caller.key.may:
+            return True
+        return caller.key.id in setup.pinned(caller.scope, loop).keys
+
     return guardrails.GuardedLoops(
         store=setup.store,
         scope=caller.scope,
         settings=setup.guardrails,
         judge=setup.judge,
         memory=caller.memory,
-        overriding=lambda loop, rule: caller.record(
-            "loop.override", loop, rule=rule, named=named
-        ),
-        vouched=lambda loop: (
-            may or caller.key.id in setup.pinned(caller.scope, loop).keys
-        ),
+        overriding=record_override,
+        vouched=is_trusted,
         named=named,
     )
 
@@ -257,11 +266,14 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     scope = caller.scope
     memory = caller.memory
     context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
+    trust: Literal["operator", "tool"] = "tool"
+    if "approve" in caller.key.may:
+        trust = "operator"
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
         model=caller.setup.model,
-        trust="operator" if "approve" in caller.key.may else "tool",
+        trust=trust,
         on_model_error=run.on_model_error,
     )
     if not run.store:
@@ -280,7 +292,15 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
     Those that wait in quarantine are marked by their `state`. A key with `recall` in
     place of `read` does not get them.
     """
-    options: Any = {"store": caller.memory, "waiting": "read" in caller.key.may}
-    options |= question.model_dump(exclude=IDENTITY_FIELDS)
-    place = caller.scope.tenant, caller.scope.project
-    return {"reflections": await engine.query_reflections(*place, **options)}
+    reflections = await engine.query_reflections(
+        caller.scope.tenant,
+        caller.scope.project,
+        query_text=question.query_text,
+        k=question.k,
+        min_importance=question.min_importance,
+        tags=question.tags,
+        match=question.match,
+        store=caller.memory,
+        waiting="read" in caller.key.may,
+    )
+    return {"reflections": reflections}

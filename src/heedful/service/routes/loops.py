@@ -133,9 +133,7 @@ async def begin(
     """
     setup = caller.setup
 
-    async def open_with(
-        rules: Policy, goals: Sequence[Goal | schemas.Notation]
-    ) -> reports.ReportedLoop:
+    async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
         return await reports.open_loop(
             id,
             body.task,

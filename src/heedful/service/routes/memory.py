@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -18,13 +18,16 @@ from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.learn import is_proof_due
+from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, source_trust
 from heedful.memory.reflect import receive, to_stored_episode
+from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service import schemas
 from heedful.service.auth import (
     Approving,
+    Caller,
     Limit,
     Paged,
     Reading,
@@ -55,43 +58,53 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
     """Recall examples and lessons for a task; with a `loop`, record exposures (needs
     `write`).
     """
+    if body.loop is not None:
+        return await _brief_loop(body, body.loop, caller)
     memory = caller.memory
-    exposure = None
-    told = None
-    turns = body.form == "messages"
-    worded = body.form == "text"
-    if body.loop is None:
-        found = await memory.recall(
-            body.task, body.limit, tags=body.tags, match=body.match
-        )
-        messages = memory.render(found, body.budget) if turns else ()
-        text = memory.render_text(found, body.budget) if worded else ""
-    else:
-        caller.needs("write")
-        if unusable := sorted(SINGLE_RECALL_FIELDS & body.model_fields_set):
-            value = getattr(body, unusable[0])
-            raise InvalidInput(unusable[0], value, "left out if a loop is given")
-        briefing = await memory.brief(
-            body.task, body.loop, tell="examples" if turns else "both"
-        )
-        # Recorded before the prompt that may cause an outcome.
-        await caller.write(loops.brief, body.loop, briefing)
-        told = briefing.plain()
-        shown = sum(exposure.shown for exposure in briefing.exposures)
-        withheld = len(briefing.exposures) - shown
-        exposure = {"loop": body.loop, "shown": shown, "withheld": withheld}
-        found = list(briefing.found)
-        messages = briefing.examples if turns else ()
-        seed = secrets.randbits(64)
-        text = (
-            ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
-        )
+    matches = await memory.recall(
+        body.task, body.limit, tags=body.tags, match=body.match
+    )
+    messages: Sequence[Message] = ()
+    text = ""
+    if body.form == "messages":
+        messages = memory.render(matches, body.budget)
+    elif body.form == "text":
+        text = memory.render_text(matches, body.budget)
     return schemas.RecallAnswer(
-        items=found,
+        items=matches, messages=list(messages), text=text, exposure=None, briefing=None
+    )
+
+
+async def _brief_loop(
+    body: schemas.RecallRequest, loop: str, caller: Caller
+) -> schemas.RecallAnswer:
+    """Return what memory says to a loop, and record it as the loop's exposures."""
+    caller.needs("write")
+    unusable = sorted(SINGLE_RECALL_FIELDS & body.model_fields_set)
+    if unusable:
+        value = getattr(body, unusable[0])
+        raise InvalidInput(unusable[0], value, "left out if a loop is given")
+    tell: Literal["examples", "both"] = "both"
+    if body.form == "messages":
+        tell = "examples"
+    briefing = await caller.memory.brief(body.task, loop, tell=tell)
+    # Recorded before the prompt that may cause an outcome.
+    await caller.write(loops.brief, loop, briefing)
+    shown = sum(exposure.shown for exposure in briefing.exposures)
+    withheld = len(briefing.exposures) - shown
+    messages: Sequence[Message] = ()
+    text = ""
+    if body.form == "messages":
+        messages = briefing.examples
+    elif body.form == "text":
+        seed = secrets.randbits(64)
+        text = ranking.as_text(briefing.examples, seed, briefing.advice)
+    return schemas.RecallAnswer(
+        items=list(briefing.found),
         messages=list(messages),
         text=text,
-        exposure=exposure,
-        briefing=told,
+        exposure={"loop": loop, "shown": shown, "withheld": withheld},
+        briefing=briefing.plain(),
     )
 
 
@@ -184,19 +197,30 @@ async def create(
     memory is full of more valuable lessons, the lesson is not stored and `id` and
     `seen` in the answer are 0.
     """
-    pair = None
     sender = caller.actor.via or f"key:{caller.key.name}"
-    trust = (
-        "tool"
-        if body.source
-        else source_trust(sender, await caller.memory.stated_trust())
-    )
+    trust: LessonTrust = "tool"
+    if "approve" in caller.key.may:
+        trust = "operator"
+    elif not body.source:
+        trust = source_trust(sender, await caller.memory.stated_trust())
+    example = None
     if body.example is not None:
-        pair = lesson.Example(**body.example.model_dump(), context=body.context)
+        example = lesson.Example(
+            body.example.task,
+            body.example.accepted,
+            rejected=body.example.rejected,
+            wrong=body.example.wrong,
+            context=body.context,
+        )
     answer = await caller.memory.remember(
-        **body.model_dump(exclude={"tenant", "example", "source"}),
-        example=pair,
-        trust="operator" if "approve" in caller.key.may else trust,
+        body.error_type,
+        body.text,
+        lesson=body.lesson,
+        example=example,
+        tags=body.tags,
+        importance=body.importance,
+        context=body.context,
+        trust=trust,
         source=body.source or sender,
     )
     response.status_code = 201 if answer.created else 200
@@ -214,9 +238,16 @@ async def query(
 
     Never put an item with the state `quarantined` into a prompt.
     """
-    asked = body.model_dump(exclude={"tenant"})
-    found = await caller.memory.query(**asked, waiting="read" in caller.key.may)
-    return Page(items=found, next=None)
+    matches = await caller.memory.query(
+        body.text,
+        body.limit,
+        tags=body.tags,
+        match=body.match,
+        kind=body.kind,
+        importance=body.importance,
+        waiting="read" in caller.key.may,
+    )
+    return Page(items=matches, next=None)
 
 
 @lessons.get("/reflections")
@@ -231,14 +262,14 @@ async def listed(
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
     """
-    only = {
-        "kind": kind or "",
-        "error_type": error_type,
-        "tag": tag,
-        "state": state or "",
-    }
     rows = await caller.read(
-        patterns.list_lessons, page.limit + 1, page.id or MAX_ROW_ID, **only
+        patterns.list_lessons,
+        page.limit + 1,
+        page.id or MAX_ROW_ID,
+        kind=kind or "",
+        error_type=error_type,
+        tag=tag,
+        state=state or "",
     )
     return Page[Document].of(rows, page.limit, "id")
 
@@ -269,11 +300,21 @@ async def edit(
             detail="send If-Match with the ETag of the lesson",
         )
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
-    detail |= {"text": lesson.short_digest(redact(body.text))} if body.text else {}
+    if body.text:
+        detail["text"] = lesson.short_digest(redact(body.text))
     caller.record("reflection.edit", str(id), **detail)
-    change = body.model_dump(exclude={"tenant", "why"})
-    arguments = (if_match.strip().strip('"'), caller.by, body.why)
-    edited = await caller.write(patterns.amend, id, *arguments, **change)
+    edited = await caller.write(
+        patterns.amend,
+        id,
+        if_match.strip().strip('"'),
+        caller.by,
+        body.why,
+        pinned=body.pinned,
+        apart=body.apart,
+        retired=body.retired,
+        restored=body.restored,
+        text=body.text,
+    )
     if body.text and caller.setup.embedder:
         await caller.setup.embed_soon(caller.scope)
     return _with_etag(edited, response)
@@ -291,7 +332,7 @@ quarantine: APIRouter = APIRouter(
 
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
-    """List the lessons in quarantine that wait for a ruling, newest first."""
+    """List the lessons in quarantine that wait for a review, newest first."""
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=page.id)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
@@ -305,8 +346,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, why=body.why)
-    remove = caller.memory.quarantine.revoke
-    removed = await remove(
+    removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
     return {"source": body.source, "revoked": not body.dry_run, **asdict(removed)}
@@ -314,9 +354,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
 
 @quarantine.get("/{id}")
 async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
-    """Return a lesson from quarantine: its text, the origin of the text, and the
-    rulings on it.
-    """
+    """Return a lesson from quarantine: its text, its origin, and its reviews."""
     return await caller.memory.quarantine.show(id)
 
 
@@ -333,10 +371,15 @@ async def rule(
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
     caller.record(f"quarantine.{ruling}", str(id), why=body.why)
-    await getattr(caller.memory.quarantine, ruling)([id], by=caller.by, why=body.why)
-    if ruling == "release" and caller.setup.embedder:
-        await caller.setup.embed_soon(caller.scope, since="")
-    state = "candidate" if ruling == "release" else "retired"
+    lessons = caller.memory.quarantine
+    if ruling == "reject":
+        state = "retired"
+        await lessons.reject([id], by=caller.by, why=body.why)
+    else:
+        state = "candidate"
+        await lessons.release([id], by=caller.by, why=body.why)
+        if caller.setup.embedder:
+            await caller.setup.embed_soon(caller.scope, since="")
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
@@ -367,10 +410,11 @@ async def receive_episode(
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
-    caller.needs("approve" if trust == "operator" else "write")
-    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    if trust == "operator":
+        caller.needs("approve")
+    run = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = await asyncio.to_thread(
-        EpisodeReader(Limits()).add, {"events": [], **plain}
+        EpisodeReader(Limits()).add, {"events": [], **run}
     )
     stored = await asyncio.to_thread(to_stored_episode, episode, trust)
     state = await caller.write(episodes.admit, stored, claim=False) or "waiting"
@@ -413,8 +457,9 @@ async def hook(
         reply.work
         and await caller.read(episodes.owner, reply.session) == caller.actor.via
     ):
-        about = {"session": reply.session, "what": reply.work}
-        await caller.setup.work.defer("learn", caller.scope, **about)
+        await caller.setup.work.defer(
+            "learn", caller.scope, session=reply.session, what=reply.work
+        )
     return dict(reply.answer or {})
 
 
@@ -431,36 +476,35 @@ async def receive_traces(
     Soon after the root span of a trace has ended, the trace becomes one episode. The
     answer reports spans that cannot be stored as `partial_success`.
     """
-    caller.needs("approve" if trust == "operator" else "write")
-    kind = (
-        request.headers.get("content-type", _JSON_MEDIA_TYPE)
-        .partition(";")[0]
-        .strip()
-        .lower()
-    )
+    if trust == "operator":
+        caller.needs("approve")
+    sent_type = request.headers.get("content-type", _JSON_MEDIA_TYPE)
+    media_type = sent_type.partition(";")[0].strip().lower()
     body = await request.body()
     try:
-        sent: Any = (
-            body if kind == PROTOBUF_TYPE else await asyncio.to_thread(json.loads, body)
-        )
-        refused = await receive(caller.setup.store, caller.scope, sent, trust)
+        spans: Any = body
+        if media_type != PROTOBUF_TYPE:
+            spans = await asyncio.to_thread(json.loads, body)
+        refused = await receive(caller.setup.store, caller.scope, spans, trust)
     except (InvalidInput, ValueError, RecursionError) as error:
         raise Problem(
             status=400, code="invalid_traces", detail=f"not OTLP: {error}"
         ) from error
-    caller.setup.metrics.refused.inc(refused.total())
     total = refused.total()
-    why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
-    # Protobuf writes 64-bit integers as text in JSON.
-    part = (
-        {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
-        if total
-        else {}
-    )
-    if kind != PROTOBUF_TYPE:
-        return Response(json.dumps(part), media_type=_JSON_MEDIA_TYPE)
-    from google.protobuf.json_format import ParseDict
-    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
+    caller.setup.metrics.refused.inc(total)
+    answer = {}
+    if total:
+        reasons = [f"{spans} spans: {reason}" for reason, spans in refused.items()]
+        answer["partialSuccess"] = {
+            # Protobuf writes 64-bit integers as text in JSON.
+            "rejectedSpans": str(total),
+            "errorMessage": "; ".join(reasons),
+        }
+    if media_type != PROTOBUF_TYPE:
+        return Response(json.dumps(answer), media_type=_JSON_MEDIA_TYPE)
 
-    answer = ParseDict(part, wire.ExportTraceServiceResponse())
-    return Response(answer.SerializeToString(), media_type=PROTOBUF_TYPE)
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+    message = ParseDict(answer, trace_service_pb2.ExportTraceServiceResponse())
+    return Response(message.SerializeToString(), media_type=PROTOBUF_TYPE)
