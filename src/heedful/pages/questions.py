@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from heedful.loop.runs import Report, StageAttempt, StageReport
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.pages.report import counted, happened
 from heedful.sanitize import clean
 
@@ -38,11 +38,12 @@ class Fact:
     @property
     def cite(self) -> str:
         """The place in the report: `[stage/attempt N/check]`, or `[run]`."""
-        attempt = f"attempt {self.attempt}" if self.attempt else ""
-        parts = (self.stage or self.run, attempt, self.check)
-        return (
-            f"[{'/'.join(clean(part, MAX_STAGE_NAME_CHARS) for part in parts if part)}]"
-        )
+        parts = [self.stage or self.run]
+        if self.attempt:
+            parts.append(f"attempt {self.attempt}")
+        parts.append(self.check)
+        place = "/".join(clean(part, MAX_STAGE_NAME_CHARS) for part in parts if part)
+        return f"[{place}]"
 
     def __str__(self) -> str:
         quoted = "".join(f"\n   | {line}".rstrip() for line in self.quote.splitlines())
@@ -64,11 +65,9 @@ class RunAnswer:
     missing: str = ""
 
     def __str__(self) -> str:
-        lines = (
-            [f"not in the report: {self.missing}; what there is:"]
-            if self.missing
-            else []
-        )
+        lines = []
+        if self.missing:
+            lines.append(f"not in the report: {self.missing}; what there is:")
         lines.append(f"asked: {self.understood}")
         lines += [f"{number}. {fact}" for number, fact in enumerate(self.facts, 1)]
         return "\n".join(lines)
@@ -86,23 +85,25 @@ def answer(report: Report, question: str = "") -> RunAnswer:
     """Return why the stages in `question` were retried; if it names no stage, return
     all stages.
     """
-    named, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
-    stages = [stage for stage in report.stages if stage.name in named]
+    found, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
+    stages = [stage for stage in report.stages if stage.name in found]
     facts = []
     if missing or not stages:
-        understood = f"which stages of run {clean(report.run, MAX_STAGE_NAME_CHARS)} were retried, and why"
+        run = clean(report.run, MAX_STAGE_NAME_CHARS)
+        understood = f"which stages of run {run} were retried, and why"
         facts = [Fact(text=describe_run(report), run=report.run)]
         stages = list(report.stages)
     else:
-        listed = ", ".join(_place(report, stage, named[stage.name]) for stage in stages)
-        understood = f"why {listed} was retried"
+        places = [_place(report, stage, found[stage.name]) for stage in stages]
+        understood = f"why {', '.join(places)} was retried"
     for stage in stages:
-        facts.append(
-            Fact(text=describe_stage(report, stage), run=report.run, stage=stage.name)
-        )
-        for line in stage.briefing.lines if stage.briefing else ():
-            told = f"memory, before each attempt: {clean(line, MAX_QUESTION_CHARS)}"
-            facts.append(Fact(text=told, run=report.run, stage=stage.name))
+        description = describe_stage(report, stage)
+        facts.append(Fact(text=description, run=report.run, stage=stage.name))
+        lines = stage.briefing.lines if stage.briefing else ()
+        for line in lines:
+            memory = clean(line, MAX_QUESTION_CHARS)
+            text = f"memory, before each attempt: {memory}"
+            facts.append(Fact(text=text, run=report.run, stage=stage.name))
         facts += _story(stage)
     return RunAnswer(
         question=question, understood=understood, facts=tuple(facts), missing=missing
@@ -114,22 +115,21 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
     The number 4 means what "stage 4" means in a question. Raises UnknownName.
     """
-    exact = [one for one in report.stages if one.name == stage]
-    return (exact or _numbered(report, _number(stage)) or [report.stage(stage)])[0]
+    for candidate in report.stages:
+        if candidate.name == stage:
+            return candidate
+    numbered = _numbered(report, _number(stage))
+    return numbered[0] if numbered else report.stage(stage)
 
 
 def _number(name: str) -> int | None:
-    """Return the number in a name such as `stage4`, `stage_4` or `4`; None for other
-    names.
-    """
-    found = re.fullmatch(r"(?:(?:stage|step)[\W_]*)?(\d{1,9})", name.casefold())
-    return int(found[1]) if found else None
+    """Return the number in a name such as `stage4` or `4`; None for other names."""
+    match = re.fullmatch(r"(?:(?:stage|step)[\W_]*)?(\d{1,9})", name.casefold())
+    return int(match[1]) if match else None
 
 
 def _numbered(report: Report, number: int | None) -> list[StageReport]:
-    """Return the stages that have this number in their name, or else the stage at this
-    place.
-    """
+    """Return the stages with this number as name, or else the one at this place."""
     if number is None:
         return []
     named = [stage for stage in report.stages if _number(stage.name) == number]
@@ -149,8 +149,10 @@ def describe_run(report: Report) -> str:
         "passed": "passed",
     }[report.status]
     attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
-    names = f"run {clean(report.run, MAX_STAGE_NAME_CHARS)} of pipeline {clean(report.pipeline, MAX_STAGE_NAME_CHARS)}"
-    return f"{names} {ending}; {counted(len(report.stages), 'stage')}, {attempts}"
+    run = clean(report.run, MAX_STAGE_NAME_CHARS)
+    pipeline = clean(report.pipeline, MAX_STAGE_NAME_CHARS)
+    stages = counted(len(report.stages), "stage")
+    return f"run {run} of pipeline {pipeline} {ending}; {stages}, {attempts}"
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
@@ -159,72 +161,81 @@ def describe_stage(report: Report, stage: StageReport) -> str:
 
 
 def _place(report: Report, stage: StageReport, meant: str = "") -> str:
-    name = ", ".join(filter(None, (clean(stage.name, MAX_STAGE_NAME_CHARS), meant)))
-    return f"stage {report.stages.index(stage) + 1} ({name})"
+    name = clean(stage.name, MAX_STAGE_NAME_CHARS)
+    parts = [part for part in (name, meant) if part]
+    return f"stage {report.stages.index(stage) + 1} ({', '.join(parts)})"
 
 
 def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
-    """Return the names of the stages in a question, and a text about a stage that does
-    not exist.
+    """Return the names of the stages in a question, and what is missing of them.
 
     "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage;
     the value of its name says which. Other names are looked for only in a question
     without such a number.
     """
     text = re.sub(r"[\W_]+", " ", question.casefold())
-    found = dict[str, str]()
-    missing = ""
-    listed = re.findall(
+    numbers = re.findall(
         r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text
     )
-    for number in map(int, re.findall(r"\d+", " ".join(listed))):
+    if not numbers:
+        return _named_stages(report, text), ""
+    found = dict[str, str]()
+    missing = ""
+    for number in map(int, re.findall(r"\d+", " ".join(numbers))):
         stages = _numbered(report, number)
         for stage in stages:
-            found[stage.name] = (
-                "by its name" if _number(stage.name) == number else "by its place"
-            )
-        if not (stages or missing):
-            missing = (
-                f"stage {number}: the run has {counted(len(report.stages), 'stage')}"
-            )
-    for stage in (
-        sorted(report.stages, key=lambda stage: -len(stage.name)) if not listed else ()
-    ):
-        name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
-        text, times = re.subn(rf"\b{name}\b", "", text)
-        found |= {stage.name: ""} if times and _number(stage.name) is None else {}
+            found[stage.name] = "by its place"
+            if _number(stage.name) == number:
+                found[stage.name] = "by its name"
+        if not stages and not missing:
+            count = counted(len(report.stages), "stage")
+            missing = f"stage {number}: the run has {count}"
     return found, missing
 
 
+def _named_stages(report: Report, text: str) -> dict[str, str]:
+    """Return the stages whose names are in a text; longer names are found first."""
+    found = dict[str, str]()
+    for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
+        name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
+        text, times = re.subn(rf"\b{name}\b", "", text)
+        if times and _number(stage.name) is None:
+            found[stage.name] = ""
+    return found
+
+
 def _story(stage: StageReport) -> Iterator[Fact]:
-    """Yield facts about each attempt: how it ended, what was wrong, and its
-    feedback.
-    """
-    for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
-        fact = Fact(text="", run=made.run, stage=made.stage_name, attempt=made.attempt)
-        if made.attempt > 1:
-            ended = made.overall_status.replace("_", " ").replace(
-                "warning", "passed with warnings"
-            )
-            yield replace(fact, text=f"attempt {made.attempt} {ended}")
-        for check in made.checks:
+    """Yield facts on each attempt: how it ended, what was wrong, and its feedback."""
+    for attempt, following in zip_longest(stage.attempts, stage.attempts[1:]):
+        fact = Fact(
+            text="",
+            run=attempt.run,
+            stage=attempt.stage_name,
+            attempt=attempt.attempt,
+        )
+        if attempt.attempt > 1:
+            status = attempt.overall_status.replace("_", " ")
+            status = status.replace("warning", "passed with warnings")
+            yield replace(fact, text=f"attempt {attempt.attempt} {status}")
+        for check in attempt.checks:
             if check.status in CHECK_STATUS_WORDS:
-                text = f"{CHECK_STATUS_WORDS[check.status]}: {clean(check.message, MAX_QUESTION_CHARS)}".rstrip(
-                    " :"
-                )
-                fix = (
-                    f"; fix: {clean(check.suggestion, MAX_QUESTION_CHARS)}"
-                    if check.suggestion
-                    else ""
-                )
-                yield replace(fact, text=text + fix, check=check.check_name)
-        if after is not None and made.feedback_for_agent:
+                yield replace(fact, text=_complaint(check), check=check.check_name)
+        if following is not None and attempt.feedback_for_agent:
             lines = [
                 clean(line, MAX_QUESTION_CHARS)
-                for line in made.feedback_for_agent.splitlines()
+                for line in attempt.feedback_for_agent.splitlines()
             ]
-            fed = f"fed back to attempt {after.attempt}:"
-            yield replace(fact, text=fed, quote="\n".join(lines))
+            text = f"fed back to attempt {following.attempt}:"
+            yield replace(fact, text=text, quote="\n".join(lines))
+
+
+def _complaint(check: CheckResult) -> str:
+    """Return what a check found wrong, and how to fix it."""
+    message = clean(check.message, MAX_QUESTION_CHARS)
+    text = f"{CHECK_STATUS_WORDS[check.status]}: {message}".rstrip(" :")
+    if check.suggestion:
+        text += f"; fix: {clean(check.suggestion, MAX_QUESTION_CHARS)}"
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,41 +270,19 @@ class Statistics:
 
 def cost(attempts: Iterable[StageAttempt]) -> tuple[int, float, int]:
     """Return the number of `attempts`, their seconds and their tokens."""
-    made = list(attempts)
-    seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
-    return len(made), seconds, sum(attempt.usage.tokens for attempt in made)
+    counted_attempts = list(attempts)
+    seconds = sum(attempt.execution_time_ms for attempt in counted_attempts) / 1000
+    tokens = sum(attempt.usage.tokens for attempt in counted_attempts)
+    return len(counted_attempts), round(seconds, 6), tokens
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
-    """Return which checks fail most, how many stages recover, and what the retries
-    cost.
-    """
-    listed = list(reports)
-    tried = [stage for report in listed for stage in report.stages if stage.attempts]
-    # For each check, the stages that asked it, each with the number of attempts that
-    # failed it.
-    checks: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
-    for stage in tried:
-        fails = ({one.check_name for one in made.failed} for made in stage.attempts)
-        failed = Counter(name for names in fails for name in names)
-        for name in dict.fromkeys(
-            one.check_name for made in stage.attempts for one in made.checks
-        ):
-            checks[name].append((stage, failed[name]))
-    counts = []
-    for name, asked in checks.items():
-        ended = [stage for stage, fails in asked if fails and stage.action != "open"]
-        recovered = sum(stage.action == "passed" for stage in ended)
-        failures = sum(fails for _, fails in asked)
-        counts.append(
-            Count(
-                name=name,
-                runs=len(asked),
-                failed=failures,
-                stages=len(ended),
-                recovered=recovered,
-            )
-        )
+    """Return which checks fail most, how many stages recover, and what retries cost."""
+    all_reports = list(reports)
+    tried: list[StageReport] = []
+    for report in all_reports:
+        tried += [stage for stage in report.stages if stage.attempts]
+    counts = _counts(tried)
     counts.sort(key=lambda count: -count.failed)
     retries, seconds, tokens = cost(
         attempt for stage in tried for attempt in stage.attempts[1:]
@@ -302,6 +291,34 @@ def statistics(reports: Iterable[Report]) -> Statistics:
         retries=retries,
         seconds=seconds,
         tokens=tokens,
-        runs=len(listed),
+        runs=len(all_reports),
         checks=tuple(counts),
     )
+
+
+def _counts(stages: Iterable[StageReport]) -> list[Count]:
+    """Count for each check how often it failed in these stages, and recovered."""
+    # For each check, the stages that asked it, each with the number of attempts that
+    # failed it.
+    checks: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
+    for stage in stages:
+        names = dict[str, None]()
+        failures = Counter[str]()
+        for attempt in stage.attempts:
+            names |= dict.fromkeys(check.check_name for check in attempt.checks)
+            failures.update({check.check_name for check in attempt.failed})
+        for name in names:
+            checks[name].append((stage, failures[name]))
+    counts = []
+    for name, asked in checks.items():
+        ended = [stage for stage, failed in asked if failed and stage.action != "open"]
+        counts.append(
+            Count(
+                name=name,
+                runs=len(asked),
+                failed=sum(failed for _, failed in asked),
+                stages=len(ended),
+                recovered=sum(stage.action == "passed" for stage in ended),
+            )
+        )
+    return counts

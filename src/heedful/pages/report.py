@@ -33,13 +33,14 @@ from heedful.sanitize import clean
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-STYLE_FILE = Path(__file__).parent / "templates/ui.css"  # the look of every page
+# The look of every page, which the pages of `web/` have, too.
+STYLE_FILE = Path(__file__).parent / "templates/ui.css"
 _CHECK_SIGNS = {
     "passed": "✓",
     "warning": "!",
     "failed": "✗",
     "not_validated": "?",
-}  # of a check
+}
 _END_SIGNS = {
     "degraded": "!",
     "halted": "✗",
@@ -61,20 +62,16 @@ MAX_ATTEMPT_CHECKS = 20  # checks of an attempt on a page
 MAX_PAGE_OUTPUT_LINES = 40  # lines of its output
 MAX_PAGE_FEEDBACK_CHARS = 3_000  # characters of its feedback
 MAX_OUTPUT_READ_CHARS = 100_000  # characters of an output that are read
-CUT_MARGIN_CHARS = (
-    2_000  # characters dropped at the end of a cut text: they may be half a secret
-)
-MAX_OUTPUT_READ_LINES = (
-    2_000  # lines of an output that are read: a diff of more can take minutes
-)
+# Characters dropped at the end of a cut text: they may be half a secret.
+CUT_MARGIN_CHARS = 2_000
+# Lines of an output that are read: a diff of more can take minutes.
+MAX_OUTPUT_READ_LINES = 2_000
 MIN_SPLIT_LINE_CHARS = 200  # characters from which a line is split into sentences
 MAX_PAGE_LINE_CHARS = 400  # characters after which a line or text is cut
-MAX_WORD_DIFF_CHARS = (
-    600  # characters of an output that is compared word by word, in less than 10 ms
-)
-MAX_WORD_DIFF_WORDS = (
-    800  # words of a text that are compared; the rest counts as unchanged
-)
+# Characters of an output that is compared word by word, in less than 10 ms.
+MAX_WORD_DIFF_CHARS = 600
+# Words of a text that are compared; the rest counts as unchanged.
+MAX_WORD_DIFF_WORDS = 800
 # ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
 Part = tuple[str, str, str]
 
@@ -92,16 +89,12 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report, escape: bool = True) -> str:
-    """Return the report as Markdown; without `escape`, for a terminal, names stay as
-    they are.
-    """
+    """Return the report as Markdown; without `escape`, names stay, for a terminal."""
     return environment(escape).get_template("report.md.j2").render(report=report)
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template in `heedful/pages/templates`; escape HTML and show hidden
-    characters.
-    """
+    """Render a template of this room; escape HTML and show hidden characters."""
     return environment(True).get_template(template).render(**values)
 
 
@@ -111,28 +104,27 @@ def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
-    """Write one attempt as JSON; create `folder` if it is missing. Raises
-    StoreUnavailable.
-    """
+    """Write one attempt as JSON; create a missing folder. Raises StoreUnavailable."""
     return _write(Path(folder) / attempt.file, _json(attempt.plain()))
 
 
 def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write each attempt as JSON, and the whole run as JSON, Markdown and HTML. Return
-    the paths.
+    """Write each attempt as JSON, and the run as JSON, Markdown and HTML.
 
-    Raises StoreUnavailable. Files that were written before the error are complete.
+    Returns the paths. Raises StoreUnavailable. Files that were written before the error
+    are complete.
     """
-    attempts = [attempt for stage in report.stages for attempt in stage.attempts]
-    paths = [write_attempt(attempt, folder) for attempt in attempts]
+    paths = []
+    for stage in report.stages:
+        paths += [write_attempt(attempt, folder) for attempt in stage.attempts]
     pages = {
         "json": _json(report.plain()),
         "md": markdown(report),
         "html": html(report),
     }
-    return paths + [
-        _write(Path(folder) / f"{report.stem}.{k}", pages[k]) for k in pages
-    ]
+    for suffix, text in pages.items():
+        paths.append(_write(Path(folder) / f"{report.stem}.{suffix}", text))
+    return paths
 
 
 def _json(plain: Mapping[str, Any]) -> str:
@@ -151,12 +143,11 @@ def _write(path: Path, text: str) -> Path:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        why = error.strerror or error
-        what = (
-            f"the report {path} cannot be written ({why}); check the folder and the "
-            "disk"
-        )
-        raise StoreUnavailable(what) from error
+        reason = error.strerror or error
+        raise StoreUnavailable(
+            f"the report {path} cannot be written ({reason}); check the folder and "
+            "the disk"
+        ) from error
     return path
 
 
@@ -168,57 +159,62 @@ def output(
     If there is an attempt `before`, the lines are a unified diff between the two
     outputs.
     """
-    lines, rest = _read(attempt.output)
+    lines, unread = _read(attempt.output)
     notes = []
     if before is not None:
         if before.output == attempt.output:
             return (), "the same output as before"
-        was, other = _read(before.output)
-        rest = max(rest, other)
-        lines = list(unified_diff(was, lines, n=1, lineterm=""))[
-            2:
-        ]  # without the file names
+        lines_before, unread_before = _read(before.output)
+        unread = max(unread, unread_before)
+        # Without the names of files, which are the first two lines.
+        lines = list(unified_diff(lines_before, lines, n=1, lineterm=""))[2:]
         signs = Counter(line[0] for line in lines)
-        changed = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
-        notes.append(
-            changed if lines else "no line differs, except for secrets or formatting"
-        )
-    shown = list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES]))
-    left = len(lines) - MAX_PAGE_OUTPUT_LINES
-    notes += [f"{counted(left, 'more line')} not shown"] * (left > 0)
-    notes += [f"{counted(rest, 'character')} not read"] * bool(rest)
-    return shown, "; ".join(notes)
+        note = "no line differs, except for secrets or formatting"
+        if lines:
+            note = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
+        notes.append(note)
+    hidden = len(lines) - MAX_PAGE_OUTPUT_LINES
+    if hidden > 0:
+        notes.append(f"{counted(hidden, 'more line')} not shown")
+    if unread:
+        notes.append(f"{counted(unread, 'character')} not read")
+    return list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES])), "; ".join(notes)
 
 
 def _read(text: str) -> tuple[list[str], int]:
-    """Return the lines of `text` without secrets, and how many characters at its end
-    were not read.
+    """Return the lines of a text without secrets, and its number of unread characters.
 
-    JSON is indented, with sorted keys. Wide lines are split into sentences.
+    Those at its end are not read. JSON is indented, with sorted keys. Wide lines are
+    split into sentences.
     """
-    rest = (
-        len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
-        if len(text) > MAX_OUTPUT_READ_CHARS
-        else 0
-    )
-    text = redact(text[:MAX_OUTPUT_READ_CHARS])[: -CUT_MARGIN_CHARS if rest else None]
-    with suppress(ValueError, RecursionError):  # other text
-        data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-        text = (
-            json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
-            if data
-            else text
-        )
+    unread = 0
+    end = None
+    if len(text) > MAX_OUTPUT_READ_CHARS:
+        unread = len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
+        end = -CUT_MARGIN_CHARS
+    text = _indented(redact(text[:MAX_OUTPUT_READ_CHARS])[:end])
     lines: list[str] = []
-    for line in text.split("\n") if text else ():
-        lines += (
-            [line]
-            if len(line) <= MIN_SPLIT_LINE_CHARS
-            else _SENTENCE_PATTERN.findall(line)
-        )
-    return lines[:MAX_OUTPUT_READ_LINES], rest + len(
-        "\n".join(lines[MAX_OUTPUT_READ_LINES:])
-    )
+    if text:
+        for line in text.split("\n"):
+            if len(line) <= MIN_SPLIT_LINE_CHARS:
+                lines.append(line)
+            else:
+                lines += _SENTENCE_PATTERN.findall(line)
+    unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
+    return lines[:MAX_OUTPUT_READ_LINES], unread
+
+
+def _indented(text: str) -> str:
+    """Return a JSON list or object indented, and any other text as it is."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        data = json.loads(text)
+        if not data:
+            return text
+        return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
 
 
 def changes(
@@ -231,18 +227,19 @@ def changes(
     `output`.
     """
     lines, note = output(before, attempt)
-    was, now = ("\n".join(_read(one.output)[0]) for one in (before or attempt, attempt))
-    if (
-        not 0 < len(lines) < MAX_PAGE_OUTPUT_LINES
-        or max(len(was), len(now)) > MAX_WORD_DIFF_CHARS
-    ):
+    old = "\n".join(_read((before or attempt).output)[0])
+    new = "\n".join(_read(attempt.output)[0])
+    is_short = 0 < len(lines) < MAX_PAGE_OUTPUT_LINES
+    if not is_short or max(len(old), len(new)) > MAX_WORD_DIFF_CHARS:
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
         return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
-    checks = (one for one in attempt.checks if "span" in one.details)
-    spans = [
-        (*one.details["span"], f"{one.check_name}: {one.message}") for one in checks
-    ]
-    return marked(was, now, spans if now == attempt.output else ()), note
+    spans: list[tuple[int, int, str]] = []
+    if new == attempt.output:
+        for check in attempt.checks:
+            if "span" in check.details:
+                first, behind = check.details["span"]
+                spans.append((first, behind, f"{check.check_name}: {check.message}"))
+    return marked(old, new, spans), note
 
 
 def marked(
@@ -257,72 +254,79 @@ def marked(
     ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late',
     'b')])
     """
-    old, new = (
-        _DIFF_WORD_PATTERN.findall(one)[:MAX_WORD_DIFF_WORDS] for one in (before, after)
-    )
-    changed = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    old = _DIFF_WORD_PATTERN.findall(before)[:MAX_WORD_DIFF_WORDS]
+    new = _DIFF_WORD_PATTERN.findall(after)[:MAX_WORD_DIFF_WORDS]
+    steps = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     new.append(after[sum(map(len, new)) :])
-    ends = {end for span in spans for end in span[:2]}
+    steps.append(("equal", 0, 0, len(new) - 1, len(new)))
+
     parts = list[Part]()
-    at = 0
-    for kind, a, b, c, d in [*changed, ("equal", 0, 0, len(new) - 1, len(new))]:
-        if a < b and kind != "equal":
-            parts.append(("gone", "", "".join(old[a:b])))
-        stop = at + sum(map(len, new[c:d]))
-        for low, high in pairwise(
-            sorted({at, stop, *(end for end in ends if at < end < stop)})
-        ):
-            faulty = "; ".join(
-                why for first, behind, why in spans if first <= low < behind
-            )
-            parts.append(
-                ("same" if kind == "equal" else "new", faulty, after[low:high])
-            )
-        at = stop
+    begin = 0
+    for kind, old_first, old_end, new_first, new_end in steps:
+        if kind != "equal" and old_first < old_end:
+            parts.append(("gone", "", "".join(old[old_first:old_end])))
+        end = begin + sum(map(len, new[new_first:new_end]))
+        cuts = {begin, end}
+        for first, behind, _ in spans:
+            cuts |= {place for place in (first, behind) if begin < place < end}
+        for low, high in pairwise(sorted(cuts)):
+            faults = [why for first, behind, why in spans if first <= low < behind]
+            part = "same" if kind == "equal" else "new"
+            parts.append((part, "; ".join(faults), after[low:high]))
+        begin = end
     return parts
 
 
 @cache
 def environment(escape: bool) -> Environment:
-    """Return the environment of all templates; `escape` also escapes names in
-    Markdown.
-    """
+    """Return the environment of templates; `escape` also escapes names in Markdown."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("heedful.pages"),
-        autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
+        autoescape=_is_markup,
         # Hidden characters are shown even if a template forgets the filter.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=_finalized,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
-    made.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
-    made.globals |= {
+    functions = (changes, cost, counted, failures, happened, iso, lasted, marked)
+    for function in (*functions, output, verdict, worked):
+        environment.globals[function.__name__] = function
+    environment.globals |= {
         "SIGNS": STATUS_SIGNS,
         "HEADS": STAGE_TABLE_HEADS,
         "CHECKS": MAX_ATTEMPT_CHECKS,
         "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
     }
-    made.filters |= {one.__name__: one for one in (clean, counted, cut, iso, text)}
-    made.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
-    made.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
-    return made
+    for function in (clean, counted, cut, iso, text):
+        environment.filters[function.__name__] = function
+    environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
+    environment.tests["quiet"] = _is_quiet
+    return environment
+
+
+def _is_markup(name: str | None) -> bool:
+    return bool(name and name.endswith((".html.j2", ".svg.j2")))
+
+
+def _finalized(value: Any) -> Any:
+    return visible(value) if type(value) is str else value
+
+
+def _is_quiet(check: CheckResult) -> bool:
+    """Return whether a check has passed and said nothing."""
+    return check == CheckResult(check.check_name)
 
 
 def _line(text: str, escape: bool) -> str:
-    """Return the text as one line, with `escape` as Markdown that is safe in tables,
-    too.
-    """
+    """Return the text as one line; `escape` makes it safe in Markdown and tables."""
     plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
-    return (
-        _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", plain)
-        if escape
-        else plain
-    )
+    if not escape:
+        return plain
+    return _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", plain)
 
 
 def _fence(text: str, kind: str = "") -> str:
@@ -343,25 +347,34 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redact(text)
+    categories = {char: unicodedata.category(char) for char in set(text)}
     hidden = {
-        c for c in set(text) if c in _BLANK_LETTERS or unicodedata.category(c)[0] == "C"
-    } - {*"\n\t"}
+        char
+        for char, category in categories.items()
+        if category[0] == "C" or char in _BLANK_LETTERS
+    }
+    hidden -= {"\n", "\t"}
     if not hidden:
         return text
-    mark = re.escape("".join(hidden))
+    listed = re.escape("".join(hidden))
     # A joiner between visible characters outside ASCII belongs to a script or an emoji.
-    shown = f"[^\\x00-\\x7f{mark}]"
-    pattern = re.compile(f"((?<={shown})[\u200c\u200d](?={shown}))|[{mark}]")
-    return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
+    seen = f"[^\\x00-\\x7f{listed}]"
+    pattern = re.compile(f"((?<={seen})[\u200c\u200d](?={seen}))|[{listed}]")
+    return pattern.sub(_code_point, text)
+
+
+def _code_point(match: re.Match[str]) -> str:
+    """Return a joiner of visible characters as it is, and other matches by number."""
+    return match[1] or f"[U+{ord(match[0]):04X}]"
 
 
 def cut(text: str, most: int = MAX_PAGE_LINE_CHARS) -> str:
-    """Return the visible text. If it is longer than `most` characters, cut it and add a
-    count.
-    """
+    """Return the visible text; cut after `most` characters, with a count of others."""
     text = visible(text)
-    left = len(text) - most
-    return f"{text[:most]} … and {counted(left, 'character')}" if left > 0 else text
+    others = len(text) - most
+    if others <= 0:
+        return text
+    return f"{text[:most]} … and {counted(others, 'character')}"
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
@@ -384,24 +397,21 @@ def lasted(ms: float) -> str:
     minutes, seconds = divmod(round(ms / 1000), 60)
     if not minutes:
         return f"{ms / 1000:.3g} s"
-    return (
-        f"{minutes} min {seconds} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60} min"
-    )
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def verdict(report: Report) -> str:
     """Describe how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
-    how = (
-        f"{recovered} of them after a retry"
-        if recovered
-        else "each at its first attempt"
-    )
+    noun = report.noun
+    how = "each at its first attempt"
+    if recovered:
+        how = f"{recovered} of them after a retry"
     return {
-        "passed": f"Passed: every {report.noun}, {how}",
-        "degraded": f"Degraded: the run went on after a {report.noun} that did not pass",
+        "passed": f"Passed: every {noun}, {how}",
+        "degraded": f"Degraded: the run went on after a {noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
@@ -428,28 +438,30 @@ def happened(stage: StageReport) -> str:
 
 def failures(stage: StageReport) -> list[str]:
     """Return the names of the checks that failed in any attempt, without duplicates."""
-    return list(
-        dict.fromkeys(
-            check.check_name for one in stage.attempts for check in one.failed
-        )
-    )
+    names = dict[str, None]()
+    for attempt in stage.attempts:
+        names |= dict.fromkeys(check.check_name for check in attempt.failed)
+    return list(names)
 
 
 def cost(report: Report) -> list[str]:
-    """Return texts with the numbers of stages, attempts and retries, the time and the
-    usage.
-    """
-    made = [len(stage.attempts) for stage in report.stages]
-    usage = report.usage
-    retries = sum(max(0, count - 1) for count in made)
-    parts = [counted(len(made), report.noun), counted(sum(made), "attempt")]
-    parts += [
+    """Return texts on the stages, attempts and retries, their time and their usage."""
+    attempts = [len(stage.attempts) for stage in report.stages]
+    retries = sum(number - 1 for number in attempts if number)
+    parts = [
+        counted(len(attempts), report.noun),
+        counted(sum(attempts), "attempt"),
         counted(retries, "retry", "retries"),
         f"{lasted(worked(report))} in attempts",
     ]
-    parts += [counted(usage.calls, "call")] * bool(usage.calls)
-    parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
-    return parts + [f"cost {usage.cost:,.4g}"] * bool(usage.cost)
+    usage = report.usage
+    if usage.calls:
+        parts.append(counted(usage.calls, "call"))
+    if usage.tokens:
+        parts.append(f"{usage.tokens:,} tokens")
+    if usage.cost:
+        parts.append(f"cost {usage.cost:,.4g}")
+    return parts
 
 
 def worked(of: Report | StageReport) -> float:
@@ -464,18 +476,15 @@ def text(value: Any) -> str:
     """Return a value as text: a text as it is, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(
-        value, ensure_ascii=False, indent=1 if isinstance(value, Mapping) else None
-    )
+    indent = 1 if isinstance(value, Mapping) else None
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 MAX_DRAWING_NAME_CHARS = 60  # characters of a name in a drawing
 
 
 def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return an axis that contains all `values`; its ticks are round numbers with their
-    texts.
-    """
+    """Return an axis that contains all `values`; its ticks are round, with texts."""
     span = max(values) - min(values) or 0.1
     power = 10 ** floor(log10(span / 4))
     step = next(
@@ -506,11 +515,9 @@ class Point(NamedTuple):
 
 
 def front(points: Iterable[Point]) -> list[Point]:
-    """Return the Pareto front by rising cost: each point solves more than every cheaper
-    point.
-    """
+    """Return the Pareto front by rising cost: each solves more than cheaper ones."""
     best: list[Point] = []
-    for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
+    for point in sorted(points, key=lambda point: (point.cost, -point.solved)):
         if not best or point.solved > best[-1].solved:
             best.append(point)
     return best
@@ -519,31 +526,31 @@ def front(points: Iterable[Point]) -> list[Point]:
 def frontier(
     named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return what draws policies. At its place, a named point has its mark, or its
-    number.
-    """
+    """Return what draws policies; a named point has its mark, or its number."""
     line = front([*named, *others])
+    best = {(point.cost, point.solved) for point in line}
+    dots = [("other", point) for point in others]
+    dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
     labels = defaultdict[tuple[float, float], list[str]](list)
-    dots = [
-        *(("other", one) for one in others),
-        ("oracle", Point("oracle", 1.0, solved=1.0)),
-    ]
-    for mark, one in zip(marks or map(str, count(1)), named, strict=False):
-        best = any(one[1:] == each[1:] for each in line)
-        dots.append(("front" if best else "dot", one))
-        labels[round(one.cost, 3), round(one.solved, 3)].append(mark)
-    x = axis("attempts ÷ the oracle's", [one.cost for _, one in dots])
-    y = axis("solved ÷ solvable", [one.solved for _, one in dots])
-    places = [(*place, ", ".join(those)) for place, those in sorted(labels.items())]
-    return {"x": x, "y": y, "dots": dots, "labels": places, "line": line}
+    for mark, point in zip(marks or map(str, count(1)), named, strict=False):
+        kind = "front" if (point.cost, point.solved) in best else "dot"
+        dots.append((kind, point))
+        labels[round(point.cost, 3), round(point.solved, 3)].append(mark)
+    return {
+        "x": axis("attempts ÷ the oracle's", [point.cost for _, point in dots]),
+        "y": axis("solved ÷ solvable", [point.solved for _, point in dots]),
+        "dots": dots,
+        "labels": [
+            (*place, ", ".join(group)) for place, group in sorted(labels.items())
+        ],
+        "line": line,
+    }
 
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
-    """Draw the cost and the quality of policies. `others` are small dots without a
-    name.
-    """
+    """Draw the cost and the quality of policies; `others` are small dots, unnamed."""
     chart = frontier(named, others)
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    for number, (kind, one) in enumerate(chart["dots"][len(others) + 1 :], 1):
-        key.append((kind, f"{number}  {cut(one.name, MAX_DRAWING_NAME_CHARS)}"))
+    for number, (kind, point) in enumerate(chart["dots"][len(others) + 1 :], 1):
+        key.append((kind, f"{number}  {cut(point.name, MAX_DRAWING_NAME_CHARS)}"))
     return render("plot.svg.j2", title=title, chart=chart, key=key)

@@ -12,7 +12,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -30,7 +30,6 @@ from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
-from heedful.service import schemas
 from heedful.service.wire import ERROR_RESPONSES
 from heedful.traces.episode import Episode
 from heedful.validation import require
@@ -38,9 +37,9 @@ from heedful.validation import require
 if TYPE_CHECKING:
     import httpx
 
-# Seconds. The pause before a retry is random. Its upper bound starts at FIRST and
-# doubles up to LONGEST. If the service asks for a longer wait than OBEYED, there is no
-# retry.
+# The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
+# doubles up to MAX_PAUSE_SECONDS. If the service asks for a longer wait than
+# MAX_RETRY_AFTER_SECONDS, there is no retry.
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0
 MAX_RETRY_AFTER_SECONDS = 60.0
@@ -84,13 +83,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         self.project: str = project
         self._retries = retries
         self._lost = httpx.TransportError
-        auth = {"authorization": f"Bearer {key}"} if key else {}
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
         self._http = httpx.AsyncClient(
-            headers={
-                "content-type": "application/json",
-                "accept": "application/json",
-                **auth,
-            },
+            headers=headers,
             timeout=httpx.Timeout(timeout),
             transport=transport,
             trust_env=False,  # the library reads no environment variable
@@ -125,12 +122,16 @@ class Client(AbstractAsyncContextManager["Client"]):
             text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data: {error}") from error
-        once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
+        all_headers = dict(headers or {})
+        if method == "POST":
+            all_headers.setdefault("idempotency-key", secrets.token_hex(16))
+        fields = {**query, "project": self.project}
+        parts = [quote(str(part), safe="") for part in path]
         request = self._http.build_request(
             method,
-            "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
-            params={k: v for k, v in (query | {"project": self.project}).items() if v},
-            headers={**once, **(headers or {})},
+            "/".join([self.url, "v1", *parts]),
+            params={name: value for name, value in fields.items() if value},
+            headers=all_headers,
             content=None if body is None else text.encode("ascii"),
         )
         answer = await self._final(request)
@@ -144,14 +145,14 @@ class Client(AbstractAsyncContextManager["Client"]):
             ) from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; retry it if the service is unreachable or busy. Raises
-        Unreachable.
+        """Send a request; retry it if the service is unreachable or busy.
+
+        Raises Unreachable.
         """
         tries = 0
         while True:
-            pause = random.uniform(
-                0, min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
-            )
+            max_pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
+            pause = random.uniform(0, max_pause)
             try:
                 answer = await self._http.send(request)
             except self._lost as error:
@@ -160,11 +161,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                         self.url, type(error).__name__, str(error)
                     ) from error
             else:
-                asked = answer.headers.get("retry-after", "")
-                busy = answer.status_code >= 500 or answer.status_code == 429
-                busy = busy or (answer.status_code == 409 and bool(asked))
-                wait = float(asked) if asked.isdecimal() else 0.0
-                if not busy or wait > MAX_RETRY_AFTER_SECONDS or tries >= self._retries:
+                wait = _seconds_to_wait(answer)
+                if wait is None or tries >= self._retries:
                     return answer
                 pause += wait
             tries += 1
@@ -199,7 +197,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "goals": list(goals),
             "policy": policy,
         }
-        body |= {"memory_key": memory_key} if memory_key else {}
+        if memory_key:
+            body["memory_key"] = memory_key
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
@@ -222,15 +221,15 @@ class Client(AbstractAsyncContextManager["Client"]):
         OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt
         exists, UsageError for an empty report.
         """
-        body: dict[str, Any] = {
+        body = {
             "output": output,
             "digest": digest,
             "evaluation": evaluation,
+            "checks": list(checks),
+            "usage": usage,
         }
-        body |= {"checks": list(checks), "usage": usage}
-        return verdict(
-            await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
-        )
+        answer = await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
+        return verdict(answer)
 
     async def loop(self, loop: str) -> Plain:
         """Return a loop with its attempts (`made`) and its `decisions`. Raises
@@ -242,7 +241,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return a text that explains why a loop continued and why it stopped. Raises
         NotFound.
         """
-        return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
+        answer = await self.call("GET", "loops", loop, "explain")
+        return _read(str, answer["text"])
 
     async def remember(
         self,
@@ -262,15 +262,19 @@ class Client(AbstractAsyncContextManager["Client"]):
         otherwise the trust `tool`, and then it waits in quarantine. The default
         `source` is the key. Raises InvalidInput, QuotaExceeded.
         """
-        sent = schemas.NewExample.model_fields
-        pair = example and {name: getattr(example, name) for name in sent}
-        body: Any = {
+        pair = None
+        if example is not None:
+            pair = {
+                "task": example.task,
+                "accepted": example.accepted,
+                "rejected": example.rejected,
+                "wrong": example.wrong,
+            }
+        body = {
             "error_type": error_type,
             "text": text,
             "lesson": lesson,
             "example": pair,
-        }
-        body |= {
             "tags": list(tags),
             "context": context,
             "importance": importance,
@@ -282,16 +286,19 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Return how often an error was seen, and its lessons, as `Memory.seen`
         does.
         """
-        error_type, text = (error_type, text) if text else ("", error_type)
+        if not text:
+            text = error_type
+            error_type = ""
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
         lessons = tuple(answer["lessons"])
-        lines = tuple(answer["lines"])
-        # The service sends no text of the other patterns in the group, only their
-        # digests.
-        members = tuple(dict.fromkeys(one["signature"] for one in lessons))
-        group = Merge("", "", members) if answer["grouped"] else None
-        return Seen(answer["count"], lessons, group=group, lines=lines)
+        group = None
+        if answer["grouped"]:
+            # The service sends no text of the other patterns in the group, only their
+            # digests.
+            members = tuple(dict.fromkeys(lesson["signature"] for lesson in lessons))
+            group = Merge("", "", members)
+        return Seen(answer["count"], lessons, group=group, lines=tuple(answer["lines"]))
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str
@@ -320,9 +327,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "match": match,
             "form": "found",
         }
-        return _read(
-            list[records.Match], (await self.call("POST", "recall", body=body))["items"]
-        )
+        answer = await self.call("POST", "recall", body=body)
+        return _read(list[records.Match], answer["items"])
 
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any
@@ -356,14 +362,18 @@ class Client(AbstractAsyncContextManager["Client"]):
         `loop` has the same effect as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
-        return _read(str, (await self.call("POST", "recall", body=body))["text"])
+        answer = await self.call("POST", "recall", body=body)
+        return _read(str, answer["text"])
 
-    async def outcome(self, one: records.Outcome) -> None:
-        """Report how a loop with recalled lessons ended; only the first report of a
-        loop counts.
-        """
-        body = {**asdict(one), "signatures": sorted(one.signatures)}
-        del body["rules"]
+    async def outcome(self, outcome: records.Outcome) -> None:
+        """Report how a loop with recalled lessons ended; the first report counts."""
+        body = {
+            "loop": outcome.loop,
+            "right_at_once": outcome.right_at_once,
+            "calls": outcome.calls,
+            "signatures": sorted(outcome.signatures),
+            "memory_key": outcome.memory_key,
+        }
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
@@ -382,10 +392,18 @@ class Client(AbstractAsyncContextManager["Client"]):
         return cast("Plain", await self.call("POST", "episodes", body=body))
 
 
+def _seconds_to_wait(answer: httpx.Response) -> float | None:
+    """Return how long to wait before another try; None if the answer is the last."""
+    asked = answer.headers.get("retry-after", "")
+    busy = answer.status_code >= 500 or answer.status_code == 429
+    if not busy and not (answer.status_code == 409 and asked):
+        return None
+    seconds = float(asked) if asked.isdecimal() else 0.0
+    return None if seconds > MAX_RETRY_AFTER_SECONDS else seconds
+
+
 def _document(record: Any) -> Any:
-    """Return a record as JSON data. Raises TypeError for any other value, as `json`
-    expects.
-    """
+    """Return a record as JSON data. Raises TypeError for others, as `json` expects."""
     if isinstance(record, Policy):
         return policy_to(record)
     if isinstance(record, Goal | Evaluation | Usage):
@@ -394,9 +412,7 @@ def _document(record: Any) -> Any:
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
-    """Check that `key` may be sent to `url`. Raises InvalidInput, which never contains
-    the key.
-    """
+    """Check that `key` may be sent to `url`. Raises InvalidInput, without the key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("url", url, "an address such as https://heedful.example.com")
@@ -405,22 +421,21 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
         raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
     if key != key.strip() or not key.isascii() or not key.isprintable():
         raise InvalidInput("key", "…", "as `heedful key create` printed it")
-    near = parts.hostname == "localhost"
+    is_local = parts.hostname == "localhost"
     with suppress(ValueError):
-        near = near or ip_address(parts.hostname).is_loopback
-    if key and parts.scheme == "http" and not insecure and not near:
+        is_local = is_local or ip_address(parts.hostname).is_loopback
+    if key and parts.scheme == "http" and not insecure and not is_local:
         allowed = "https, to send a key to another machine (or pass insecure=True)"
         raise InvalidInput("url", url, allowed)
 
 
 def refused(status: int, text: str) -> errors.HeedfulError:
-    """Return the error that an answer of the service describes; `text` is the answer's
-    body.
-    """
-    problem: Any = {}
+    """Return the error that an answer describes; `text` is the answer's body."""
+    problem: Any = None
     with suppress(ValueError):
         problem = json.loads(text)
-    problem = problem if isinstance(problem, dict) else {}
+    if not isinstance(problem, dict):
+        problem = {}
     code = str(problem.get("code", ""))
     detail = str(problem.get("detail") or text[:300])
     kind = ERROR_CLASSES.get(code)
@@ -444,9 +459,11 @@ def _read(kind: type[T], plain: Any) -> T:
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3]
-        )
+        faults = [
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors()[:3]
+        ]
+        wrong = "; ".join(faults)
         raise Refused(200, "", f"not a valid {kind.__name__}: {wrong}") from error
 
 

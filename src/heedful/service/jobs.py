@@ -100,8 +100,14 @@ class Resources:
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of this tenant and project."""
-        bounds = self.holdout, self.max_entries
-        return Memory(self.store, scope, self.embedder, *bounds, trust=self.trust)
+        return Memory(
+            self.store,
+            scope,
+            self.embedder,
+            holdout=self.holdout,
+            max_entries=self.max_entries,
+            trust=self.trust,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,17 +146,19 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
     if not tools.enabled:
         return
     memory = tools.memory(scope)
-    if (
-        await reflect_waiting(memory, before=inf, digest=digest, model=tools.model)
-        is not None
-    ):
+    episode = await reflect_waiting(
+        memory, before=inf, digest=digest, model=tools.model
+    )
+    if episode is not None:
         return
     state = await tools.store.read(scope, episodes.state, digest)
     if state is None:
         raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
     if state != "reflected":
-        what = f"another worker reflects on episode {digest[:16]}"
-        raise errors.LeaseLost(f"{what}; try again in a few seconds")
+        raise errors.LeaseLost(
+            f"another worker reflects on episode {digest[:16]}; "
+            "try again in a few seconds"
+        )
 
 
 async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
@@ -207,27 +215,26 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
         known = sorted(tools.loops) or ["none"]
         raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    options: Any = {
-        "id": loop,
-        "scope": scope,
-        "store": tools.store,
-        "memory": tools.memory(scope),
-    }
-    options |= {
-        "goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)
-    }
-    options |= {"policy": codec.policy_from(head.policy)} if head.policy else {}
-    opens = partial(tools.loops[by], **options)
-    at = Context(head.task, loop_id=loop)
-    run = await call(partial(_no_run, by), opens, head.task, at=at)
+    opens = partial(
+        tools.loops[by],
+        id=loop,
+        scope=scope,
+        store=tools.store,
+        memory=tools.memory(scope),
+        goals=tuple(codec.from_document(record.Goal, goal) for goal in head.goals),
+    )
+    if head.policy:
+        opens = partial(opens, policy=codec.policy_from(head.policy))
+    context = Context(head.task, loop_id=loop)
+    run = await call(partial(_no_run, by), opens, head.task, at=context)
     if not isinstance(run, Run):
         raise _no_run(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
     await run.finish()
 
 
 def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
-    why = f"{type(error).__name__}: {redact(str(error))[:300]}"
-    return errors.GenerateFailed(f"{by!r} did not open a loop: {why}; correct it")
+    reason = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    return errors.GenerateFailed(f"{by!r} did not open a loop: {reason}; correct it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,21 +282,18 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Return a name that is the same for all jobs with this task, scope and
-        arguments.
-        """
+        """Return a name that all jobs with this task, scope and arguments share."""
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that a scope's jobs in the queue "memory" share; None for
-        other jobs.
-        """
+        """Return the lock that a scope's jobs of memory share; None for others."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
-    def _named(self, *what: object) -> str:
-        whole = json.dumps([self.scope.tenant, self.scope.project, *what])
-        return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
+    def _named(self, *parts: object) -> str:
+        identity = json.dumps([self.scope.tenant, self.scope.project, *parts])
+        digest = blake2b(identity.encode(), digest_size=16).hexdigest()
+        return f"{parts[0]} {digest}"
 
 
 # Called with a job and what happens to it: "begun", "done in …", "again in …", "given
@@ -329,7 +333,10 @@ async def do(
     Raises the errors of the task.
     """
     began = time.monotonic()
-    listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
+    if tries == 1:
+        listener(job, "begun")
+    else:
+        listener(job, f"begun again, try {tries}")
     try:
         with telemetry.task(job.task, job.scope.tenant, job.scope.project):
             await job.kind.run(tools, job.scope, **job.arguments)
@@ -346,6 +353,7 @@ async def do(
 
 # Seconds between two calls of `sweep`, and between two calls of `night`.
 SWEEP_INTERVAL_SECONDS = 5.0
+NIGHT_INTERVAL_SECONDS = 86_400.0
 # The most episodes of a scope that one sweep queues, oldest first.
 MAX_SWEEP_EPISODES = 1_000
 
@@ -359,39 +367,38 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
-        left = await tools.store.read(scope, episodes.left, MAX_SWEEP_EPISODES, failed)
-        for digest in left if tools.enabled else ():
+        if not tools.enabled:
+            continue
+        digests = await tools.store.read(
+            scope, episodes.left, MAX_SWEEP_EPISODES, failed
+        )
+        for digest in digests:
             await work.defer("reflect", scope, digest=digest)
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """For every scope, queue the nightly jobs that `tools` enables. Raises
-    StoreError.
-    """
-    dreams = tools.enabled and tools.mode == "full"
-    wanted = {
-        "prove": True,
-        "embed": bool(tools.embedder),
-        "dream": dreams,
-        "prune": tools.prunes,
-    }
+    """Queue each scope's nightly jobs that `tools` enables. Raises StoreError."""
+    tasks = ["prove"]
+    if tools.embedder:
+        tasks.append("embed")
+    if tools.enabled and tools.mode == "full":
+        tasks.append("dream")
+    if tools.prunes:
+        tasks.append("prune")
     for scope in await tools.store.read(Scope(), lessons.scopes):
-        for task in (name for name, wants in wanted.items() if wants):
+        for task in tasks:
             await work.defer(task, scope)
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do a round of the periodic task `name`; only log a StoreError: the next round
-    retries.
-    """
+    """Do a round of a periodic task; log a StoreError: the next round retries."""
     try:
         await work()
     except errors.StoreError as error:
         log.warning("round_failed", extra={"round": name, "error": str(error)})
 
 
-# Jobs that run at the same time; more are useful only if jobs wait for a model on the
-# network.
+# Jobs that run at once; more are useful only if jobs wait for a model on the network.
 DEFAULT_CONCURRENCY = 2
 # Seconds that running jobs have to finish when the process must stop.
 JOB_GRACE_SECONDS = 30.0
@@ -402,7 +409,7 @@ class LocalQueue(Work):
     with`.
 
     It queues waiting work every few seconds and maintenance every day, and tries failed
-    jobs again. On exit, running jobs have `JOB_GRACE_SECONDS` seconds to finish before they are
+    jobs again. On exit, running jobs have `JOB_GRACE_SECONDS` to finish before they are
     cancelled. It ignores jobs of queues that are not in `queues`; None means all
     queues. Jobs run in the order of arrival.
     """
@@ -421,9 +428,8 @@ class LocalQueue(Work):
         self._slots = asyncio.Semaphore(concurrency)
         self._locks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
         self._open = True
-        self._waiting: dict[
-            str, tuple[str, float]
-        ] = {}  # name of a job -> its queue, since when
+        # The name of a job -> its queue, and since when it waits.
+        self._waiting: dict[str, tuple[str, float]] = {}
         self._running: dict[asyncio.Task[Any] | None, tuple[str, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds: list[asyncio.Task[None]] = []
@@ -437,15 +443,13 @@ class LocalQueue(Work):
             self._begin(job, 1)
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; "failed" counts since the
-        start.
-        """
+        """Return the jobs in each queue and state; "failed" counts since the start."""
         since = defaultdict[tuple[str, State], list[float]](list)
+        for queue, began in self._waiting.values():
+            since[queue, "waiting"].append(began)
+        for queue, began in self._running.values():
+            since[queue, "running"].append(began)
         now = time.time()
-        for queue, at in self._waiting.values():
-            since[queue, "waiting"].append(at)
-        for queue, at in self._running.values():
-            since[queue, "running"].append(at)
         depths = []
         for (queue, state), times in since.items():
             oldest = max(0.0, now - min(times))
@@ -462,23 +466,26 @@ class LocalQueue(Work):
             await asyncio.wait(self._tasks)
 
     async def __aenter__(self) -> LocalQueue:
-        async def repeat(round: Callable[..., Awaitable[None]], seconds: float) -> None:
-            while True:
-                await go_round(round.__name__, partial(round, self, self._tools))
-                await asyncio.sleep(seconds)
-
-        rounds = repeat(sweep, SWEEP_INTERVAL_SECONDS), repeat(night, 86_400.0)
-        self._rounds = [asyncio.create_task(each) for each in rounds]
+        self._rounds = [
+            asyncio.create_task(self._repeat(sweep, SWEEP_INTERVAL_SECONDS)),
+            asyncio.create_task(self._repeat(night, NIGHT_INTERVAL_SECONDS)),
+        ]
         return self
 
+    async def _repeat(
+        self, round: Callable[..., Awaitable[None]], seconds: float
+    ) -> None:
+        while True:
+            await go_round(round.__name__, partial(round, self, self._tools))
+            await asyncio.sleep(seconds)
+
     async def __aexit__(self, *exc_info: object) -> None:
-        """Start no more jobs; cancel the jobs that do not finish within `JOB_GRACE_SECONDS`
-        seconds.
-        """
+        """Start no more jobs; cancel those that take over `JOB_GRACE_SECONDS` more."""
         self._open = False
-        for task in [*self._rounds, *(self._tasks - self._running.keys())]:
+        running = self._tasks & self._running.keys()
+        for task in [*self._rounds, *(self._tasks - running)]:
             task.cancel()
-        if running := self._tasks & self._running.keys():
+        if running:
             await asyncio.wait(running, timeout=JOB_GRACE_SECONDS)
         for task in self._tasks:
             task.cancel()
@@ -493,24 +500,33 @@ class LocalQueue(Work):
 
     def _end(self, job: Job, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            self._failed[job.kind.queue] += 1
-            extra = {"job": job.name, "error": type(error).__name__}
-            defect = None if isinstance(error, errors.HeedfulError) else error
-            log.error("job_failed", extra=extra, exc_info=defect)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        self._failed[job.kind.queue] += 1
+        defect = None if isinstance(error, errors.HeedfulError) else error
+        log.error(
+            "job_failed",
+            extra={"job": job.name, "error": type(error).__name__},
+            exc_info=defect,
+        )
 
     async def _run(self, job: Job, tries: int) -> None:
         task = asyncio.current_task()
         if job.kind.delay and tries == 1:
             await asyncio.sleep(job.kind.delay)
-        async with self._locks[job.holds] if job.holds else nullcontext(), self._slots:
+        lock = self._locks[job.holds] if job.holds else nullcontext()
+        async with lock, self._slots:
             del self._waiting[job.name]
             self._running[task] = job.kind.queue, time.time()
             try:
                 await do(job, self._tools, tries, self._listener)
                 return
             except errors.HeedfulError as error:
-                if (wait := again_in(error, tries)) is None:
+                wait = again_in(error, tries)
+                if wait is None:
                     raise
             finally:
                 del self._running[task]

@@ -93,9 +93,14 @@ class PostgresQueue(jobs.Work):
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""
-        limits: Any = {"min_size": 1, "max_size": 4, "timeout": CONNECTION_WAIT_SECONDS}
-        check = AsyncConnectionPool.check_connection
-        pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
+        pool = AsyncConnectionPool(
+            self._conninfo,
+            open=False,
+            check=AsyncConnectionPool.check_connection,
+            min_size=1,
+            max_size=4,
+            timeout=CONNECTION_WAIT_SECONDS,
+        )
         await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
 
@@ -122,13 +127,12 @@ class PostgresQueue(jobs.Work):
             await self._send(job)
 
     async def _send(self, job: Job) -> None:
-        options: Any = {
-            "queue": job.kind.queue,
-            "priority": job.kind.priority,
-            "lock": job.holds,
-        }
         deferred = self._app.configure_task(
-            TASK_NAME_PREFIX + job.task, queueing_lock=job.name, **options
+            TASK_NAME_PREFIX + job.task,
+            queue=job.kind.queue,
+            priority=job.kind.priority,
+            lock=job.holds,
+            queueing_lock=job.name,
         )
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
             await deferred.defer_async(
@@ -160,25 +164,28 @@ class PostgresQueue(jobs.Work):
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         for name, task in TASKS.items():
-            options: Any = {
-                "name": TASK_NAME_PREFIX + name,
-                "queue": task.queue,
-                "retry": Backoff(),
-            }
-            self._app.task(**options, pass_context=True)(
-                self._runner(name, tools, listener)
+            declare = self._app.task(
+                name=TASK_NAME_PREFIX + name,
+                queue=task.queue,
+                retry=Backoff(),
+                pass_context=True,
             )
+            declare(self._runner(name, tools, listener))
         await jobs.sweep(self, tools, failed=once)  # this also checks the database
         if once:
             await self._revive()
         else:
             self._go_round(tools)
-        outage = () if once else (StoreUnavailable,)
+        outages: tuple[type[StoreUnavailable], ...] = (StoreUnavailable,)
+        all_queues = [*(queues or JOB_QUEUES), UPKEEP_QUEUE]
+        if once:
+            outages = ()
+            all_queues.remove(UPKEEP_QUEUE)
         while True:
-            with suppress(*outage), _translate_errors():
+            with suppress(*outages), _translate_errors():
                 await self._app.run_worker_async(
                     name="",  # a named worker has another logger
-                    queues=[*(queues or JOB_QUEUES), *([] if once else [UPKEEP_QUEUE])],
+                    queues=all_queues,
                     concurrency=concurrency,
                     wait=not once,
                     fetch_job_polling_interval=POLL_INTERVAL_SECONDS,
@@ -190,9 +197,8 @@ class PostgresQueue(jobs.Work):
                 )
             if once:
                 return
-            await asyncio.sleep(
-                HEARTBEAT_SECONDS
-            )  # the worker ended because the server was unavailable
+            # The worker ended because the server was unavailable.
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     def _go_round(self, tools: Tools) -> None:
         async def nightly() -> None:
@@ -206,12 +212,12 @@ class PostgresQueue(jobs.Work):
             async def round(timestamp: int) -> None:
                 await jobs.go_round(name, work)
 
-            options: Any = {
-                "queue": UPKEEP_QUEUE,
-                "priority": 100,
-                "queueing_lock": TASK_NAME_PREFIX + name,
-            }
-            declare: Any = self._app.task(name=TASK_NAME_PREFIX + name, **options)
+            declare = self._app.task(
+                name=TASK_NAME_PREFIX + name,
+                queue=UPKEEP_QUEUE,
+                priority=100,
+                queueing_lock=TASK_NAME_PREFIX + name,
+            )
             self._app.periodic(cron=cron)(declare(round))
 
         async def sweep() -> None:
@@ -230,10 +236,10 @@ class PostgresQueue(jobs.Work):
             except HeedfulError:
                 # If an equal job was queued meanwhile, procrastinate cannot retry this
                 # job (github.com/procrastinate-org/procrastinate/issues/1446).
-                todo = Status.TODO.value
-                if not [
-                    *await manager.list_jobs_async(queueing_lock=job.name, status=todo)
-                ]:
+                waiting = await manager.list_jobs_async(
+                    queueing_lock=job.name, status=Status.TODO.value
+                )
+                if not list(waiting):
                     raise
 
         return run
@@ -245,22 +251,21 @@ class PostgresQueue(jobs.Work):
         """
         manager = self._app.job_manager
         with _translate_errors():
-            for one in await manager.get_stalled_jobs(
+            stalled = await manager.get_stalled_jobs(
                 seconds_since_heartbeat=MAX_SILENCE_SECONDS
-            ):
-                if one.attempts + 1 >= MAX_JOB_TRIES:  # it may have killed the workers
-                    await manager.finish_job(one, Status.FAILED, delete_job=False)
+            )
+            for job in stalled:
+                if job.attempts + 1 >= MAX_JOB_TRIES:  # it may have killed the workers
+                    await manager.finish_job(job, Status.FAILED, delete_job=False)
                     continue
                 try:
-                    await manager.retry_job(one)
+                    await manager.retry_job(job)
                 except failures.UniqueViolation:
-                    await manager.finish_job(one, Status.ABORTED, delete_job=True)
+                    await manager.finish_job(job, Status.ABORTED, delete_job=True)
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:
-    """Return False if heedful or the connection pool has already reported the error in
-    `record`.
-    """
+    """Return False if heedful or the connection pool has reported the error before."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
 
