@@ -292,17 +292,17 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    functions = (changes, cost, counted, failures, happened, iso, lasted, marked)
-    for function in (*functions, output, verdict, worked):
-        environment.globals[function.__name__] = function
+    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
+    environment.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
     environment.globals |= {
         "SIGNS": STATUS_SIGNS,
         "HEADS": STAGE_TABLE_HEADS,
         "CHECKS": MAX_ATTEMPT_CHECKS,
         "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
     }
-    for function in (clean, counted, cut, iso, text):
-        environment.filters[function.__name__] = function
+    environment.filters |= {
+        word.__name__: word for word in (clean, counted, cut, iso, text)
+    }
     environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     environment.tests["quiet"] = _is_quiet
     return environment
