@@ -50,7 +50,7 @@ from tests.pages.support import *
 write(example(), sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
 try:
-    write(Report("other", "nightly-7", stages(), BEGAN), sys.argv[1])
+    write(Report("other", "nightly-7", stages=stages(), began=BEGAN), sys.argv[1])
 except StoreUnavailable as error:
     print(error)
 # What is written at the end is not a test's: what it covered.

@@ -193,7 +193,13 @@ statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
 actions = st.sampled_from(["passed", "continued", "best", "halted", "open", "not_run"])
 details = st.dictionaries(texts, texts, max_size=1)
 checks = st.builds(
-    CheckResult, texts, statuses, st.just("critical"), texts, texts, details
+    CheckResult,
+    texts,
+    statuses,
+    severity=st.just("critical"),
+    message=texts,
+    suggestion=texts,
+    details=details,
 )
 attempts = st.builds(
     lambda status, found, ms, told, output: attempt(
@@ -216,7 +222,12 @@ stages = st.builds(
 )
 made = st.lists(stages, max_size=3).map(tuple)
 reports = st.builds(
-    Report, texts, texts, made, st.sampled_from([0.0, BEGAN]), st.just(BEGAN + 9)
+    Report,
+    texts,
+    texts,
+    stages=made,
+    began=st.sampled_from([0.0, BEGAN]),
+    ended=st.just(BEGAN + 9),
 )
 
 
