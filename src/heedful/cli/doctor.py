@@ -150,31 +150,31 @@ def _recall(values: Settings) -> Sign:
 
 def _judge(values: Settings) -> Sign:
     doubt = judge_doubt(values)
-    found = f"{values.judge}: {doubt}" if doubt else values.judge
-    return Sign(name="judge", well=not doubt, found=found, todo=UNFIT_JUDGE_FIX)
+    state = f"{values.judge}: {doubt}" if doubt else values.judge
+    return Sign(name="judge", well=not doubt, found=state, todo=UNFIT_JUDGE_FIX)
 
 
 def _weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
     needed_by_model = weights.needed(values.model)
-    for known in weights.known():
-        state = drive(weights.check(known, values.cache))
-        is_embedder = known.name in weights.EMBEDDER_WEIGHTS
-        needed = known == needed_by_model or (
+    for file in weights.known():
+        state = drive(weights.check(file, values.cache))
+        is_embedder = file.name in weights.EMBEDDER_WEIGHTS
+        needed = file == needed_by_model or (
             is_embedder and values.embedder == "minilm"
         )
         yield Sign(
-            name=f"weights {known.name}",
+            name=f"weights {file.name}",
             well=state.kind == "good" or (state.kind == "absent" and not needed),
             found=f"{state.kind}, {state.path}",
-            todo=f"heedful model fetch {known.name}",
+            todo=f"heedful model fetch {file.name}",
         )
 
 
 def _database(values: Settings) -> list[Sign]:
     if not db_exists(values.db):
-        found = f"{values.db} does not exist yet; heedful run creates it"
-        return [Sign(name="database", well=True, found=found)]
+        state = f"{values.db} does not exist yet; heedful run creates it"
+        return [Sign(name="database", well=True, found=state)]
     scope = scope_of(values)
     signs = ask_store(values, lambda store: store.read(scope, _look_inside, values))
     if values.db.startswith(POSTGRES_PREFIXES):
@@ -226,13 +226,13 @@ def _row_level_security(db: Db, url: str) -> Sign:
     """
     tables = db.execute(TENANT_TABLES_SQL).fetchall()
     unprotected = ", ".join(row["name"] for row in tables if not row["locked"])
-    found = f"{shown(url)}, row-level security for {len(tables)} tables"
+    state = f"{shown(url)}, row-level security for {len(tables)} tables"
     if unprotected:
-        found += f"; not for {unprotected}"
+        state += f"; not for {unprotected}"
     return Sign(
         name="database",
         well=not unprotected,
-        found=found,
+        found=state,
         todo="run heedful migrate as the tables' owner",
     )
 
@@ -250,14 +250,14 @@ def _integrity(db: Db, file: str) -> Sign:
 
 def _episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
     failed = counts.get("failed", 0)
-    found = (
+    state = (
         f"{counts.get('reflected', 0)} reflected on, {counts.get('waiting', 0)} "
         f"waiting, {failed} failed"
     )
     for episode in episodes.page(db, scope, limit=1, state="failed"):
-        found += f" (the last: {clean(episode.error, MAX_EPISODE_ERROR_CHARS)})"
+        state += f" (the last: {clean(episode.error, MAX_EPISODE_ERROR_CHARS)})"
     return Sign(
-        name="episodes", well=not failed, found=found, todo="heedful worker --once"
+        name="episodes", well=not failed, found=state, todo="heedful worker --once"
     )
 
 

@@ -94,7 +94,7 @@ def show_dream(id: Id) -> int:
     result = ask(lambda memory: Dreams(memory).show(id))
     then = following("dream", "log")
     if result.done and result.undone is None:
-        then = following("dream", "rollback", id, "--by", "NAME")
+        then = following("dream", "rollback", id, by="NAME")
     return _answer_dream(result, then)
 
 

@@ -40,6 +40,11 @@ KEY_COLUMNS = columns(
 AUDIT_ENTRY_COLUMNS = columns("action subject by detail n at")
 
 
+def _read(function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a function of the store for the tenant of the settings."""
+    return _ask(lambda store, scope: store.read(scope, function, *arguments))
+
+
 def _ask(work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False) -> T:
     """Return the result of `work` for the tenant of the settings."""
     values = settings()
@@ -99,9 +104,7 @@ def create(
 @service_keys.command("list")
 def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-    newest = _ask(
-        lambda store, scope: store.read(scope, keys.newest, MAX_OPTION_INTEGER)
-    )
+    newest = _read(keys.newest, MAX_OPTION_INTEGER)
     empty = "this tenant has no key; heedful key create makes one"
     return emit(
         newest, KEY_COLUMNS, key="keys", text=3, empty=empty, document=_document
@@ -113,17 +116,19 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
     """Revoke a key: every service refuses it. `quarantine revoke` then removes what it
     wrote.
     """
-    key = _ask(
-        lambda store, scope: store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
-    )
-    then = following("quarantine", "revoke", f"key:{key.id}", "--by", "NAME")
+
+    async def revoke_key(store: Store, scope: Scope) -> keys.Key:
+        return await store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
+
+    key = _ask(revoke_key)
+    then = following("quarantine", "revoke", f"key:{key.id}", by="NAME")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 
 @audit.command("list")
 def list_audit(limit: Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
-    rows = _ask(lambda store, scope: store.read(scope, keys.audit_rows, limit))
+    rows = _read(keys.audit_rows, limit)
     empty = "nothing was done in this tenant yet"
     return emit(rows, AUDIT_ENTRY_COLUMNS, key="audit", text=4, empty=empty)
 
@@ -138,7 +143,7 @@ def verify(
     The command prints the last hash; keep it in another place. If you pass it later as
     --kept HASH, the command also finds out whether all rows were rewritten.
     """
-    result = _ask(lambda store, scope: store.read(scope, keys.verify_audit, kept))
+    result = _read(keys.verify_audit, kept)
     if result.broken:
         answer(
             result, f"{result.what}; something other than heedful wrote to the database"

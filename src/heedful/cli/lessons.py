@@ -106,7 +106,7 @@ def edit_lesson(
     then = following("lessons")
     if entry:
         words += ", which wait in quarantine"
-        then = following("quarantine", "release", entry, "--by", by)
+        then = following("quarantine", "release", entry, by=by)
     document = {"lesson": lesson, "entry": entry, "by": by, "why": why}
     return answer(document, words, then)
 
@@ -143,18 +143,18 @@ def seen(
             "error"
         )
 
-    lines = result.lines or [
+    lines = list(result.lines) or [
         pattern.pattern.strip() or "no line looks like an error; pass the line"
     ]
-    merged = then = ""
+    lines = [clean(line, MAX_LINE_TEXT_CHARS) for line in lines]
+    notes: list[str] = []
     if result.group is not None:
         patterns_count = counted(len(result.group.members), "pattern")
         template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
-        merged = f"  {patterns_count} merged as: {template}"
-        then = following("patterns", "list", error_type)
-    release: list[str] = []
+        lines = [*lines, f"{patterns_count} merged as: {template}"]
+        notes.append(following("patterns", "list", error_type))
     if result.release:
-        release = [QUARANTINE_NOTICE, f"Next: {result.release}"]
+        notes = [QUARANTINE_NOTICE, f"Next: {result.release}", *notes]
     answer(
         {
             "seen": result.count,
@@ -165,12 +165,9 @@ def seen(
             "lines": result.lines,
         },
         f"seen: {result.count}",
-        [f"  {clean(line, MAX_LINE_TEXT_CHARS)}" for line in lines],
-        merged,
+        [f"  {line}" for line in lines],
         page("lessons", found=[lesson for lesson in result.lessons if lesson["text"]]),
-        release,
-        then,
-        _origin(db),
+        [*notes, _origin(db)],
     )
     return 0 if result else 1
 
@@ -204,9 +201,9 @@ def before(
     command_line = shlex.join(command) if len(command) > 1 else command[0]
     answers = ask_all(lambda memory: memory.before("", command_line))
     db, result = answers[0]
-    for other_db, other in answers[1:]:
-        if other and not result:
-            db, result = other_db, other
+    for other in answers[1:]:
+        if not result:
+            db, result = other
     lines = []
     for failure in result.failures:
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
@@ -353,11 +350,9 @@ def list_patterns(
             {"patterns": []}, "no patterns are merged, and none are kept apart"
         )
     first = groups[0]
-    command = ["patterns", "unmerge", first["patterns"][0]["signature"], "--by", "NAME"]
-    if first["apart"]:
-        command.append("--undo")
-    text = page("patterns", found=groups)
-    return answer({"patterns": groups}, text, following(*command))
+    digest = first["patterns"][0]["signature"]
+    then = following("patterns", "unmerge", digest, by="NAME", undo=first["apart"])
+    return answer({"patterns": groups}, page("patterns", found=groups), then)
 
 
 @patterns.command()
@@ -388,7 +383,8 @@ def pin(
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows the
     ids.
     """
-    ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
+    pinned = not undo
+    ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=pinned))
     words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
     document = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
     return answer(document, words, following("lessons"))

@@ -93,7 +93,7 @@ async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
     """
     if name != LAST:
         return await loop_of(memory, name)
-    newest, _ = await memory.store.read(memory.scope, loops.newest, 1)
+    newest, _ = await memory.store.read(memory.scope, loops.newest, limit=1)
     if not newest:
         raise NotFound("loop", name, f"{where()}, which has no loop yet")
     stored = await loop_of(memory, newest[0].id)
@@ -211,12 +211,12 @@ def ask(
 
     report = ask_memory(read)
     run_answer = questions.answer(report, question)
-    command = ["why", report.run]
+    then = following("why", report.run)
     stages = {fact.stage for fact in run_answer.facts if fact.stage}
     if len(stages) == 1:
-        command += stages
+        then = following("why", report.run, stages.pop())
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
-    return answer(document, f"{run_answer}\n", following(*command))
+    return answer(document, f"{run_answer}\n", then)
 
 
 RUN_COLUMNS = columns("run pipeline state passed attempts retries seconds began")
@@ -331,13 +331,17 @@ def _fatigue_cell(reasons: Reasoning) -> str:
     return f"{standing.fatigue:.2f}{change}"
 
 
+def _echoes_cell(reasons: Reasoning) -> int:
+    return max(reasons.standing.echoes.values(), default=0)
+
+
 DECISION_COLUMNS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     loop=lambda reasons: _short_id(reasons.loop),
     why=_why_cell,
     overridden_by=_overrides_cell,
     fatigue=_fatigue_cell,
-    echoes=lambda reasons: max(reasons.standing.echoes.values(), default=0),
+    echoes=_echoes_cell,
 )
 
 

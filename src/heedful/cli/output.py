@@ -203,13 +203,13 @@ class TextTable:
 
     def _lines(self) -> list[list[str]]:
         """Return the rows as texts of one line."""
-        rows = self.rows
-        if isinstance(self.columns, Mapping):
-            columns = list(self.columns.items())
-            rows = [
-                [_cell(head, column, row) for head, column in columns] for row in rows
-            ]
-        return [[clean(str(cell), MAX_CELL_CHARS) for cell in row] for row in rows]
+        lines = []
+        for row in self.rows:
+            cells = row
+            if isinstance(self.columns, Mapping):
+                cells = [_cell(head, col, row) for head, col in self.columns.items()]
+            lines.append([clean(str(cell), MAX_CELL_CHARS) for cell in cells])
+        return lines
 
 
 def _cell(head: str, column: Column, record: Any) -> Any:
@@ -257,13 +257,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def following(*words: object, db: str | None = None) -> str:
-    """Return the line `Next: heedful …` with a command, and --db unless it is the
-    default.
+def following(*words: object, db: str | None = None, **options: object) -> str:
+    """Return the line `Next: heedful …` with a command, its options, and --db unless it
+    is the default.
+
+    An option that is True has no value; one that is False or "" is left out.
     """
     from heedful.store import shown  # slow to import, and --help needs no store
 
     command = ["heedful", *map(str, words)]
+    for name, value in options.items():
+        if value:
+            command.append(f"--{name}")
+        if value and value is not True:
+            command.append(str(value))
     db = db or call().options.get("db")
     if db not in (None, "", "heedful.db"):
         command += ["--db", shown(db)]

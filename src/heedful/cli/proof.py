@@ -124,7 +124,7 @@ def _next_command(
         elif lesson and result.conclusion == "hurts":
             hurting.add(lesson["id"])
     if hurting:
-        return following("pin", min(hurting), "--undo", "--by", "NAME")
+        return following("pin", min(hurting), undo=True, by="NAME")
     if retired:
-        return following("proof", "--restore", retired[0], "--by", "NAME")
+        return following("proof", restore=retired[0], by="NAME")
     return following("lessons")

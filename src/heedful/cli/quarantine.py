@@ -12,7 +12,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, following, page
-from heedful.cli.resources import ask
+from heedful.cli.resources import ask, read
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope
@@ -22,6 +22,7 @@ from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons
 from heedful.store import quarantine as quarantine_store
+from heedful.store.connection import Db
 from heedful.store.store import Effects, Store, also
 
 MAX_SOURCE_CHARS = 80
@@ -42,11 +43,7 @@ def list_waiting(limit: Limit = 50) -> int:
     """List the lessons in quarantine, newest first. A lesson is recalled only after its
     release.
     """
-    lesson_ids = ask(
-        lambda memory: memory.store.read(
-            memory.scope, quarantine_store.lessons_of_waiting
-        )
-    )
+    lesson_ids = read(quarantine_store.lessons_of_waiting)
     waiting = ask(lambda memory: memory.quarantine.waiting(limit))
     rows = []
     for entry in waiting:
@@ -67,7 +64,7 @@ def show_waiting(id: Id) -> int:
     entry = ask(lambda memory: memory.quarantine.show(id))
     then = ""
     if entry.state == "quarantined":
-        then = following("quarantine", "release", id, "--by", "NAME")
+        then = following("quarantine", "release", id, by="NAME")
     return answer(entry, page("quarantined", held=entry), then)
 
 
@@ -109,18 +106,20 @@ def _audited(
     scope: Scope, action: str, *, subject: str, by: str, why: str
 ) -> Iterator[None]:
     """Record the review of the block in the audit, in its transaction."""
-    with Effects():
-        also(
-            lambda db: keys.append(
-                db,
-                scope.tenant,
-                by=by,
-                action=f"quarantine.{action}",
-                subject=subject,
-                detail={"why": why},
-                projects=[scope.project],
-            )
+
+    def append(db: Db) -> None:
+        keys.append(
+            db,
+            scope.tenant,
+            by=by,
+            action=f"quarantine.{action}",
+            subject=subject,
+            detail={"why": why},
+            projects=[scope.project],
         )
+
+    with Effects():
+        also(append)
         yield
 
 
@@ -196,10 +195,9 @@ def revoke(
         removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
     then = following("quarantine", "log")
     if any(removed.values()) and not yes:
-        command = ["quarantine", "revoke", source, "--by", by or "NAME"]
-        if why:
-            command += ["--why", why]
-        then = following(*command, "--yes")
+        then = following(
+            "quarantine", "revoke", source, by=by or "NAME", why=why, yes=True
+        )
     document = {"source": source, "by": by, "why": why, "revoked": yes, **removed}
     text = page("revoked", source=source, revoked=yes, found=removed)
     return answer(document, text, then)
@@ -222,9 +220,7 @@ REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject)
 @quarantine.command("log")
 def list_reviews(limit: Limit = 50) -> int:
     """List the reviews of lessons and sources: who decided what, and why."""
-    reviews = ask(
-        lambda memory: memory.store.read(memory.scope, exposures.rulings, limit)
-    )
+    reviews = read(exposures.rulings, limit)
     empty = "nothing was reviewed yet"
     return emit(reviews, REVIEW_COLUMNS, key="rulings", text=4, empty=empty)
 
@@ -285,6 +281,10 @@ def set_trust(
 def unset_trust(source: Source, by: Actor = "", why: Why = "") -> int:
     """Take back a statement. What was learnt or released meanwhile stays."""
     actor = by or getuser()
-    ask(lambda memory: memory.set_trust(source, None, by=actor, why=why), new=True)
+
+    async def unset(memory: Memory) -> None:
+        await memory.set_trust(source, None, by=actor, why=why)
+
+    ask(unset, new=True)
     document = {"source": source, "trust": None}
     return answer(document, f"nothing is stated of {source} now")

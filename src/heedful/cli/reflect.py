@@ -108,7 +108,7 @@ def _is_new(reflected: reflecting.Reflected) -> bool:
 
 def _counts(results: Sequence[EpisodeResult]) -> str:
     """Return how many episodes were new, known, left to others, or failed."""
-    new = known = busy = failed = 0
+    new = repeated = busy = failed = 0
     for result in results:
         if result.error:
             failed += 1
@@ -120,8 +120,8 @@ def _counts(results: Sequence[EpisodeResult]) -> str:
         if reflected.busy:
             busy += 1
         elif reflected.known or reflected.again:
-            known += 1
-    words = f"{counted(len(results), 'episode')}: {new} new, {known} known"
+            repeated += 1
+    words = f"{counted(len(results), 'episode')}: {new} new, {repeated} known"
     if busy:
         words += f", {busy} left to others"
     if failed:

@@ -94,17 +94,18 @@ def replay(
     if plot is not None:
         _draw(plot, recorded, figures)
     attempts = sum(len(aim.loop.attempts) for aim in aims)
-    has_unknown = any(row.beyond for row in figures)
+    document = {
+        "recorded": recorded.plain(),
+        "policies": [row.plain() for row in figures],
+        "notes": notes,
+    }
+    if any(row.beyond for row in figures):
+        notes = [UNKNOWN_OUTCOME_LEGEND, *notes]
     return answer(
-        {
-            "recorded": recorded.plain(),
-            "policies": [row.plain() for row in figures],
-            "notes": notes,
-        },
+        document,
         f"{counted(recorded.loops, 'loop')}, {counted(attempts, 'attempt')}; "
         f"{counted(recorded.solvable, 'loop')} can be solved",
         TextTable(FIGURE_COLUMNS, [recorded, *figures]),
-        UNKNOWN_OUTCOME_LEGEND if has_unknown else "",
         notes,
     )
 
@@ -253,7 +254,7 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     values = settings(db=source)
     scope = scope_of(values)
     newest, _ = ask_store(
-        values, lambda store: store.read(scope, loops.newest, limit=MAX_RECORDED_LOOPS)
+        values, lambda store: store.read(scope, loops.newest, MAX_RECORDED_LOOPS)
     )
     records = loops.replayable(newest)
     if not records:

@@ -54,10 +54,11 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
     Returns each database with its answer. Raises NotFound, StoreError.
     """
     values = settings()
-    own = own_db()
+    own_file = own_db()
+    is_other = own_file != Path(values.db).absolute()
     dbs = [values.db]
-    if own.exists() and not states_db() and own != Path(values.db).absolute():
-        dbs.append(str(own))
+    if own_file.exists() and is_other and not states_db():
+        dbs.append(str(own_file))
     existing = [db for db in dbs if db_exists(db)] or dbs[:1]
 
     def ask_db(db: str) -> T:
@@ -87,6 +88,16 @@ def ask_store(
             return await question(store)
 
     return drive(work(), lambda: stopped)
+
+
+def read(function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a function of the store, in the scope of the settings.
+
+    Raises NotFound, StoreError.
+    """
+    values = settings()
+    scope = scope_of(values)
+    return ask_store(values, lambda store: store.read(scope, function, *arguments))
 
 
 def db_exists(db: str) -> bool:

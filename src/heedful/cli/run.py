@@ -412,7 +412,9 @@ async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
     stem = _stem(job.path)
     if job.given:
         pattern = re.compile(f"({re.escape(job.given)})/")
-        newest, _ = await store.read(scope, loops.newest, 1, f"{job.given}/")
+        newest, _ = await store.read(
+            scope, loops.newest, limit=1, prefix=f"{job.given}/"
+        )
     else:
         pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
         newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, f"{stem}-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -39,6 +39,7 @@ from heedful.store import POSTGRES_PREFIXES, keys, shown
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
+SERVICE_PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 PAGES_HOST = "127.0.0.1"
 PAGES_DRAIN_SECONDS = 1.0
 JOB_PAUSE_SECONDS = 0.02
@@ -60,9 +61,7 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
             f"workers is {values.workers}, but on PostgreSQL no work is done in the "
             f"service's process; start heedful worker --concurrency {values.workers}"
         )
-    _check_packages(
-        "heedful serve", "server", "fastapi", "uvicorn", "prometheus_client"
-    )
+    _check_packages("heedful serve", "server", SERVICE_PACKAGES)
     with exporting(telemetry, telemetry_content):
         return _until_stopped(_serve(values))
 
@@ -78,7 +77,7 @@ def ui(
     The pages of the database of this folder, on this machine only. The printed address
     holds a token that signs you in once.
     """
-    _check_packages("heedful ui", "ui", "fastapi", "uvicorn", "prometheus_client")
+    _check_packages("heedful ui", "ui", SERVICE_PACKAGES)
     return _until_stopped(
         _show_pages(settings(), read_only=read_only, browser=not no_browser)
     )
@@ -91,12 +90,12 @@ def mcp() -> int:
     the source tool:mcp: it waits in quarantine unless heedful trust set tool:mcp says
     otherwise. `heedful serve` has the same tools at /mcp.
     """
-    _check_packages("heedful mcp", "mcp", "mcp", "fastapi", "prometheus_client")
+    _check_packages("heedful mcp", "mcp", ("mcp", "fastapi", "prometheus_client"))
     asyncio.run(_mcp(settings()))
     return 0
 
 
-def _check_packages(what: str, extra: str, *packages: str) -> None:
+def _check_packages(what: str, extra: str, packages: Sequence[str]) -> None:
     for package in packages:
         if find_spec(package) is None:
             raise PackageMissing(what, package, extra)
@@ -106,7 +105,8 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     # asyncio.run would wait for threads that are still running.
     from heedful.service.server import HAS_FAST_EXTRA
 
-    loop = import_module("uvloop" if HAS_FAST_EXTRA else "asyncio").new_event_loop()
+    loops = import_module("uvloop" if HAS_FAST_EXTRA else "asyncio")
+    loop = loops.new_event_loop()
     try:
         loop.run_until_complete(work)
     finally:
@@ -289,10 +289,10 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
     pinned_keys = set()
     for pins in values.pins.values():
         pinned_keys |= {pin for pin in pins if pin.startswith(KEY_SOURCE_PREFIX)}
-    found = []
+    keys_by_pin = []
     for pin in pinned_keys:
         id = pin.removeprefix(KEY_SOURCE_PREFIX)
-        found.append((pin, await setup.store.read(Scope(), keys.find, id)))
+        keys_by_pin.append((pin, await setup.store.read(Scope(), keys.find, id)))
     return page(
         "serve",
         version=__version__,
@@ -305,6 +305,6 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
         judge=values.judge,
         doubt=judge_doubt(values),
         pins=values.pins,
-        found=found,
+        found=keys_by_pin,
         fast=HAS_FAST_EXTRA,
     )

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from getpass import getuser
@@ -119,10 +119,14 @@ class SessionSurvey:
                 failure["state"] = stored.state
 
 
+def _fix_cell(failure: Mapping[str, Any]) -> str:
+    return clean(failure["mended"], MAX_FIX_CELL_CHARS) or "nothing yet"
+
+
 FAILURE_COLUMNS = columns(
     "failure fixed_by state sessions actions lesson",
     failure="error",
-    fixed_by=lambda row: clean(row["mended"], MAX_FIX_CELL_CHARS) or "nothing yet",
+    fixed_by=_fix_cell,
 )
 
 

@@ -150,8 +150,8 @@ def _problems(
         if name in problems:
             continue
         if detail["type"] == "extra_forbidden":
-            known = ", ".join(Settings.model_fields)
-            what = f": there is no such setting; there are: {known}"
+            names = ", ".join(Settings.model_fields)
+            what = f": there is no such setting; there are: {names}"
         else:
             inside = "".join(f": {part!r}" for part in detail["loc"][2:])
             allowed = POLICY_SETTING_FORMS if name == "policy" else ""
@@ -200,7 +200,9 @@ def wrong_value(error: Any, allowed: str = "") -> str:
     message.
     """
     value = error["input"]
-    value_text = repr(shown(value) if isinstance(value, str) else value)
+    if isinstance(value, str):
+        value = shown(value)
+    value_text = repr(value)
     if len(value_text) > MAX_WRONG_VALUE_CHARS:
         value_text = f"{value_text[: MAX_WRONG_VALUE_CHARS - 1]}…"
     if allowed:

@@ -15,10 +15,12 @@ _NAMES = {
         log_rerun_reasoning make_rerun_decision override_guardrails
         process_loop_completion process_loop_reflection track_bias
     """,
+    "corrections": """
+        Reflection compute_error_signature create_reflection_from_evaluation
+        has_seen_error_before persist_reflection retrieve_similar_reflections
+    """,
     "mistakes": """
-        Reflection clear compute_error_signature count create_reflection_from_evaluation
-        format_for_prompt has_seen_error_before persist_reflection retrieve_similar
-        retrieve_similar_reflections store
+        clear count format_for_prompt retrieve_similar store
     """,
     "refining": """
         GuardrailCheckResult StageGuardrail StageGuardrailReport check_convergence
