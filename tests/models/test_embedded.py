@@ -176,9 +176,9 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
 def test_no_orphan_is_left_when_the_parent_is_killed_while_it_answers():
     script = (
         "import asyncio\n"
-        "from heedful.models.embedded import Embedded\n"
+        "from heedful.models.embedded import EmbeddedModel\n"
         "from heedful.models.contract import Message\n"
-        "model = Embedded('embedded:smollm2')\n"
+        "model = EmbeddedModel('embedded:smollm2')\n"
         "async def main():\n"
         "    await model.complete([Message('user', 'Hi')], max_tokens=1)\n"
         "    print(model.pid, flush=True)\n"

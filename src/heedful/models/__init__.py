@@ -1,5 +1,7 @@
-"""Open models and embedders by name; each adapter is a module, imported when it is
-first needed.
+"""Open models and embedders by name.
+
+Each adapter is a module, imported when it is first needed: `embedded` runs a small
+model on this machine, `remote` asks one on the network, `function` calls a function.
 """
 
 from functools import cache
@@ -12,14 +14,16 @@ from heedful.models.contract import Embedder, Model, Progress
 __all__ = ["FORMS", "open_embedder", "open_model"]
 
 FORMS = (
-    *("embedded", "embedded:smollm2", "embedded:/path/to/file.gguf", "openai:NAME"),
-    *(
-        "anthropic:NAME",
-        "google:NAME",
-        "http://127.0.0.1:8000/v1#NAME",
-        "module:function",
-    ),
+    "embedded",
+    "embedded:smollm2",
+    "embedded:/path/to/file.gguf",
+    "openai:NAME",
+    "anthropic:NAME",
+    "google:NAME",
+    "http://127.0.0.1:8000/v1#NAME",
+    "module:function",
 )
+DEFAULT_NETWORK_TIMEOUT_SECONDS = 120.0
 
 
 def open_model(
@@ -52,15 +56,14 @@ def open_model(
             timeout=timeout,
             progress=progress,
         )
-    web = kind in ("http", "https")
-    if (web and name.partition("#")[2]) or (
-        kind in ("openai", "anthropic", "google") and rest
-    ):
+    has_provider = kind in ("openai", "anthropic", "google") and rest
+    has_address = kind in ("http", "https") and name.partition("#")[2]
+    if has_provider or has_address:
         from heedful.models.remote import RemoteModel
 
-        return RemoteModel(
-            name, api_key=api_key, timeout=120.0 if timeout is None else timeout
-        )
+        if timeout is None:
+            timeout = DEFAULT_NETWORK_TIMEOUT_SECONDS
+        return RemoteModel(name, api_key=api_key, timeout=timeout)
     if kind and rest and "/" not in name:
         from heedful.models.function import Function
 
@@ -71,8 +74,9 @@ def open_model(
 def open_embedder(
     name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
 ) -> Embedder:
-    """Return the embedder called `name`; its first call fetches the weights. Raises
-    UnknownName.
+    """Return the embedder called `name`; its first call fetches the weights.
+
+    Raises UnknownName.
     """
     if name != "minilm":
         raise UnknownName("embedder", name, ("minilm",))
@@ -82,13 +86,14 @@ def open_embedder(
 
 
 def embedder_here(cache: Path | None = None) -> bool:
-    """Return True if the packages and the weights of the embedder are installed."""
+    """Return whether the packages and the weights of the embedder are installed."""
     from heedful.models import weights
 
-    there = all(
-        weights.find(name).cached(cache).is_file() for name in weights.EMBEDDER_WEIGHTS
-    )
-    return there and None not in (find_spec("onnxruntime"), find_spec("tokenizers"))
+    for name in weights.EMBEDDER_WEIGHTS:
+        if not weights.find(name).cached(cache).is_file():
+            return False
+    packages = (find_spec("onnxruntime"), find_spec("tokenizers"))
+    return None not in packages
 
 
 @cache

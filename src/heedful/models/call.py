@@ -29,18 +29,18 @@ DEFAULT_CALL_OPTIONS: dict[str, Any] = {
     "temperature": 0.0,
     "seed": 0,
 }
-RETRY_TEMPERATURE_STEP = (
-    0.5  # added to the temperature of a retry: at 0 a model repeats its answer
-)
+# Added to the temperature of a retry: at 0 a model repeats its answer.
+RETRY_TEMPERATURE_STEP = 0.5
 
 
 async def complete(
     model: Model, messages: Sequence[Message], **options: Unpack[Options]
 ) -> Answer:
-    """Return the answer of the model; the call has a telemetry span. Raises
-    ModelError.
+    """Return the answer of the model; the call has a telemetry span.
+
+    Raises ModelError.
     """
-    settings: dict[str, Any] = {**DEFAULT_CALL_OPTIONS, **options}
+    settings = {**DEFAULT_CALL_OPTIONS, **options}
     turns = [(message.role, message.content) for message in messages]
     shown = {name: value for name, value in settings.items() if name != "schema"}
     with telemetry.chat(model.name, turns, shown) as finished:
@@ -62,28 +62,34 @@ async def ask_for_json(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[T, Usage]:
-    """Ask for a JSON object, at most twice; return `read(object)` and the usage of all
-    calls.
+    """Ask for a JSON object, at most twice; return `read(object)` and the usage.
 
-    The system message is `rules`. The user message consists of `parts`; the last part
-    is the instruction. `read` raises InvalidInput to refuse an answer. `who` names the
-    asker in errors. Raises MalformedAnswer, ModelError.
+    The usage is that of all calls. The system message is `rules`. The user message
+    consists of `parts`; the last part is the instruction. `read` raises InvalidInput to
+    refuse an answer. `who` names the asker in errors. Raises MalformedAnswer,
+    ModelError.
     """
     usage = NO_USAGE
     complaint = ""
     why = ""
     text = ""
-    for again in (0, 1):
-        wrong = [f"Your last answer could not be used: {complaint}. Be brief."] * again
-        turn = "\n\n".join((*parts[:-1], *wrong, parts[-1]))
-        asked = [Message("system", rules), Message("user", turn)]
-        sampled: Any = {
-            "temperature": temperature + again * RETRY_TEMPERATURE_STEP,
-            "seed": seed + again,
-        }
+    for number in range(2):
+        turn_parts = list(parts)
+        if number > 0:
+            correction = f"Your last answer could not be used: {complaint}. Be brief."
+            turn_parts.insert(-1, correction)
+        messages = [
+            Message("system", rules),
+            Message("user", "\n\n".join(turn_parts)),
+        ]
         try:
             answer = await complete(
-                model, asked, schema=schema, max_tokens=max_tokens, **sampled
+                model,
+                messages,
+                schema=schema,
+                max_tokens=max_tokens,
+                temperature=temperature + number * RETRY_TEMPERATURE_STEP,
+                seed=seed + number,
             )
         except MalformedAnswer as error:  # the cost is unknown, so count one call
             why = str(error).rpartition("; it began: ")[0]
@@ -102,61 +108,62 @@ async def ask_for_json(
             why = str(error)
         if answer.finish == "length":
             why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
-    spent = f"asked {usage.calls} times, {usage.tokens} tokens"
-    what = f"{who} of model {model.name!r} gave no judgement ({spent}): {why}"
+    cost = f"asked {usage.calls} times, {usage.tokens} tokens"
+    what = f"{who} of model {model.name!r} gave no judgement ({cost}): {why}"
     raise MalformedAnswer(what, text, usage)
 
 
 def _parse_object(text: str) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
-        if isinstance(answer := json.loads(text), dict):
+        answer = json.loads(text)
+        if isinstance(answer, dict):
             return answer
     raise InvalidInput("the answer", text, "one JSON object and nothing else")
 
 
-def text_schema(most: int) -> dict[str, Any]:
-    """Return the JSON Schema of a text of at most `most` characters."""
-    return {"type": "string", "maxLength": most}
+def text_schema(max_chars: int) -> dict[str, Any]:
+    """Return the JSON Schema of a text of at most `max_chars` characters."""
+    return {"type": "string", "maxLength": max_chars}
 
 
 def closed_object(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of an object with all of the `keys` and no other key."""
-    closed = {"required": list(keys), "additionalProperties": False}
-    return {"type": "object", "properties": dict(keys), **closed}
+    return {
+        "type": "object",
+        "properties": dict(keys),
+        "required": list(keys),
+        "additionalProperties": False,
+    }
 
 
 def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:
-    """Return all options of the request. Raises InvalidInput if no model could answer
-    it.
+    """Return all options of the request.
+
+    Raises InvalidInput if no model could answer it.
     """
-    asked: dict[str, Any] = {**DEFAULT_CALL_OPTIONS, **options}
+    settings = {**DEFAULT_CALL_OPTIONS, **options}
     require(messages, "messages", [], "at least one message")
-    check_integer("max_tokens", asked["max_tokens"])
-    check_number("temperature", asked["temperature"], low=0, high=1e300)
+    check_integer("max_tokens", settings["max_tokens"])
+    check_number("temperature", settings["temperature"], low=0, high=1e300)
+    schema = settings["schema"]
     try:
-        asked["schema"] = json.loads(
-            json.dumps(asked["schema"] and dict(asked["schema"]))
-        )
+        plain_schema = dict(schema) if schema else schema
+        settings["schema"] = json.loads(json.dumps(plain_schema))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(
-            "schema", asked["schema"], "plain data that JSON can hold"
-        ) from error
-    return asked
+        raise InvalidInput("schema", schema, "plain data that JSON can hold") from error
+    return settings
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Raise InvalidInput unless `timeout` is None or a finite number of seconds above
-    0.
-    """
+    """Raise InvalidInput unless `timeout` is None or finite seconds above 0."""
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "seconds above 0, or None for no limit")
 
 
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer`. Raises MalformedAnswer if it is too long or, with a `schema`,
-    not JSON.
+    """Return `answer` if it is not too long and, with a `schema`, JSON.
 
-    The caller must check whether the JSON fits the schema.
+    Raises MalformedAnswer. The caller must check whether the JSON fits the schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
@@ -182,8 +189,9 @@ def replace_surrogates(text: str) -> str:
 
 @asynccontextmanager
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the body of `async with` after `seconds` and raise ModelTimeout; None: no
-    limit.
+    """Cancel the body of `async with` after `seconds` and raise ModelTimeout.
+
+    None is no limit.
     """
     limit = asyncio.timeout(seconds)
     try:
@@ -211,11 +219,10 @@ def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Run `call()` in a new daemon thread and return its result; cancelling returns at
-    once.
+    """Run `call()` in a new daemon thread and return its result.
 
-    `asyncio.run` waits for the threads of its executor; there a hanging call would
-    block Ctrl-C.
+    Cancelling returns at once. `asyncio.run` waits for the threads of its executor;
+    there a hanging call would block Ctrl-C.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

@@ -15,8 +15,9 @@ Progress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat. `source` names the origin of the text and is not sent to the
-    model.
+    """One turn of a chat.
+
+    `source` names the origin of the text and is not sent to the model.
     """
 
     role: Role
@@ -26,8 +27,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer's text, its usage, and `finish`: "length" if `max_tokens` cut it
-    off.
+    """An answer's text, its usage, and how it ended.
+
+    `finish` is "length" if `max_tokens` cut it off.
     """
 
     text: str
@@ -35,85 +37,105 @@ class Answer:
     finish: Literal["stop", "length"] = "stop"
 
 
-# The answers of the SDKs of OpenAI, LiteLLM, Anthropic and Google: where the usage is,
-# the names of the counts of the prompt, and those of the completion. The counts of a
-# group are added.
-_USAGE_PATHS = (
-    ("usage", "prompt_tokens", "completion_tokens"),
-    (
+@dataclass(frozen=True, slots=True)
+class UsageNames:
+    """Where an SDK keeps the usage of an answer, and the names of its counts.
+
+    The counts of a field are added.
+    """
+
+    path: str
+    prompt: tuple[str, ...]
+    completion: tuple[str, ...]
+
+
+# The SDKs of OpenAI and LiteLLM, of Anthropic, and of Google.
+_USAGE_NAMES = (
+    UsageNames("usage", ("prompt_tokens",), ("completion_tokens",)),
+    UsageNames(
         "usage",
-        "input_tokens cache_creation_input_tokens cache_read_input_tokens",
-        "output_tokens",
+        ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+        ("output_tokens",),
     ),
-    (
+    UsageNames(
         "usage_metadata",
-        "prompt_token_count",
-        "candidates_token_count thoughts_token_count",
+        ("prompt_token_count",),
+        ("candidates_token_count", "thoughts_token_count"),
     ),
 )
 # Where their texts are, or the objects that the SDK has parsed; a list stands for its
 # first item.
 _ANSWER_TEXT_PATHS = (
-    "choices.message.parsed choices.message.content output_parsed output_text parsed "
-    "text"
+    "choices.message.parsed",
+    "choices.message.content",
+    "output_parsed",
+    "output_text",
+    "parsed",
+    "text",
 )
 
 
 def _part(value: Any, path: str) -> Any:
     """Return the end of a path of attributes or keys; None if it is missing."""
     for step in path.split("."):
-        value = next(iter(value), None) if isinstance(value, list) else value
-        value = (
-            value.get(step)
-            if isinstance(value, Mapping)
-            else getattr(value, step, None)
-        )
+        if isinstance(value, list):
+            value = next(iter(value), None)
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        else:
+            value = getattr(value, step, None)
     return value
 
 
+def _sum_of(value: Any, names: Sequence[str]) -> int:
+    return sum(_part(value, name) or 0 for name in names)
+
+
 def usage_of(value: Any) -> Usage | None:
-    """Return the usage in the answer of an SDK or in its usage object, None for other
-    values.
+    """Return the usage in the answer of an SDK, or in its usage object.
+
+    None is returned for other values.
     """
     if isinstance(value, Usage):
         return value
-    for place, *groups in _USAGE_PATHS:
-        for usage in (_part(value, place), value):
-            counts = [
-                [_part(usage, name) for name in names.split()] for names in groups
-            ]
-            if isinstance(counts[0][0], int):
-                prompt, completion = (sum(filter(None, group)) for group in counts)
+    for names in _USAGE_NAMES:
+        for usage in (_part(value, names.path), value):
+            if isinstance(_part(usage, names.prompt[0]), int):
                 return Usage(
                     1,
-                    prompt,
-                    completion_tokens=completion,
+                    _sum_of(usage, names.prompt),
+                    completion_tokens=_sum_of(usage, names.completion),
                     cost=float(_part(usage, "cost") or 0),
                 )
     return None
 
 
 def answer_of(value: Any) -> Answer | None:
-    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, read by its
-    shape.
+    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google.
 
-    Its text may be an object that the SDK has parsed. Returns None for another shape
-    (JSON data).
+    It is read by its shape. Its text may be an object that the SDK has parsed. Returns
+    None for another shape (JSON data).
     """
     if isinstance(value, Answer):
         return value
-    if isinstance(value, str | Mapping) or (usage := usage_of(value)) is None:
+    if isinstance(value, str | Mapping):
         return None
-    texts = [_part(value, path) for path in _ANSWER_TEXT_PATHS.split()]
-    if isinstance(blocks := _part(value, "content"), list):  # Anthropic
-        texts.append("".join(_part(block, "text") or "" for block in blocks))
-    return next((Answer(text, usage) for text in texts if text is not None), None)
+    usage = usage_of(value)
+    if usage is None:
+        return None
+    for path in _ANSWER_TEXT_PATHS:
+        text = _part(value, path)
+        if text is not None:
+            return Answer(text, usage)
+    blocks = _part(value, "content")
+    if isinstance(blocks, list):  # Anthropic
+        texts = [_part(block, "text") or "" for block in blocks]
+        return Answer("".join(texts), usage)
+    return None
 
 
 class Options(TypedDict, total=False):
-    """The options of `Model.complete`, for adapters that have its defaults from
-    `check_request`.
-    """
+    """The options of `Model.complete`; `check_request` gives adapters its defaults."""
 
     schema: Mapping[str, Any] | None
     max_tokens: int
@@ -138,8 +160,9 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat, in JSON if there is a `schema` (a JSON Schema). Raises
-        ModelError.
+        """Answer the chat, in JSON if there is a `schema` (a JSON Schema).
+
+        Raises ModelError.
         """
 
     async def close(self) -> None:
@@ -152,8 +175,9 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the vector space; vectors of different spaces are never
-        compared.
+        """The name of the vector space.
+
+        Vectors of different spaces are never compared.
         """
 
     @property
@@ -161,8 +185,9 @@ class Embedder(Protocol):
         """The number of components of each vector."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector of Euclidean length 1 for each text, in order. Raises
-        ModelError.
+        """Return one vector of Euclidean length 1 for each text, in order.
+
+        Raises ModelError.
         """
 
 
@@ -183,13 +208,14 @@ _TOKEN_ESTIMATE_PATTERN = re.compile(
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens in `text`, without a tokenizer; for English 15 %
-    too high.
+    """Estimate the number of tokens in `text`, without a tokenizer.
+
+    For English the estimate is 15 % too high.
 
     >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
     (9, 9, 2)
     """
-    found = len(_TOKEN_ESTIMATE_PATTERN.findall(text))
-    return (
-        found if text.isascii() else found + sum(c > "\uffff" for c in text)
-    )  # as emoji have two
+    count = len(_TOKEN_ESTIMATE_PATTERN.findall(text))
+    if not text.isascii():
+        count += sum(character > "\uffff" for character in text)  # as emoji have two
+    return count

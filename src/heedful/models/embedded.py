@@ -17,7 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
@@ -51,10 +51,7 @@ class EmbeddedModel:
     ) -> None:
         call.check_timeout(timeout)
         if threads is None:
-            affinity = getattr(os, "sched_getaffinity", None)
-            threads = max(
-                1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1
-            )
+            threads = max(1, _available_cores() - 1)
         check_integer("threads", threads)
         check_integer("context", context, least=64)
         self.name: str = name
@@ -73,9 +70,8 @@ class EmbeddedModel:
         self._settings = {"context": context, "threads": threads}
         self._closed = False
         self._turn = threading.Lock()  # held during a call
-        self._lock = (
-            threading.Lock()
-        )  # guards the attributes below, only for short times
+        # Guards the attributes below, only for short times.
+        self._lock = threading.Lock()
         self._children: list[_Child] = []  # none or one
         self._answered: threading.Event | None = None
         # Without `close`, the child process ends when the model is deleted.
@@ -95,28 +91,13 @@ class EmbeddedModel:
         model again (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable,
         WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer, InvalidInput.
         """
-        asked = call.check_request(messages, options)
-        schema = asked.pop("schema")
-        turns = [
-            {"role": m.role, "content": call.replace_surrogates(m.content)}
-            for m in messages
-        ]
-        request = asked | {
-            "messages": turns,
-            "max_tokens": min(asked["max_tokens"], self._settings["context"]),
-            "seed": asked["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
-            "cache_prompt": False,  # otherwise an answer depends on earlier calls
-        }
-        if schema is not None:
-            request["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"schema": schema},
-            }
+        settings = call.check_request(messages, options)
+        schema = settings["schema"]
+        request = self._request(messages, settings)
         if find_spec("xllamacpp") is None:
-            what = (
+            raise ModelUnavailable(
                 f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             )
-            raise ModelUnavailable(what)
         if self._file is None and self._weights is not None:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             self._file = await fetch(self._weights)
@@ -127,10 +108,36 @@ class EmbeddedModel:
             except asyncio.CancelledError:
                 gone.set()
                 with self._lock:
-                    for child in self._children if self._answered is gone else ():
-                        child.kill()
+                    if self._answered is gone:
+                        for child in self._children:
+                            child.kill()
                 raise
         return call.check_answer(self.name, self._answer(reply), schema)
+
+    def _request(
+        self, messages: Sequence[Message], settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the request to the child process."""
+        request = {
+            "messages": [
+                {
+                    "role": message.role,
+                    "content": call.replace_surrogates(message.content),
+                }
+                for message in messages
+            ],
+            "max_tokens": min(settings["max_tokens"], self._settings["context"]),
+            "temperature": settings["temperature"],
+            "seed": settings["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
+            "cache_prompt": False,  # otherwise an answer depends on earlier calls
+        }
+        schema = settings["schema"]
+        if schema is not None:
+            request["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"schema": schema},
+            }
+        return request
 
     async def close(self) -> None:
         """End the child process; current and later calls raise ModelUnavailable."""
@@ -146,8 +153,9 @@ class EmbeddedModel:
         await call.in_thread(end)
 
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
-        """Wait for other calls, then return the child's reply; {} if the event `gone`
-        is set.
+        """Wait for other calls, then return the child's reply.
+
+        It is {} if the event `gone` is set.
         """
         closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
@@ -167,36 +175,43 @@ class EmbeddedModel:
                 self._answered = None
             if reply is not None and not gone.is_set():
                 return reply
-            said = f"the process of model {self.name!r} ended: {child.last_words()}"
+            reason = f"the process of model {self.name!r} ended: {child.last_words()}"
             _end(self._children)
-            raise ModelUnavailable(closed if self._closed else said)
+            if self._closed:
+                reason = closed
+            raise ModelUnavailable(reason)
 
     def _answer(self, reply: dict[str, Any]) -> Answer:
         error = reply.get("error")
-        if error is None:
-            (choice,) = reply["choices"]
-            counted = reply["usage"]
-            usage = Usage(
-                1,
-                counted["prompt_tokens"],
-                completion_tokens=counted["completion_tokens"],
-            )
-            finish: Any = "length" if choice["finish_reason"] == "length" else "stop"
-            text = choice["message"]["content"] or ""
-            return Answer(text, usage.lasting(reply["seconds"]), finish)
+        if error is not None:
+            raise self._refusal(error)
+        (choice,) = reply["choices"]
+        usage = Usage(
+            1,
+            reply["usage"]["prompt_tokens"],
+            completion_tokens=reply["usage"]["completion_tokens"],
+        )
+        finish: Literal["stop", "length"] = "stop"
+        if choice["finish_reason"] == "length":
+            finish = "length"
+        text = choice["message"]["content"] or ""
+        return Answer(text, usage.lasting(reply["seconds"]), finish)
+
+    def _refusal(self, error: Mapping[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
-            what = (
+            return PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of "
-                "model "
+                f"model {self.name!r} holds {error['n_ctx']}; shorten the prompt or "
+                "raise `context`"
             )
-            what += (
-                f"{self.name!r} holds {error['n_ctx']}; shorten the prompt or raise "
-                "`context`"
-            )
-            raise PromptTooLong(what)
-        raise ModelError(
+        return ModelError(
             f"model {self.name!r} refused the request: {error.get('message')}"
         )
+
+
+def _available_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class _Child(subprocess.Popen[bytes]):
@@ -213,9 +228,7 @@ class _Child(subprocess.Popen[bytes]):
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Write one line of JSON; ignore a broken pipe, because reading the reply
-        detects it.
-        """
+        """Write one line of JSON; reading the reply detects a broken pipe."""
         with suppress(OSError):
             if self.stdin:
                 self.stdin.write(json.dumps(message).encode() + b"\n")
@@ -231,22 +244,21 @@ class _Child(subprocess.Popen[bytes]):
         return reply
 
     def last_words(self) -> str:
-        """End the process; return its exit code and the last lines of stderr as
-        text.
-        """
+        """End the process; return its exit code and the end of stderr as text."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(1)
         self.kill()
         code = self.wait()
         self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - 2_000))
-        said = self.diagnostics.read().decode("utf-8", "replace").strip() or "nothing"
-        how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-        return f"{how}; the end of stderr: {said}"
+        stderr = self.diagnostics.read().decode("utf-8", "replace").strip()
+        ending = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+        return f"{ending}; the end of stderr: {stderr or 'nothing'}"
 
 
 def _end(children: list[_Child]) -> None:
-    """End child processes without the lock: the thread of a finalizer may hold the lock
-    already.
+    """End child processes.
+
+    It takes no lock: the thread of a finalizer may hold it already.
     """
     for child in children[:]:
         child.kill()

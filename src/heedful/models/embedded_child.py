@@ -20,9 +20,7 @@ from uuid import uuid4
 
 
 def main() -> None:
-    """Answer requests until the input ends; exit with 1 if the model cannot be
-    loaded.
-    """
+    """Answer requests until the input ends; exit with 1 if loading fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # keep the prints of native code out of the output
@@ -38,8 +36,9 @@ def main() -> None:
 
 
 def load(settings: dict[str, Any]) -> Any:
-    """Load the model and return its native server, which answers one request at a
-    time.
+    """Load the model and return its native server.
+
+    The server answers one request at a time.
     """
     sys.path[:] = settings["sys_path"]
     native = importlib.import_module("xllamacpp")
@@ -53,9 +52,8 @@ def load(settings: dict[str, Any]) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.warmup = False
     params.fit_params = False
-    params.cache_ram_mib = (
-        0  # otherwise it keeps up to 8 GB of prompts, which affect answers
-    )
+    # Otherwise it keeps up to 8 GB of prompts, which affect answers.
+    params.cache_ram_mib = 0
     params.n_ctx_checkpoints = 0
     params.verbosity = 1  # errors only
     params.ui = False
@@ -73,12 +71,12 @@ def load(settings: dict[str, Any]) -> Any:
 
 def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Return a chat completion, or an `error` with the reason of the refusal."""
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         reply: dict[str, Any] = server.handle_chat_completions(request)
     except (ValueError, RuntimeError) as error:  # a refused schema or template
         return {"error": {"message": str(error)}}
-    return reply | {"seconds": time.monotonic() - begun}
+    return reply | {"seconds": time.monotonic() - start}
 
 
 def _listen(lines: queue.SimpleQueue[bytes]) -> None:

@@ -1,6 +1,4 @@
-"""Two embedders: all-MiniLM-L6-v2 in this process, and any OpenAI-compatible
-endpoint.
-"""
+"""Two embedders: all-MiniLM-L6-v2 in this process, and any endpoint like OpenAI's."""
 
 import asyncio
 import os
@@ -22,26 +20,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# texts whose vectors are kept, and their most characters: 4 MB
+# Vectors that are kept, and the longest text of one: 4 MB.
 MAX_CACHED_VECTORS = 1_000
 MAX_CACHED_TEXT_CHARS = 2_000
+MAX_TEXT_TOKENS = 256
 
 
 @cache
-def _turns(process: int) -> ThreadPoolExecutor:
-    """Return the threads of a process that embed; 64 texts at a time need 3 GB of
-    memory.
+def _thread_pool(process: int) -> ThreadPoolExecutor:
+    """Return the thread pool of a process for embedding.
+
+    A text at a time needs little memory: 64 at once need 3 GB.
     """
     return ThreadPoolExecutor(os.cpu_count() or 1, "heedful-embedder")
 
 
 class MiniLM:
-    """The model all-MiniLM-L6-v2 (int8, 384 dimensions) in onnxruntime; about 4 ms a
-    text.
+    """The model all-MiniLM-L6-v2 (int8, 384 dimensions) in onnxruntime.
 
-    Text after the first 256 tokens is ignored. The first call fetches the weights (23
-    MB) into the folder `cache`. The vector of a text does not depend on the other texts
-    of a call.
+    A text takes about 4 ms; what follows its first 256 tokens is ignored. The first
+    call fetches the weights (23 MB) into the folder `cache`. The vector of a text does
+    not depend on the other texts of a call.
     """
 
     name = "minilm-int8"
@@ -53,33 +52,39 @@ class MiniLM:
         self._cache = cache
         self._progress = progress
         self._loaded: tuple[Any, Any] | None = None
-        self._known: dict[str, NDArray[np.float32]] = {}
+        self._vectors: dict[str, NDArray[np.float32]] = {}
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return float32 unit rows, one a text, in order. Raises ModelUnavailable,
-        WeightsError.
+        """Return float32 unit rows, one a text, in order.
+
+        Raises ModelUnavailable, WeightsError.
         """
         if self._loaded is None:
             await in_thread(_import)  # fails early, before a download
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
-            files = await fetch("minilm-int8"), await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(partial(_load, *files))
+            model = await fetch("minilm-int8")
+            words = await fetch("minilm-tokenizer")
+            self._loaded = await in_thread(partial(_load, model, words))
+        tokenizer, session = self._loaded
         import numpy as np
 
         rows = np.empty((len(texts), self.dimensions), np.float32)
-        threads = _turns(os.getpid())
+        threads = _thread_pool(os.getpid())
         run = asyncio.get_running_loop().run_in_executor
-        for n, text in enumerate(
-            texts
-        ):  # alone: batches of 8 or 32 are not faster (3.7 ms a text)
-            if (row := self._known.get(text)) is None:
-                row = await run(threads, _row, *self._loaded, text)
-                if len(self._known) >= MAX_CACHED_VECTORS:
-                    self._known.pop(next(iter(self._known)), None)
-                if len(text) <= MAX_CACHED_TEXT_CHARS:
-                    self._known[text] = row
-            rows[n] = row
+        # One text at a time: batches of 8 or 32 are not faster (3.7 ms a text).
+        for number, text in enumerate(texts):
+            row = self._vectors.get(text)
+            if row is None:
+                row = await run(threads, _row, tokenizer, session, text)
+                self._remember(text, row)
+            rows[number] = row
         return cast("Sequence[Sequence[float]]", rows)  # an array behaves like one
+
+    def _remember(self, text: str, row: "NDArray[np.float32]") -> None:
+        if len(self._vectors) >= MAX_CACHED_VECTORS:
+            self._vectors.pop(next(iter(self._vectors)), None)
+        if len(text) <= MAX_CACHED_TEXT_CHARS:
+            self._vectors[text] = row
 
 
 def _import() -> tuple[Any, Any]:
@@ -93,7 +98,7 @@ def _import() -> tuple[Any, Any]:
 def _load(model: Path, words: Path) -> tuple[Any, Any]:
     runtime, tokenizers = _import()
     tokenizer = tokenizers.Tokenizer.from_file(str(words))
-    tokenizer.enable_truncation(256)
+    tokenizer.enable_truncation(MAX_TEXT_TOKENS)
     tokenizer.no_padding()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -108,8 +113,12 @@ def _row(tokenizer: Any, session: Any, text: str) -> "NDArray[np.float32]":
     import numpy as np
 
     ids = np.array([tokenizer.encode(replace_surrogates(text)).ids], np.int64)
-    same = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    (states,) = session.run(None, {"input_ids": ids, **same})
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "token_type_ids": np.zeros_like(ids),
+    }
+    (states,) = session.run(None, inputs)
     mean = states[0].mean(axis=0)
     return cast("NDArray[np.float32]", mean / np.linalg.norm(mean))
 
@@ -137,8 +146,9 @@ class OpenAIEmbedder:
         self._remote = RemoteModel(self.name, api_key=api_key, timeout=timeout)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one unit vector for each text, in order. Raises ModelError or a
-        subclass of it.
+        """Return one unit vector for each text, in order.
+
+        Raises ModelError or a subclass of it.
         """
         if not texts:
             return []
@@ -151,18 +161,17 @@ class OpenAIEmbedder:
                 provider.client.max_retries = self._remote.retries
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
                 # as numbers, because some servers cannot send base64
-                found = await model.embed(
+                result = await model.embed(
                     [replace_surrogates(text) for text in texts],
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
                 )
-            rows = np.array(found.embeddings, np.float64)
+            rows = np.array(result.embeddings, np.float64)
         lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-        wanted = (len(texts), self.dimensions)
-        if rows.shape != wanted or not ((lengths > 0) & (lengths < np.inf)).all():
-            what = (
-                f"answered vectors of shape {rows.shape}, or a vector that is 0 or "
-                "not finite"
+        shape = (len(texts), self.dimensions)
+        if rows.shape != shape or not ((lengths > 0) & (lengths < np.inf)).all():
+            raise MalformedAnswer(
+                f"{self.name} answered vectors of shape {rows.shape}, or a vector that "
+                f"is 0 or not finite; expected is the shape {shape}"
             )
-            raise MalformedAnswer(f"{self.name} {what}; expected is the shape {wanted}")
         return cast("list[list[float]]", (rows / lengths).tolist())

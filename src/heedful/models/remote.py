@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 from urllib.parse import quote
 
 from heedful import errors
@@ -21,9 +21,11 @@ from heedful.validation import require
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model as ProviderModel
+    from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
+MAX_REASON_CHARS = 500
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _FIXED_TEMPERATURE_PROFILES = (
     "openai_supports_reasoning",
@@ -56,10 +58,9 @@ _LIBRARY_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ModelRateLimitError": _OVERLOAD_ERROR,
     "ModelQuotaExceededError": _OVERLOAD_ERROR,
     "ModelUnavailableError": _OVERLOAD_ERROR,
-    **dict.fromkeys(
-        "ModelServerError ModelRequestRejectedError ModelHTTPError".split(),
-        _MODEL_ERROR,
-    ),
+    "ModelServerError": _MODEL_ERROR,
+    "ModelRequestRejectedError": _MODEL_ERROR,
+    "ModelHTTPError": _MODEL_ERROR,
     "ModelAPIError": _MALFORMED_ANSWER_ERROR,  # not a subclass: a body that is not JSON
     "UnexpectedModelBehavior": _MALFORMED_ANSWER_ERROR,
     "RuntimeError": _MODEL_ERROR,
@@ -67,12 +68,12 @@ _LIBRARY_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
 
 
 class RemoteModel:
-    """A chat model named `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or
-    `URL#MODEL`.
+    """A chat model of a provider or of a server with OpenAI's interface.
 
-    Without `api_key`, the provider's library looks for a key. `timeout` limits a call,
-    in seconds, including its `retries` after a refused connection or a busy server.
-    Raises InvalidInput.
+    `name` is `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`. Without
+    `api_key`, the provider's library looks for a key. `timeout` limits a call, in
+    seconds, including its `retries` after a refused connection or a busy server. Raises
+    InvalidInput.
     """
 
     retries = 2
@@ -84,15 +85,12 @@ class RemoteModel:
         self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in ("openai", "anthropic", "google"):
-            address, _, model = name.rpartition("#") if "#" in name else (name, "", "")
-            host = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
-            place = rf"({host}(?:/[^\s?]*)?)(\?\S*)?"
-            usable: Any = re.fullmatch(rf"(https?://)(?:([^\s/]+)@)?{place}", address)
-            require(usable, "url", address, "an address as in http://127.0.0.1:8000/v1")
-            scheme, login, place, query = usable.groups("")
-            login = f"{quote(login, ':%')}@" if login else ""
-            self._url = f"{scheme}{login}{place}{query}"
-            name = f"{scheme}{place}#{model}"
+            address = name
+            model = ""
+            if "#" in name:
+                address, _, model = name.rpartition("#")
+            self._url, shown = _read_address(address)
+            name = f"{shown}#{model}"
         require(
             model, "model", name, "a provider or an address, and the name of a model"
         )
@@ -112,71 +110,62 @@ class RemoteModel:
         settings = call.check_request(messages, options)
         schema = settings.pop("schema")
         settings["max_retries"] = self.retries
-        begun = time.monotonic()
+        start = time.monotonic()
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
-            from pydantic_ai.models import ModelRequestParameters
-            from pydantic_ai.output import OutputObjectDefinition
 
             async with self._open() as model:
                 profile: Mapping[str, Any] = dict(model.profile)
                 if any(profile.get(name) for name in _FIXED_TEMPERATURE_PROFILES):
                     del settings["temperature"]
-                parameters = ModelRequestParameters()
-                if schema is not None:
-                    native = profile.get("supports_json_schema_output")
-                    strict = None if profile.get("json_schema_transformer") else False
-                    output = OutputObjectDefinition(
-                        schema, name="answer", strict=strict
-                    )
-                    mode: Any = "native" if native else "prompted"
-                    parameters = ModelRequestParameters(
-                        output_mode=mode, output_object=output
-                    )
                 response = await model_request(
                     model,
                     _turns(messages),
                     model_settings=cast("ModelSettings", settings),
-                    model_request_parameters=parameters,
+                    model_request_parameters=_output_parameters(schema, profile),
                 )
-        why = response.finish_reason
-        used = response.usage
-        cost = 0.0
+        finish: Literal["stop", "length"] = "stop"
+        if response.finish_reason == "length":
+            finish = "length"
         if not response.text:
-            hint = "; raise max_tokens" if why == "length" else ""
-            what = f"answered no text ({why or 'no reason given'}{hint})"
-            raise errors.MalformedAnswer(f"model {self.name!r} {what}")
+            reason = response.finish_reason or "no reason given"
+            hint = "; raise max_tokens" if finish == "length" else ""
+            raise errors.MalformedAnswer(
+                f"model {self.name!r} answered no text ({reason}{hint})"
+            )
+        cost = 0.0
         # In US dollars, by the library's price list; 0 for models that are not on the
         # list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
         usage = Usage(
             1,
-            used.input_tokens,
-            completion_tokens=used.output_tokens,
+            response.usage.input_tokens,
+            completion_tokens=response.usage.output_tokens,
             cost=cost,
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
         )
-        answer = Answer(response.text, usage, "length" if why == "length" else "stop")
-        return call.check_answer(self.name, answer, schema)
+        return call.check_answer(
+            self.name, Answer(response.text, usage, finish), schema
+        )
 
     async def close(self) -> None:
         """Do nothing: there is no state between calls."""
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Limit the body's time; turn the library's errors into ModelErrors that name
-        `wanted`.
+        """Limit the body's time, and turn the library's errors into ModelErrors.
+
+        Their texts say what was `wanted`.
         """
         try:
             async with call.time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
-            what = (
+            raise errors.ModelUnavailable(
                 f"model {self.name!r} needs a library: pip install 'heedful[{extra}]'"
-            )
-            raise errors.ModelUnavailable(what) from error
+            ) from error
         except (
             RuntimeError,
             ValueError,
@@ -187,18 +176,20 @@ class RemoteModel:
             raise self._typed(error, wanted) from error
 
     def provider(self, **options: Any) -> "Provider[Any]":
-        """Return the library's provider, an async context manager that closes its
-        connections.
+        """Return the library's provider.
+
+        It is an async context manager that closes its connections.
         """
         if self._url:  # never send the key of OpenAI to another server
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-            options |= {"base_url": self._url, "api_key": self._key}
-            return OpenAICompatibleProvider("endpoint", **options)
+            return OpenAICompatibleProvider(
+                "endpoint", base_url=self._url, api_key=self._key, **options
+            )
         from pydantic_ai.providers import infer_provider_class
 
-        opens: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
-        return opens(api_key=self._key)
+        provider_class: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
+        return provider_class(api_key=self._key)
 
     def _open(self) -> "ProviderModel":
         if not self._url:
@@ -219,22 +210,68 @@ class RemoteModel:
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
     def _typed(self, error: Exception, wanted: str) -> errors.ModelError:
+        """Return the error of heedful for an error of the library."""
         model = f"model {self.name!r}"
-        said = redact(str(error))[:500]
+        reason = redact(str(error))[:MAX_REASON_CHARS]
         kinds = [kind.__name__ for kind in type(error).__mro__]
-        if "ModelAuthenticationError" in kinds or (
-            "UserError" in kinds and "API_KEY" in said
-        ):
+        lacks_key = "UserError" in kinds and "API_KEY" in reason
+        if "ModelAuthenticationError" in kinds or lacks_key:
             state = "the key was refused" if self._key else "no key, or a wrong one"
-            where = "" if self._url else f"set {self._kind.upper()}_API_KEY or "
-            return errors.ModelUnavailable(
-                f"{model}: {state}; {where}pass api_key: {said}"
-            )
-        kind, what = next(
-            (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS),
-            _MALFORMED_ANSWER_ERROR,
-        )
-        return kind(f"{model} {what.format(wanted=wanted)}: {said}")
+            remedy = "pass api_key"
+            if not self._url:
+                remedy = f"set {self._kind.upper()}_API_KEY or pass api_key"
+            return errors.ModelUnavailable(f"{model}: {state}; {remedy}: {reason}")
+
+        listed = (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS)
+        error_class, what = next(listed, _MALFORMED_ANSWER_ERROR)
+        return error_class(f"{model} {what.format(wanted=wanted)}: {reason}")
+
+
+_HOST_REGEX = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
+_ADDRESS_PATTERN = re.compile(
+    r"(?P<scheme>https?://)(?:(?P<login>[^\s/]+)@)?"
+    rf"(?P<place>{_HOST_REGEX}(?:/[^\s?]*)?)(?P<query>\?\S*)?"
+)
+
+
+def _read_address(address: str) -> tuple[str, str]:
+    """Return the URL of a server, and the URL to show, without login and query.
+
+    Raises InvalidInput.
+    """
+    match = _ADDRESS_PATTERN.fullmatch(address)
+    require(
+        match is not None, "url", address, "an address as in http://127.0.0.1:8000/v1"
+    )
+    assert match is not None
+    scheme = match["scheme"]
+    place = match["place"]
+    login = ""
+    if match["login"]:
+        login = f"{quote(match['login'], ':%')}@"
+    query = match["query"] or ""
+    return f"{scheme}{login}{place}{query}", f"{scheme}{place}"
+
+
+def _output_parameters(
+    schema: Mapping[str, Any] | None, profile: Mapping[str, Any]
+) -> "ModelRequestParameters":
+    """Return what asks the model for JSON that fits the schema, or for a text."""
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+
+    if schema is None:
+        return ModelRequestParameters()
+    mode: Literal["native", "prompted"] = "prompted"
+    if profile.get("supports_json_schema_output"):
+        mode = "native"
+    strict = None if profile.get("json_schema_transformer") else False
+    return ModelRequestParameters(
+        output_mode=mode,
+        output_object=OutputObjectDefinition(
+            dict(schema), name="answer", strict=strict
+        ),
+    )
 
 
 def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":

