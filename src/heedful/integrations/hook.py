@@ -15,11 +15,12 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from types import ModuleType
+from typing import IO, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.redact import redact
@@ -29,32 +30,29 @@ HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name of it"
 )
-# Bytes of an event: no agent sends so many. Characters of a line of the log, and bytes
-# of the log. and the seconds until an answer, except to the end of a turn
-MAX_HOOK_EVENT_BYTES = 8 * 2**20
-HOOK_TIMEOUT_SECONDS = 5
+MAX_HOOK_EVENT_BYTES = 8 * 2**20  # no agent sends so many
+HOOK_TIMEOUT_SECONDS = 5  # until an answer; the end of a turn may take longer
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
-# The settings that a hook needs, with the types of their values as text in the
-# environment.
-HOOK_SETTING_TYPES: dict[str, Any] = {
+# The settings that a hook needs, and how the text of an environment variable is read.
+HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
     "db": str,
     "tenant": str,
     "project": str,
     "holdout": float,
     "policy": str,
+    "trust": json.loads,
+    "hook": json.loads,
 }
-HOOK_SETTING_TYPES |= {"trust": json.loads, "hook": json.loads}
 SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
     "heedful.toml": (),
 }
-# beside the user's own database: which files of projects are followed
+# Beside the user's own database: which files of projects are followed.
 APPROVALS_FILE = "approved.json"
-NOTICE_EVENTS = (
-    "SessionStart",
-    "Stop",
-)  # of Claude Code: the user hears that settings are not followed
+DEFAULT_AGENT = "claude-code"
+# Events of Claude Code at which the user hears that settings are not followed.
+NOTICE_EVENTS = ("SessionStart", "Stop")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,30 +60,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
     words = [word for word in words if word != "--strict"]
-    agent, work = (_option(words, name) for name in ("--agent", "--work"))
+    agent = _option(words, "--agent") or DEFAULT_AGENT
+    work = _option(words, "--work")
     if len(words) != 1 or words[0].startswith("-"):
         print(HOOK_USAGE, file=sys.stderr)
         return 1  # if a hook exits with 2, Claude Code blocks the action
+    event = words[0]
     try:
         with suppress(KeyboardInterrupt):
-            _answer(words[0], agent or "claude-code", work, strict)
+            if work:
+                _work(event, work, strict)
+            else:
+                _answer(event, agent, strict)
     except Exception as error:  # the edge to the agent, which must not fail by us
-        said = (
-            " ".join(redact(str(error)).split())
-            if isinstance(error, HeedfulError)
-            else ""
-        )
-        _log(f"{words[0]}: {type(error).__name__}: {said}".rstrip(": "))
-        if (
-            words[0] in NOTICE_EVENTS
-            and (agent or "claude-code") == "claude-code"
-            and said
-        ):
-            print(
-                json.dumps({"systemMessage": f"heedful: this hook did nothing: {said}"})
-            )
+        reason = ""
+        if isinstance(error, HeedfulError):
+            reason = " ".join(redact(str(error)).split())
+        _log(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
+        if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
+            notice = f"heedful: this hook did nothing: {reason}"
+            print(json.dumps({"systemMessage": notice}))
         if strict:
-            print(f"heedful-hook: {said or repr(error)}", file=sys.stderr)
+            print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)
     return 0
 
 
@@ -94,10 +90,9 @@ def run() -> None:
     gc.disable()  # the process ends before there is much to collect
     with suppress(AttributeError):  # not on Windows
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(
-                number, signal.default_int_handler
-            )  # so that commands end, too
-        signal.signal(signal.SIGALRM, _late)
+            # So that the commands of the project end, too.
+            signal.signal(number, signal.default_int_handler)
+        signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, HOOK_TIMEOUT_SECONDS)
     code = main()
     for stream in (sys.stdout, sys.stderr):
@@ -106,73 +101,115 @@ def run() -> None:
     os._exit(code)
 
 
-def _late(*_: Any) -> None:
+def _give_up(*_: Any) -> None:
     _log(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
     os._exit(0)
 
 
 def _option(words: list[str], name: str) -> str:
-    """Remove an option with its value from the words; return the value, "" if it is not
-    there.
-    """
-    at = words.index(name) if name in words else len(words)
-    value = words[at + 1] if at + 1 < len(words) else ""
-    del words[at : at + 2]
+    """Remove an option with its value; return the value, "" if it is not there."""
+    if name not in words:
+        return ""
+    index = words.index(name)
+    value = words[index + 1] if index + 1 < len(words) else ""
+    del words[index : index + 2]
     return value
 
 
-def _answer(event: str, agent: str, work: str, strict: bool) -> None:
-    data: Mapping[str, Any] = (
-        {"cwd": str(Path.cwd())} if work else read_event(sys.stdin.buffer)
-    )
+def _answer(event: str, agent: str, strict: bool) -> None:
+    """Print the answer to an event, and start the work that it leaves."""
+    data = read_event(sys.stdin.buffer)
     folder = _folder(data)
-    found = read_settings(folder)
-    if found["ignored"]:
-        _log(
-            f"{event}: ignored until heedful hook approve: "
-            f"{', '.join(found['ignored'])}"
-        )
-    bare = "asyncio" not in sys.modules and "ssl" not in sys.modules
-    if bare:  # ssl takes 8 ms to import, and a hook opens no TLS connection
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-    import asyncio
-
-    if bare:
-        del sys.modules["ssl"]
-
+    settings = read_settings(folder)
+    _log_ignored(event, settings["ignored"])
+    asyncio = _import_asyncio()
     from heedful.integrations import hooks
 
-    handler = logging.Handler(
-        logging.WARNING
-    )  # a line for each warning, without a traceback
-    handler.emit = lambda record: _log(  # type: ignore[method-assign]
-        f"{event}: {record.getMessage()}: {getattr(record, 'error', '')}".rstrip(": ")
-    )
-    logging.getLogger("heedful").addHandler(handler)
-    rules, host = hooks.follow(found, prepare(found["db"]), strict)
-    if work or event in {one.event_of("stop") for one in hooks.AGENTS.values()}:
-        with suppress(AttributeError):  # not on Windows
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            os.nice(10 if work else 0)
-    if work:
-        asyncio.run(hooks.work(host, work, "end" if event == "end" else "study"))
-        return
-    made = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
-    answer = made.answer
-    tells = agent == "claude-code" and event in NOTICE_EVENTS
-    changed = set(found["ignored"]) & set(approvals()["files"])
-    # A stop tells only of what the gate has lost, not of what it never had.
-    if tells and (names := sorted(changed if event == "Stop" else found["ignored"])):
-        what = f"{', '.join(names)} {'changed and ' * bool(changed)}is ignored until"
-        notes = [
-            (answer or {}).get("systemMessage"),
-            f"heedful: {what} heedful hook approve",
-        ]
-        answer = {**(answer or {}), "systemMessage": "\n".join(filter(None, notes))}
+    _log_warnings(event)
+    rules, host = hooks.follow(settings, prepare(settings["db"]), strict)
+    if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
+        _run_long(niceness=0)
+    reply = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
+    answer = reply.answer
+    if agent == DEFAULT_AGENT and event in NOTICE_EVENTS:
+        notice = _notice(event, settings["ignored"])
+        if notice:
+            answer = dict(answer or {})
+            earlier = answer.get("systemMessage")
+            answer["systemMessage"] = "\n".join(filter(None, [earlier, notice]))
     if answer is not None:
         print(json.dumps(answer), flush=True)
-    if made.work:
-        detach(made.work, made.session, folder)
+    if reply.work:
+        detach(reply.work, reply.session, folder)
+
+
+def _work(event: str, session: str, strict: bool) -> None:
+    """Do the work that an answer left for a session."""
+    settings = read_settings(_folder({"cwd": str(Path.cwd())}))
+    _log_ignored(event, settings["ignored"])
+    asyncio = _import_asyncio()
+    from heedful.integrations import hooks
+
+    _log_warnings(event)
+    _, host = hooks.follow(settings, prepare(settings["db"]), strict)
+    _run_long(niceness=10)
+    what: hooks.Work = "end" if event == "end" else "study"
+    asyncio.run(hooks.work(host, session, what))
+
+
+def _import_asyncio() -> ModuleType:
+    """Import asyncio without its TLS: a hook opens no such connection.
+
+    The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
+    was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
+    """
+    if "asyncio" in sys.modules or "ssl" in sys.modules:
+        import asyncio
+
+        return asyncio
+    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
+    modules["ssl"] = None
+    try:
+        import asyncio
+    finally:
+        del modules["ssl"]
+    return asyncio
+
+
+def _run_long(niceness: int) -> None:
+    """Lift the time limit of the process, and let others go first."""
+    with suppress(AttributeError):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        os.nice(niceness)
+
+
+def _log_ignored(event: str, ignored: Mapping[str, str]) -> None:
+    if ignored:
+        _log(f"{event}: ignored until heedful hook approve: {', '.join(ignored)}")
+
+
+def _log_warnings(event: str) -> None:
+    """Log each warning of heedful as a line, without a traceback."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = getattr(record, "error", "")
+            _log(f"{event}: {record.getMessage()}: {error}".rstrip(": "))
+
+    logging.getLogger("heedful").addHandler(Lines(logging.WARNING))
+
+
+def _notice(event: str, ignored: Mapping[str, str]) -> str:
+    """Return what the user hears about files that are not followed, "" for nothing.
+
+    A stop tells only of what the gate has lost, not of what it never had.
+    """
+    changed = sorted(set(ignored) & set(approvals()["files"]))
+    names = changed if event == "Stop" else sorted(ignored)
+    if not names:
+        return ""
+    verb = "changed and is ignored" if changed else "is ignored"
+    return f"heedful: {', '.join(names)} {verb} until heedful hook approve"
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
@@ -193,20 +230,18 @@ def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
 
 def _folder(data: Mapping[str, Any]) -> Path:
     """Return the folder of the project that an event is about."""
+    folders = [os.environ.get("CLAUDE_PROJECT_DIR")]
     roots = data.get("workspace_roots")
-    named = [
-        os.environ.get("CLAUDE_PROJECT_DIR"),
-        *(roots if isinstance(roots, list) else []),
-    ]
-    for place in (*named, data.get("cwd")):
-        if isinstance(place, str) and place and os.path.isdir(place):
-            return Path(place)
+    if isinstance(roots, list):
+        folders += roots
+    for folder in [*folders, data.get("cwd")]:
+        if isinstance(folder, str) and folder and os.path.isdir(folder):
+            return Path(folder)
     return Path.cwd()
 
 
 def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
-    """Return the settings of hooks in a folder, else in its repository. Raises
-    UsageError.
+    """Return the settings of hooks in a folder and its repository. Raises UsageError.
 
     `db` is the database: the stated one, or that of the folder, the repository or the
     user. `ignored` are the files that the user has not approved, with what `approve`
@@ -214,93 +249,110 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     gone is a changed one.
     """
     folder = folder.resolve()
-    known = approvals()
+    approved = approvals()
     root = repository(folder) or folder
-    ignored = dict[str, str]()
-    found: dict[str, Any] = {
+    ignored: dict[str, str] = {}
+    settings: dict[str, Any] = {
         "tenant": "default",
         "project": "default",
         "holdout": 0.1,
         "db": "",
+        "trust": {},
+        "hook": {},
+        "ignored": ignored,
     }
-    found |= {"trust": {}, "hook": {}, "ignored": ignored}
     for place, file in product(dict.fromkeys((root, folder)), SETTINGS_FILE_TABLES):
-        stated = read_table(place / file, *SETTINGS_FILE_TABLES[file])
+        table = read_table(place / file, *SETTINGS_FILE_TABLES[file])
         name = str(place / file)
-        digest = hashlib.sha256(json.dumps(stated, default=str).encode()).hexdigest()
-        if known["files"].get(name, "" if stated else digest) != digest:
+        digest = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()
+        if approved["files"].get(name, "" if table else digest) != digest:
             ignored[name] = digest
         if every or name not in ignored:
-            found |= {
-                key: value for key, value in stated.items() if key in HOOK_SETTING_TYPES
-            }
-            found["db"] = _at(place, found["db"])
-    for name, make in HOOK_SETTING_TYPES.items():
-        if value := os.environ.get(f"HEEDFUL_{name.upper()}"):
+            for key in table.keys() & HOOK_SETTING_TYPES.keys():
+                settings[key] = table[key]
+            settings["db"] = _database_in(place, settings["db"])
+
+    settings |= _environment()
+    policy = settings.pop("policy", "default")
+    settings["hook"] = {"policy": policy, **settings["hook"]}
+    settings["trust"] = {**approved["trust"], **settings["trust"]}
+    if not settings["db"]:
+        settings["db"] = _found_database(folder, root, approved["files"], ignored)
+    settings["db"] = _database_in(folder, settings["db"])
+    return settings
+
+
+def _environment() -> dict[str, Any]:
+    """Return the settings in environment variables. Raises UsageError."""
+    settings: dict[str, object] = {}
+    for name, read in HOOK_SETTING_TYPES.items():
+        variable = f"HEEDFUL_{name.upper()}"
+        value = os.environ.get(variable)
+        if value:
             try:
-                found[name] = make(value)
+                settings[name] = read(value)
             except ValueError as error:
-                raise UsageError(f"HEEDFUL_{name.upper()} is wrong: {error}") from error
-    found["hook"] = {"policy": found.pop("policy", "default"), **found["hook"]}
-    for path in (
-        ()
-        if found["db"]
-        else (folder / DEFAULT_DATABASE_FILE, root / DEFAULT_DATABASE_FILE)
-    ):
-        if (
-            os.path.lexists(path)
-            and not _made_here(path)
-            and str(path) not in known["files"]
-        ):
+                raise UsageError(f"{variable} is wrong: {error}") from error
+    return settings
+
+
+def _found_database(
+    folder: Path, root: Path, approved: Mapping[str, str], ignored: dict[str, str]
+) -> str:
+    """Return the database of the folder, its repository or the user.
+
+    A file that heedful did not make, such as one of a clone, is ignored if the user has
+    not approved it. The database of a repository need not exist.
+    """
+    database = ""
+    for path in (folder / DEFAULT_DATABASE_FILE, root / DEFAULT_DATABASE_FILE):
+        is_foreign = os.path.lexists(path) and not _made_here(path)
+        if is_foreign and str(path) not in approved:
             ignored[str(path)] = DEFAULT_DATABASE_FILE
         elif path.exists() or (path.parent == root and repository(folder)):
-            found["db"] = found["db"] or str(path)
-    found["db"] = _at(folder, found["db"] or str(_home() / DEFAULT_DATABASE_FILE))
-    return {**found, "trust": {**known["trust"], **found["trust"]}}
+            database = database or str(path)
+    return database or str(_home() / DEFAULT_DATABASE_FILE)
 
 
-def _at(folder: Path, db: Any) -> str:
+def _database_in(folder: Path, db: Any) -> str:
     """Return the name of a database that is stated in a folder."""
-    return str(folder / db) if db and "://" not in db and db != ":memory:" else str(db)
+    if not db or "://" in db or db == ":memory:":
+        return str(db)
+    return str(folder / db)
 
 
 def _made_here(path: Path) -> bool:
-    """Return True if heedful made a database: it had git ignore it in a file no clone
-    brings.
-    """
+    """Return True if heedful made a database: git ignores it by a file no clone has."""
     with suppress(OSError):
-        excluded = (path.parent / ".git" / "info" / "exclude").read_text(
-            "utf-8", "replace"
-        )
-        return f"/{path.name}*" in excluded.splitlines()
+        exclude = path.parent / ".git" / "info" / "exclude"
+        lines = exclude.read_text("utf-8", "replace").splitlines()
+        return f"/{path.name}*" in lines
     return False
 
 
 def approvals() -> dict[str, dict[str, str]]:
-    """Return what the user has approved: `files`, and the `trust` of sources in all
-    projects.
-    """
-    found: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
+    """Return what the user has approved: `files`, and `trust` for all projects."""
+    approved: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
     with suppress(OSError, ValueError):
-        found |= json.loads((_home() / APPROVALS_FILE).read_text("utf-8"))
-    return found
+        approved |= json.loads((_home() / APPROVALS_FILE).read_text("utf-8"))
+    return approved
 
 
 def approve(kind: str, more: Mapping[str, str]) -> None:
     """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
-    known = approvals()
+    approved = approvals()
+    approved[kind] |= more
     draft = _home() / f"{APPROVALS_FILE}.{os.getpid()}"
-    known[kind] |= more
     with open(draft, "w", encoding="utf-8", opener=private) as file:
-        json.dump(known, file, indent=2)
+        json.dump(approved, file, indent=2)
     draft.replace(_home() / APPROVALS_FILE)
 
 
 def _home() -> Path:
     """Return the folder of what belongs to no repository, which is private."""
-    place = own_db().parent
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place
+    folder = own_db().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def private(path: str, flags: int) -> int:
@@ -313,37 +365,34 @@ def detach(work: str, session: str, folder: Path) -> None:
     import subprocess
 
     # With -P no file of the folder is taken for a module.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "heedful.integrations.hook",
-        work,
-        "--work",
-        session,
-    ]
-    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    process = subprocess.Popen(command, cwd=folder, start_new_session=True, **streams)
+    module = ["-P", "-m", "heedful.integrations.hook"]
+    process = subprocess.Popen(
+        [sys.executable, *module, work, "--work", session],
+        cwd=folder,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     process.returncode = 0  # nobody waits for it
 
 
 def _log(line: str) -> None:
-    """Append a line to the log, which begins again when it is long; a full disk is no
-    error.
+    """Append a line to the log, which begins again when it is too long.
+
+    A full disk is no error.
     """
     import time
 
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
-        place = _home() / "hook.log"
-        kept = (
-            "a" if not place.exists() or place.stat().st_size < MAX_LOG_BYTES else "w"
-        )
+        path = _home() / "hook.log"
+        is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
+        mode = "w" if is_long else "a"
         with open(
-            place, kept, encoding="utf-8", errors="replace", opener=private
+            path, mode, encoding="utf-8", errors="replace", opener=private
         ) as file:
-            file.write(
-                f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line[:MAX_LOG_LINE_CHARS]}\n"
-            )
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            file.write(f"{now} {line[:MAX_LOG_LINE_CHARS]}\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""What heedful answers to the hooks of coding agents: an event as JSON data, and its
-answer.
+"""What heedful answers to the hooks of coding agents: JSON data in, JSON data out.
 
 `AGENTS` is the table of the agents: their names of events and fields, and the forms of
 answers. A hook that has nothing to say answers nothing. Advice is context; an action is
@@ -16,13 +15,18 @@ import re
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
+from heedful.integrations.host import (
+    MAX_ERROR_CHARS,
+    MAX_MOMENT_CHARS,
+    Advice,
+    Host,
+    HostRun,
+)
 from heedful.lessons.action import action
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
@@ -32,26 +36,28 @@ from heedful.traces.episode import Event, Limits, json_data
 from heedful.validation import check_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from subprocess import Popen
+    from typing import IO
+
     from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
 Answer = Mapping[str, Any]
-Form = Callable[
-    [str, str], Answer
-]  # makes an answer from the name of the event and a text
+# Makes an answer from the name of the event and a text.
+Form = Callable[[str, str], Answer]
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-# Characters of a command's output in the reason of a block; of its output, the last
-# bytes are read.
-MAX_BLOCK_OUTPUT_CHARS = 4_000
-MAX_OUTPUT_TAIL_BYTES = 1 << 20
+MAX_BLOCK_OUTPUT_CHARS = 4_000  # of a command's output, in the reason of a block
+MAX_OUTPUT_TAIL_BYTES = 1 << 20  # of a command's output, that are read
 MAX_OUTPUT_LINES = 40  # error lines of a command's output
-MAX_HOOK_TEXT_CHARS = 4 * Limits().content  # characters of a text that are cleaned
-_JSON_TEXT_FIELDS = frozenset(
-    {"tool_input", "tool_response", "tool_output"}
-)  # may be JSON as text
+MAX_OUTPUT_LINE_CHARS = 300
+MAX_COMMAND_CHARS = 200  # of a command that failed, in its finding
+MAX_HOOK_TEXT_CHARS = 4 * Limits().content  # of a text that is cleaned
+MAX_SHORT_ID_CHARS = 80  # of a session or a prompt; a longer id becomes a digest
+# Fields that may be JSON as text.
+_JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response", "tool_output"})
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
@@ -103,53 +109,66 @@ class Agent:
 
     def event_of(self, kind: Kind) -> str:
         """Return its name of one of our events, "" if it has none."""
-        return next((name for name, own in self.events.items() if own == kind), "")
+        return next((name for name, other in self.events.items() if other == kind), "")
 
 
-def _events(names: str) -> Mapping[str, Kind]:
-    """Return an agent's events, which are named in the order of ours; - is an event it
-    lacks.
-    """
-    named = zip(names.split(), get_args(Kind), strict=True)
-    return {name: kind for name, kind in named if name != "-"}
-
-
-_CALL_EVENTS = "PreToolUse PostToolUse PostToolUseFailure"
-_CLAUDE_EVENTS = _events(
-    f"SessionStart UserPromptSubmit {_CALL_EVENTS} Stop SessionEnd"
-)
-_CODEX_EVENTS = _events(
-    "SessionStart UserPromptSubmit PreToolUse PostToolUse - Stop SessionEnd"
-)
-_GEMINI_EVENTS = _events(
-    "SessionStart BeforeAgent BeforeTool AfterTool - AfterAgent SessionEnd"
-)
-_CALL_EVENTS = _CALL_EVENTS.replace("P", "p")
-_CURSOR_EVENTS = _events(
-    f"sessionStart beforeSubmitPrompt {_CALL_EVENTS} stop sessionEnd"
-)
-_DENIAL_ANSWER = _named("reason", decision="deny")
-_CURSOR_FIELDS = {"session_id": "conversation_id", "prompt_id": "generation_id"}
-_CURSOR_FIELDS |= {"tool_response": "tool_output", "error": "error_message"}
+_CLAUDE_EVENTS: Mapping[str, Kind] = {
+    "SessionStart": "start",
+    "UserPromptSubmit": "prompt",
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "PostToolUseFailure": "failed",
+    "Stop": "stop",
+    "SessionEnd": "end",
+}
 _CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
 AGENTS: dict[str, Agent] = {
     "claude-code": Agent(events=_CLAUDE_EVENTS, takes=_CONTEXT_MOMENTS),
     "codex": Agent(
-        events=_CODEX_EVENTS, takes=_CONTEXT_MOMENTS, fields={"prompt_id": "turn_id"}
+        events={
+            "SessionStart": "start",
+            "UserPromptSubmit": "prompt",
+            "PreToolUse": "before",
+            "PostToolUse": "after",
+            "Stop": "stop",
+            "SessionEnd": "end",
+        },
+        takes=_CONTEXT_MOMENTS,
+        fields={"prompt_id": "turn_id"},
     ),
     "cursor": Agent(
-        events=_CURSOR_EVENTS,
+        events={
+            "sessionStart": "start",
+            "beforeSubmitPrompt": "prompt",
+            "preToolUse": "before",
+            "postToolUse": "after",
+            "postToolUseFailure": "failed",
+            "stop": "stop",
+            "sessionEnd": "end",
+        },
         takes=frozenset({"start", "after"}),
-        fields=_CURSOR_FIELDS,
+        fields={
+            "session_id": "conversation_id",
+            "prompt_id": "generation_id",
+            "tool_response": "tool_output",
+            "error": "error_message",
+        },
         context=_named("additional_context"),
         deny=_named("agent_message", permission="deny"),
         block=_named("followup_message"),
     ),
     "gemini-cli": Agent(
-        events=_GEMINI_EVENTS,
+        events={
+            "SessionStart": "start",
+            "BeforeAgent": "prompt",
+            "BeforeTool": "before",
+            "AfterTool": "after",
+            "AfterAgent": "stop",
+            "SessionEnd": "end",
+        },
         takes=frozenset({"start", "prompt", "after"}),
-        deny=_DENIAL_ANSWER,
-        block=_DENIAL_ANSWER,
+        deny=_named("reason", decision="deny"),
+        block=_named("reason", decision="deny"),
     ),
     # A plugin of a few lines calls the hook process and places its answers.
     "opencode": Agent(events=_CLAUDE_EVENTS, takes=frozenset({"prompt", "after"})),
@@ -172,7 +191,7 @@ class HookSettings:
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str) or not all(
-            isinstance(one, str) for one in self.stop
+            isinstance(line, str) for line in self.stop
         ):
             raise InvalidInput(
                 "hook.stop", self.stop, 'a list of commands, as ["make test"]'
@@ -185,23 +204,24 @@ class HookSettings:
 
 
 def follow(
-    found: Mapping[str, Any], db: str, strict: bool = False
+    settings: Mapping[str, Any], db: str, strict: bool = False
 ) -> tuple[HookSettings, Host]:
-    """Return the rules and the host that the settings of hooks state. Raises
-    UsageError.
-    """
-    check_options("[hook]", found["hook"], list(HookSettings.__dataclass_fields__))
-    stated = {name: found[name] for name in ("holdout", "trust")}
+    """Return the rules and the host of the settings of hooks. Raises UsageError."""
+    table = settings["hook"]
+    check_options("[hook]", table, list(HookSettings.__dataclass_fields__))
     # Words only: to load an embedder takes longer than a hook may.
-    memory = Memory(db, Scope(found["tenant"], found["project"]), **stated)
-    return HookSettings(**found["hook"]), Host(memory=memory, strict=strict)
+    memory = Memory(
+        db,
+        Scope(settings["tenant"], settings["project"]),
+        holdout=settings["holdout"],
+        trust=settings["trust"],
+    )
+    return HookSettings(**table), Host(memory=memory, strict=strict)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The `answer` to print, None for nothing, and the `work` that remains for the
-    session.
-    """
+    """The `answer` to print, None for nothing, and the `work` left for the session."""
 
     answer: Answer | None = None
     work: Work = ""
@@ -215,23 +235,33 @@ async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
     end.
     """
     from heedful.loop.record import Finding
-    from heedful.traces.error_lines import error_lines
 
     code, text = await run_command(line, folder, seconds)
     if code == 0:
         return None
-    if len(text := text.strip()) > MAX_BLOCK_OUTPUT_CHARS:
-        lines = [
-            line[:300]
-            for line in error_lines(text.splitlines(), others=False)[:MAX_OUTPUT_LINES]
-        ]
-        head = "\n".join(lines)[: MAX_BLOCK_OUTPUT_CHARS // 2]
-        text = f"{head}\n[…]\n{text[-(MAX_BLOCK_OUTPUT_CHARS - len(head)) :]}"
-    ended = f"exited with {code}" if code is not None else f"took over {seconds:g} s"
-    ended += "" if text else " and printed nothing"
-    said = sanitize(redact(text))
-    key = f"{line[:200]}: {_digest(said)[:16]}"
-    return Finding(line[:200], redact(f"`{line}` {ended}"), key=key, evidence=said)
+    text = text.strip()
+    end = f"took over {seconds:g} s" if code is None else f"exited with {code}"
+    if not text:
+        end += " and printed nothing"
+    evidence = sanitize(redact(_shortened(text)))
+    return Finding(
+        line[:MAX_COMMAND_CHARS],
+        redact(f"`{line}` {end}"),
+        key=f"{line[:MAX_COMMAND_CHARS]}: {_digest(evidence)[:16]}",
+        evidence=evidence,
+    )
+
+
+def _shortened(text: str) -> str:
+    """Return an output, of a long one the error lines and the end."""
+    from heedful.traces.error_lines import error_lines
+
+    if len(text) <= MAX_BLOCK_OUTPUT_CHARS:
+        return text
+    lines = error_lines(text.splitlines(), others=False)[:MAX_OUTPUT_LINES]
+    head = "\n".join(line[:MAX_OUTPUT_LINE_CHARS] for line in lines)
+    head = head[: MAX_BLOCK_OUTPUT_CHARS // 2]
+    return f"{head}\n[…]\n{text[-(MAX_BLOCK_OUTPUT_CHARS - len(head)) :]}"
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -244,16 +274,7 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
     import tempfile
 
     with tempfile.TemporaryFile() as printed:
-        streams: Any = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": printed,
-            "stderr": printed,
-        }
-        # Made without a pause: what cancels the hook would leave a command behind.
-        start = partial(
-            subprocess.Popen, shell=True, cwd=folder, start_new_session=True
-        )
-        process = start(line, **streams)
+        process = _start_command(line, folder, printed)
         try:
             code = await asyncio.to_thread(process.wait, seconds)
         except subprocess.TimeoutExpired:
@@ -265,6 +286,24 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         size = printed.seek(0, os.SEEK_END)
         printed.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
         return code, printed.read().decode("utf-8", "replace")
+
+
+def _start_command(line: str, folder: str, printed: IO[bytes]) -> Popen[bytes]:
+    """Start a shell command that prints to a file.
+
+    It starts without a pause: what cancels a hook would leave a command behind.
+    """
+    import subprocess
+
+    return subprocess.Popen(
+        line,
+        shell=True,
+        cwd=folder,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=printed,
+        stderr=printed,
+    )
 
 
 async def reply(
@@ -282,38 +321,30 @@ async def reply(
     """
     if agent not in AGENTS:
         raise UnknownName("coding agent", agent, list(AGENTS))
-    known = AGENTS[agent]
-    if name not in known.events:
-        raise UnknownName(f"event of {agent}", name, list(known.events))
+    row = AGENTS[agent]
+    if name not in row.events:
+        raise UnknownName(f"event of {agent}", name, list(row.events))
     data = {key: _cut(value, key in _JSON_TEXT_FIELDS) for key, value in data.items()}
-    session = data.get(known.fields.get("session_id", "session_id"))
+    session = data.get(row.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
-    at = _Moment(
-        name=name,
-        agent=known,
-        data=data,
-        run=host.run(_short(session)),
-        settings=settings,
-    )
-    kind = known.events[name]
-    at.run.room = (
-        MAX_MOMENT_CHARS
-        if kind in known.takes or (kind == "before" and settings.deny)
-        else 0
-    )
+
+    run = host.run(_short(session))
+    moment = _Moment(name=name, agent=row, data=data, run=run, settings=settings)
+    kind = row.events[name]
+    shows = kind in row.takes or (kind == "before" and settings.deny)
+    run.room = MAX_MOMENT_CHARS if shows else 0
     if kind == "stop":  # the commands of the project take their time
-        return await _stop(at)
+        return await _stop(moment)
     if kind == "end":
-        return Reply(None, "end", at.run.id)
-    answer = {"start": _start, "prompt": _prompt, "before": _before}.get(kind, _after)
-    return await host.guarded(f"answer {name}", answer(at), Reply())
+        return Reply(None, "end", run.id)
+    answers = {"start": _start, "prompt": _prompt, "before": _before}
+    answer = answers.get(kind, _after)
+    return await host.guarded(f"answer {name}", answer(moment), Reply())
 
 
 async def work(host: Host, session: str, what: Work) -> None:
-    """Do the work that a reply left: learn from the session, and at its end forget its
-    events.
-    """
+    """Do the work that a reply left: learn, and at the end forget the events."""
     run = host.run(session)
     if what == "end":
         await run.learn(ends="partial")
@@ -323,23 +354,22 @@ async def work(host: Host, session: str, what: Work) -> None:
 
 
 def _cut(value: Any, encoded: bool = False) -> Any:
-    """Cut each long text in its middle before it is cleaned; first read one that is
-    JSON.
-    """
+    """Cut each long text before it is cleaned; first read one that is JSON."""
     if isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS:
         data = json_data(value) if encoded else value
-        return (
-            cut_middle(value, MAX_HOOK_TEXT_CHARS)
-            if isinstance(data, str)
-            else _cut(data)
-        )
+        if isinstance(data, str):
+            return cut_middle(value, MAX_HOOK_TEXT_CHARS)
+        return _cut(data)
     if isinstance(value, Mapping):
-        return {key: _cut(one) for key, one in value.items()}
-    return [_cut(one) for one in value] if isinstance(value, list) else value
+        return {key: _cut(content) for key, content in value.items()}
+    if isinstance(value, list):
+        return [_cut(content) for content in value]
+    return value
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 80 and name.isprintable() else _digest(name)
+    fits = len(name) <= MAX_SHORT_ID_CHARS and name.isprintable()
+    return name if fits else _digest(name)
 
 
 def _digest(text: str) -> str:
@@ -378,224 +408,252 @@ class _Moment:
         return value if isinstance(value, Mapping) else {"input": value}
 
     @property
-    def call(self) -> tuple[str, str]:
-        """The id of the call, and the id of the subagent that makes it."""
-        return self.text("tool_use_id"), self.text("agent_id")
+    def call(self) -> str:
+        """The id of the call."""
+        return self.text("tool_use_id")
+
+    @property
+    def subagent(self) -> str:
+        """The id of the subagent that makes the call, if any."""
+        return self.text("agent_id")
+
+    @property
+    def failed(self) -> bool:
+        """True if the agent itself says that the call failed."""
+        return self.agent.events[self.name] == "failed"
 
     @property
     def folder(self) -> str:
-        named = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
-        return named if named and Path(named).is_dir() else str(Path.cwd())
+        folder = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
+        return folder if folder and Path(folder).is_dir() else str(Path.cwd())
 
     def advise(self, advice: Advice, work: Work = "") -> Reply:
+        """Return the reply that shows an advice, if this event can show one."""
         answer = None
         if advice and self.agent.events[self.name] in self.agent.takes:
-            answer = self.agent.context(
-                self.name, cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
-            )
+            text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
+            answer = self.agent.context(self.name, text)
         return Reply(answer, work, self.run.id)
 
 
-async def _start(at: _Moment) -> Reply:
-    made = at.advise(await at.run.opening())
-    host = at.run.host
-    if at.agent is not AGENTS["claude-code"] or host.known is None:
-        return made
-    waits = len(
-        await host.guarded("count what waits", host.known.quarantine.waiting(), [])
+async def _start(moment: _Moment) -> Reply:
+    """Show what came back most often; in Claude Code, also how many lessons wait."""
+    opening = moment.advise(await moment.run.opening())
+    host = moment.run.host
+    if moment.agent is not AGENTS["claude-code"] or host.own_memory is None:
+        return opening
+    quarantined = await host.guarded(
+        "count what waits", host.own_memory.quarantine.waiting(), []
     )
+    if not quarantined:
+        return opening
     note = (
-        f"heedful: lessons that wait for your ruling: {waits}; heedful quarantine list"
+        f"heedful: lessons that wait for your ruling: {len(quarantined)}; "
+        "heedful quarantine list"
     )
-    answer = {**(made.answer or {}), "systemMessage": note} if waits else made.answer
-    return Reply(answer, made.work, made.session)
+    return replace(opening, answer={**(opening.answer or {}), "systemMessage": note})
 
 
-async def _prompt(at: _Moment) -> Reply:
-    prompt = at.text("prompt")
-    if not prompt.strip() or at.text("source") in MACHINE_PROMPT_SOURCES:
+async def _prompt(moment: _Moment) -> Reply:
+    prompt = moment.text("prompt")
+    if not prompt.strip() or moment.text("source") in MACHINE_PROMPT_SOURCES:
         return Reply()  # words of the user are trusted, those of a machine are not
-    return at.advise(await at.run.recall(prompt, at.text("prompt_id")))
+    return moment.advise(await moment.run.recall(prompt, moment.text("prompt_id")))
 
 
-async def _before(at: _Moment) -> Reply:
-    advice = await at.run.before(at.tool, at.arguments, *at.call)
-    if advice and at.settings.deny:
-        asked = action(at.tool, at.arguments).whole
-        since = list[str]()
-        for one in await at.run.events():
-            if one["type"] == "user_message":
-                since = []
-            elif one["type"] == "tool_call" and (one["tool"], one["call"]) != (
-                at.tool,
-                at.call[0],
-            ):
-                since.append(action(one["tool"], one["arguments"] or {}).whole)
-        if asked not in since:
-            return Reply(
-                at.agent.deny(at.name, cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)),
-                "",
-                at.run.id,
-            )
-    return at.advise(advice)
-
-
-async def _after(at: _Moment) -> Reply:
-    """Keep the result of a call, and say what mended it before if it failed."""
-    response = json_data(at.get("tool_response"))
-    (call, agent) = at.call
-    failed = at.agent.events[at.name] == "failed"
-    stopped = response.get("interrupted") if isinstance(response, Mapping) else None
-    if stopped is True or at.get("is_interrupt") is True:
-        return Reply()  # the user stopped the call; it did not fail
-    known, failed_last = await at.run.course(at.tool, at.arguments, call)
-    if not known:  # no hook ran before the call
-        await at.run.learn(
-            Event(
-                "tool_call",
-                "",
-                agent=agent,
-                tool=at.tool,
-                arguments=at.arguments,
-                call=call,
-            )
-        )
-    if error := (at.text("error") or "error") if failed else _error(response):
-        return at.advise(await at.run.seen(at.tool, error, *at.call), "study")
-    await at.run.learn(
-        Event("tool_response", _words(response), agent=agent, tool=at.tool, call=call)
+async def _before(moment: _Moment) -> Reply:
+    """Show how the action failed before; deny it if the settings ask for it."""
+    run = moment.run
+    advice = await run.before(
+        moment.tool, moment.arguments, moment.call, moment.subagent
     )
-    return Reply(None, "study" if failed_last else "", at.run.id)
+    if advice and moment.settings.deny and await _is_first_try(moment):
+        text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
+        return Reply(moment.agent.deny(moment.name, text), "", run.id)
+    return moment.advise(advice)
+
+
+async def _is_first_try(moment: _Moment) -> bool:
+    """Return True if the action was not tried since the last message of the user."""
+    asked = action(moment.tool, moment.arguments).whole
+    this = moment.tool, moment.call
+    tried = False
+    for event in await moment.run.events():
+        if event["type"] == "user_message":
+            tried = False
+        elif event["type"] == "tool_call" and (event["tool"], event["call"]) != this:
+            earlier = action(event["tool"], event["arguments"] or {}).whole
+            tried = tried or earlier == asked
+    return not tried
+
+
+async def _after(moment: _Moment) -> Reply:
+    """Keep the result of a call; if it failed, say what fixed that before."""
+    response = json_data(moment.get("tool_response"))
+    stopped = response.get("interrupted") if isinstance(response, Mapping) else None
+    if stopped is True or moment.get("is_interrupt") is True:
+        return Reply()  # the user stopped the call; it did not fail
+
+    run = moment.run
+    tool = moment.tool
+    call = moment.call
+    agent = moment.subagent
+    is_kept, failed_last = await run.course(tool, moment.arguments, call)
+    if not is_kept:  # no hook ran before the call
+        event = Event(
+            "tool_call", agent=agent, tool=tool, arguments=moment.arguments, call=call
+        )
+        await run.learn(event)
+    error = _error(response)
+    if moment.failed:
+        error = moment.text("error") or "error"
+    if error:
+        return moment.advise(await run.seen(tool, error, call, agent), "study")
+    text = _words(response)
+    await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
+    return Reply(None, "study" if failed_last else "", run.id)
 
 
 def _error(response: Any) -> str:
     """Return the text of a result that reports a failure, else ""."""
     text = _words(response)
     if isinstance(response, Mapping):
-        code = next(
-            (
-                response[one]
-                for one in _EXIT_CODE_FIELDS
-                if isinstance(response.get(one), int)
-            ),
-            0,
-        )
-        failed = (
+        codes = [response.get(name) for name in _EXIT_CODE_FIELDS]
+        code = next((code for code in codes if isinstance(code, int)), 0)
+        error = (
             response.get("is_error") or response.get("isError") or response.get("error")
         )
-        if failed or code or response.get("success") is False:
-            return text or (
-                failed if isinstance(failed, str) else json.dumps(failed or response)
-            )
-    found = _EXIT_CODE_PATTERN.search(text[:400])
-    return text if found and int(found[1]) else ""
+        if error or code or response.get("success") is False:
+            reason = error if isinstance(error, str) else json.dumps(error or response)
+            return text or reason
+    match = _EXIT_CODE_PATTERN.search(text[:400])
+    return text if match and int(match[1]) else ""
 
 
 def _words(response: Any) -> str:
     """Return the text of a result."""
     if isinstance(response, Mapping):
-        response = [response.get(one) or "" for one in _RESPONSE_TEXT_FIELDS]
+        response = [response.get(name) or "" for name in _RESPONSE_TEXT_FIELDS]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_words, response)))
     return "" if response is None else str(response)
 
 
-async def _stop(at: _Moment) -> Reply:
-    """Run the commands that the project wants before a turn ends, and decide as for any
-    loop.
+async def _stop(moment: _Moment) -> Reply:
+    """Run the commands that the project wants before a turn ends, and decide.
+
+    The turn is a loop like any other, and each stop is an attempt of it.
     """
-    if at.call[1]:
+    if moment.subagent:
         return Reply()  # a subagent's end is not the end of the turn
-    listed = at.get("background_tasks")
-    running = (
-        [one for one in listed if isinstance(one, Mapping)]
-        if type(listed) is list
-        else []
+    tasks = moment.get("background_tasks")
+    is_busy = isinstance(tasks, list) and any(
+        isinstance(task, Mapping) and task.get("type") not in LASTING_WORK_TYPES
+        for task in tasks
     )
-    busy = any(one.get("type") not in LASTING_WORK_TYPES for one in running)
-    failed, answer = (
-        await _judge(at) if at.settings.stop and not busy else (False, None)
-    )
-    learns = failed or not at.agent.event_of("end")
-    return Reply(answer, "study" if learns else "", at.run.id)
+    failed = False
+    answer = None
+    if moment.settings.stop and not is_busy:
+        failed, answer = await _judge(moment)
+    learns = failed or not moment.agent.event_of("end")
+    return Reply(answer, "study" if learns else "", moment.run.id)
 
 
-async def _judge(at: _Moment) -> tuple[bool, Answer | None]:
-    """Return whether a command failed, and the answer that lets the agent go on, if
-    any.
+async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
+    """Return whether a command failed, and the answer by which the agent goes on.
 
     If the loop of the turn cannot be opened, the commands alone decide, once a turn.
     """
+    host = moment.run.host
+    is_second_stop = moment.get("stop_hook_active") is True
+    loop = await host.guarded("open the loop of a turn", _turn(moment), otherwise=None)
+    ended = is_second_stop if loop is None else loop.ended
+    if ended:
+        return False, None
+
+    findings: dict[str, Finding | None] = {}
+    for line in moment.settings.stop:
+        if line not in findings:
+            findings[line] = await _checked(
+                line, moment.folder, moment.settings.seconds
+            )
+    errors = [finding for finding in findings.values() if finding]
+    goes_on = True
+    if loop is not None:
+        goes_on = await _report(moment, loop, findings)
+    if is_second_stop or not errors or not goes_on:
+        return bool(errors), None
+    reason = "\n\n".join(
+        f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors
+    )
+    text = cut_middle(reason, MAX_HOOK_CONTEXT_CHARS)
+    return True, moment.agent.block(moment.name, text)
+
+
+async def _report(
+    moment: _Moment, loop: ReportedLoop, findings: Mapping[str, Finding | None]
+) -> bool:
+    """Report a stop as an attempt; return False if the loop has ended."""
     from heedful.loop.decide import Again
     from heedful.loop.record import Evaluation
 
-    host = at.run.host
-    active = at.get("stop_hook_active") is True
-    loop = await host.guarded("open the loop of a turn", _turn(at), otherwise=None)
-    if loop.ended if loop else active:
-        return False, None
-    seconds = at.settings.seconds
-    stop = dict.fromkeys(at.settings.stop)
-    ran = {line: await _checked(line, at.folder, seconds) for line in stop}
-    errors = [found for found in ran.values() if found]
-    goes_on = True
-    if loop:
-        judged = Evaluation(tuple(errors), met=1 - len(errors) / len(ran))
-        state = await _state(at.folder)
-        which = (
-            f"state {state[:16]}" if state else f"attempt {len(loop.loop.attempts) + 1}"
-        )
-        report = loop.report(
-            f"the files of {at.folder} ({which})", digest=state, evaluation=judged
-        )
-        verdict = await host.guarded("decide on a turn", report, otherwise=None)
-        await at.run.learn(*_ran(ran, f"{loop.loop.id}/{len(loop.loop.attempts)}"))
-        goes_on = verdict is None or isinstance(verdict, Again)
-    if active or not errors or not goes_on:
-        return bool(errors), None
-    reason = "\n\n".join(
-        f"{one.message}:\n{one.evidence}".rstrip(":\n") for one in errors
+    errors = tuple(finding for finding in findings.values() if finding)
+    evaluation = Evaluation(errors, met=1 - len(errors) / len(findings))
+    state = await _state(moment.folder)
+    version = f"attempt {len(loop.loop.attempts) + 1}"
+    if state:
+        version = f"state {state[:16]}"
+    report = loop.report(
+        f"the files of {moment.folder} ({version})",
+        digest=state,
+        evaluation=evaluation,
     )
-    return True, at.agent.block(at.name, cut_middle(reason, MAX_HOOK_CONTEXT_CHARS))
+    verdict = await moment.run.host.guarded("decide on a turn", report, otherwise=None)
+    attempt = f"{loop.loop.id}/{len(loop.loop.attempts)}"
+    events: list[Event] = []
+    for number, (line, finding) in enumerate(findings.items()):
+        events += _command_events(f"{attempt}/{number}", line, finding)
+    await moment.run.learn(*events)
+    return verdict is None or isinstance(verdict, Again)
 
 
-async def _turn(at: _Moment) -> ReportedLoop:
-    """Open the loop of a turn; without an id of the prompt, its number and its text
-    name it.
-    """
+async def _turn(moment: _Moment) -> ReportedLoop:
+    """Open the loop of a turn, by the id of its prompt or by its number and text."""
     from heedful.drive.report import open_loop
 
-    host = at.run.host
-    said = [one for one in await at.run.events() if one["type"] == "user_message"]
-    task = said[-1]["content"] if said else at.text("prompt")
-    turn = _short(at.text("prompt_id") or f"turn-{len(said)}-{_digest(task)[:8]}")
-    where: Any = {"store": host.store, "scope": host.own_scope}
+    host = moment.run.host
+    events = await moment.run.events()
+    prompts = [event["content"] for event in events if event["type"] == "user_message"]
+    task = prompts[-1] if prompts else moment.text("prompt")
+    turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{_digest(task)[:8]}"
     return await open_loop(
-        f"{at.run.id}/{turn}", task, policy=at.settings.policy, **where
+        f"{moment.run.id}/{_short(turn)}",
+        task,
+        policy=moment.settings.policy,
+        store=host.store,
+        scope=host.own_scope,
     )
 
 
-def _ran(ran: Mapping[str, Finding | None], attempt: str) -> list[Event]:
-    """Return the commands of a stop as calls and results, from which a session
-    learns.
-    """
-    events = []
-    for number, (line, bad) in enumerate(ran.items()):
-        call = f"{attempt}/{number}"
-        said = (bad.evidence or bad.message) if bad else ""
-        events.append(
-            Event("tool_call", tool="stop", arguments={"command": line}, call=call)
-        )
-        events.append(
-            Event("tool_response", said, tool="stop", call=call, error=said[:300])
-        )
-    return events
+def _command_events(call: str, line: str, finding: Finding | None) -> list[Event]:
+    """Return a command of a stop as call and result, from which a session learns."""
+    text = ""
+    if finding is not None:
+        text = finding.evidence or finding.message
+    return [
+        Event("tool_call", tool="stop", arguments={"command": line}, call=call),
+        Event(
+            "tool_response",
+            text,
+            tool="stop",
+            call=call,
+            error=text[:MAX_ERROR_CHARS],
+        ),
+    ]
 
 
 async def _state(folder: str) -> str:
-    """Return a digest of the files of a git repository that are changed, "" outside of
-    one.
-    """
+    """Return a digest of the changed files of a git repository, "" outside of one."""
     line = "git rev-parse HEAD && git ls-files -mdo --exclude-standard -z"
     code, text = await run_command(line, folder, seconds=10.0)
     if code != 0:
@@ -603,6 +661,6 @@ async def _state(folder: str) -> str:
     parts = [text]
     for name in text.partition("\n")[2].split("\0"):
         with suppress(OSError, ValueError):
-            made = (Path(folder) / name).stat()
-            parts.append(f"{name} {made.st_mtime_ns} {made.st_size}")
+            status = (Path(folder) / name).stat()
+            parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
     return _digest("\0".join(parts))

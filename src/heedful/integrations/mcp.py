@@ -17,9 +17,9 @@ from functools import cache, wraps
 from inspect import signature
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, WrapValidator
+from pydantic import ConfigDict, Field, WrapValidator
 
 from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
 from heedful.integrations.host import facts
@@ -34,21 +34,24 @@ from heedful.store import shown
 from heedful.validation import check_options
 
 # The service, and the caller for whom its routes are asked.
-_asking: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
+_app_and_caller: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
 # How an operator writes a command, so that it finds the database from any folder.
-_line: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
-# Characters of a resource: a loop may have many attempts, and a model reads the
-# resource.
+_command_form: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
+# Of a resource: a loop may have many attempts, and a model reads the resource.
 MAX_RESOURCE_CHARS = 50_000
 MCP_PATH = "/mcp"  # in the service
 # Bytes of a request; the service has already compared it with its own limit.
 MAX_MCP_REQUEST_BYTES = 2**40
 # Without this refusal, the loop would end as unscored.
-UNJUDGED_ATTEMPT_MESSAGE = """\
-nobody has judged this attempt, so nothing is decided. Report it again with `evaluation`, such as
-{"findings": [{"check": "dates", "message": "1999 is wrong", "fix": "write 2001"}], "scores": {}},
-where findings are empty if nothing is wrong and each goal has a score; or with `checks`, such as
-[{"name": "not_empty"}]."""
+UNJUDGED_ATTEMPT_MESSAGE = (
+    "nobody has judged this attempt, so nothing is decided. "
+    "Report it again with `evaluation`, such as\n"
+    '{"findings": [{"check": "dates", "message": "1999 is wrong", '
+    '"fix": "write 2001"}], "scores": {}},\n'
+    "where findings are empty if nothing is wrong and each goal has a score; "
+    "or with `checks`, such as\n"
+    '[{"name": "not_empty"}].'
+)
 
 Task = Annotated[str, Field(description="The task, in the words in which you got it.")]
 LoopId = Annotated[
@@ -82,6 +85,9 @@ class LessonsAnswer:
     `shown` and `withheld` count the lessons: a random part is withheld to measure
     whether lessons help.
     """
+
+    # The title of the tool's output schema.
+    __pydantic_config__ = ConfigDict(title="RecallAnswer")
 
     text: str
     shown: int
@@ -151,8 +157,10 @@ async def recall_lessons(task: Task, loop: LoopId = "") -> LessonsAnswer:
     Give a loop if you will report attempts or an outcome; then it counts what you were
     shown.
     """
-    about = {"loop": loop} if loop else {}
-    answer = await _asked("POST", "/v1/recall", {"task": task, "form": "text", **about})
+    body = {"task": task, "form": "text"}
+    if loop:
+        body["loop"] = loop
+    answer = await _asked("POST", "/v1/recall", body)
     exposure = answer["exposure"] or {"shown": 0, "withheld": 0}
     return LessonsAnswer(answer["text"], exposure["shown"], exposure["withheld"])
 
@@ -164,14 +172,12 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     It finds the error even if names, paths and numbers in it differ.
     """
     answer = await _asked("POST", "/v1/seen", {"error_type": error_type, "text": error})
-    known = [one["text"] for one in answer["lessons"] if not one.get("entry")]
-    text = facts(known) if known else ""
-    waits = _waits("what is known about it", answer)
+    texts = [lesson["text"] for lesson in answer["lessons"] if not lesson.get("entry")]
     return SeenAnswer(
         count=answer["count"],
         signature=answer["signature"],
-        text=text,
-        quarantine=waits,
+        text=facts(texts) if texts else "",
+        quarantine=_quarantine("what is known about it", answer),
     )
 
 
@@ -179,7 +185,13 @@ async def explain(loop: LoopId) -> ExplainAnswer:
     """Call this to know why a loop continued or stopped, and what would have changed
     that.
     """
-    return ExplainAnswer(**await _asked("GET", f"/v1/loops/{loop}/explain"))
+    answer = await _asked("GET", f"/v1/loops/{loop}/explain")
+    return ExplainAnswer(
+        text=answer["text"],
+        lines=answer["lines"],
+        would_change=answer["would_change"],
+        otherwise=answer["otherwise"],
+    )
 
 
 async def remember(
@@ -199,7 +211,7 @@ async def remember(
 
     The lesson waits in quarantine until an operator releases it or trusts its source.
     """
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "error_type": error_type,
         "text": error,
         "lesson": lesson,
@@ -213,8 +225,8 @@ async def remember(
             "wrong": error,
         }
     answer = await _asked("POST", "/v1/reflections", body)
-    waits = _waits("the lesson", answer)
-    return RememberAnswer(Remembered(**answer), waits)
+    quarantine = _quarantine("the lesson", answer)
+    return RememberAnswer(Remembered(**answer), quarantine)
 
 
 async def report_attempt(
@@ -235,27 +247,30 @@ async def report_attempt(
     Begins the loop if it is new. Only checks that the operator has pinned to the loop
     measure; what the loop teaches otherwise waits in quarantine.
     """
-    sent: Any = evaluation
-    check_options("evaluation", sent or (), [each.name for each in fields(Evaluation)])
-    known = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
-    (_, caller) = _asking.get()
+    sent = cast("dict[str, Any] | None", evaluation)
+    options = [option.name for option in fields(Evaluation)]
+    check_options("evaluation", sent or (), options)
+    head = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
+
+    _, caller = _app_and_caller.get()
+    has_checks = bool(checks or caller.setup.pinned(caller.scope, loop).checks)
     scores = (sent or {}).get("scores", {})
-    missing = [one["score"] for one in known["goals"] if one["score"] not in scores]
-    judged = checks or caller.setup.pinned(caller.scope, loop).checks
-    empty = not judged if sent is None else not (scores or "findings" in sent)
-    if empty or (missing and not judged):
-        raise UsageError(
-            UNJUDGED_ATTEMPT_MESSAGE
-            + "".join(f" A goal needs the score {name}." for name in missing)
-        )
+    unscored = [goal["score"] for goal in head["goals"] if goal["score"] not in scores]
+    is_empty = not has_checks
+    if sent is not None:
+        is_empty = not scores and "findings" not in sent
+    if is_empty or (unscored and not has_checks):
+        needs = [f" A goal needs the score {name}." for name in unscored]
+        raise UsageError(UNJUDGED_ATTEMPT_MESSAGE + "".join(needs))
+
     report = {"output": output, "checks": checks, "evaluation": sent}
-    number = attempt or len(known["made"]) + 1
+    number = attempt or len(head["made"]) + 1
     answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
-    decision = answer["decision"]
-    verdict = verdict_from({**answer, "verdict": decision})
-    waits = _waits("what the loop teaches", answer)
     return AttemptAnswer(
-        attempt=answer["attempt"], decision=decision, verdict=verdict, quarantine=waits
+        attempt=answer["attempt"],
+        decision=answer["decision"],
+        verdict=verdict_from({**answer, "verdict": answer["decision"]}),
+        quarantine=_quarantine("what the loop teaches", answer),
     )
 
 
@@ -286,8 +301,8 @@ async def report_outcome(
         "signatures": signatures,
     }
     counted = await _asked("POST", "/v1/outcomes", body)
-    waits = _waits("what the loop teaches", ended)
-    return OutcomeAnswer(ended["state"], counted["number"], waits)
+    quarantine = _quarantine("what the loop teaches", ended)
+    return OutcomeAnswer(ended["state"], counted["number"], quarantine)
 
 
 async def read_loop(id: str) -> str:
@@ -299,10 +314,10 @@ async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, its text is not shown."""
     lesson = await _asked("GET", f"/v1/reflections/{id}")
     if lesson["state"] == "quarantined":
-        todo = _line.get().replace("{}", "heedful quarantine list")
+        command = _operator_command("heedful quarantine list")
         return (
             f"lesson {id} waits in quarantine; an operator reads and releases it: "
-            f"{todo}"
+            f"{command}"
         )
     return _document("lesson", lesson)
 
@@ -315,9 +330,8 @@ async def read_proof() -> str:
 
 
 def _document(label: str, data: Any) -> str:
-    return facts(
-        [json.dumps(data, ensure_ascii=False, indent=1)], label, MAX_RESOURCE_CHARS
-    )
+    text = json.dumps(data, ensure_ascii=False, indent=1)
+    return facts([text], label, MAX_RESOURCE_CHARS)
 
 
 def reflect_on_failure(task: str, error: str, attempted: str = "") -> str:
@@ -332,9 +346,8 @@ def critique(task: str, output: str, criteria: str = "") -> str:
     return render("critique.txt.j2", data=data).strip()
 
 
-MCP_TOOLS: Mapping[
-    Callable[..., Any], tuple[str, bool, bool]
-] = {  # title, read-only, idempotent
+# Tool -> its title, whether it only reads, and whether a second call changes nothing.
+MCP_TOOLS: Mapping[Callable[..., Any], tuple[str, bool, bool]] = {
     recall_lessons: ("Recall lessons for a task", False, True),
     seen_error: ("Look up an error", True, True),
     explain: ("Explain a loop", True, True),
@@ -350,26 +363,21 @@ MCP_RESOURCES: Mapping[str, Callable[..., Any]] = {
 
 
 def server_of(app: Any, caller: Any, db: str = "") -> Any:
-    """Return an `MCPServer` whose tools ask the routes of `app`, the service, as
-    `caller`.
+    """Return an `MCPServer` whose tools ask the routes of `app`, the service.
 
-    With the database `db`, the commands in its answers find it from any folder. The
-    server works in the current task and in those that this task starts. Raises
-    PackageMissing.
+    They ask as `caller`. With the database `db`, the commands in its answers find it
+    from any folder. The server works in the current task and in those that this task
+    starts. Raises PackageMissing.
     """
-    _asking.set((app, caller.as_tool()))
+    _app_and_caller.set((app, caller.as_tool()))
     if db:
-        names = {
-            "HEEDFUL_TENANT": caller.scope.tenant,
-            "HEEDFUL_PROJECT": caller.scope.project,
-        }
-        before = (
-            f"{name}={quote(names[name])} "
-            for name in names
-            if names[name] != "default"
-        )
+        variables = ""
+        if caller.scope.tenant != "default":
+            variables += f"HEEDFUL_TENANT={quote(caller.scope.tenant)} "
+        if caller.scope.project != "default":
+            variables += f"HEEDFUL_PROJECT={quote(caller.scope.project)} "
         place = shown(db) if "://" in db else str(Path(db).absolute())
-        _line.set("".join(before) + "{} --db " + quote(place))
+        _command_form.set(f"{variables}{{}} --db {quote(place)}")
     return server()
 
 
@@ -392,15 +400,17 @@ class Endpoint:
 
         scope["route"] = self
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        same = [f"http://{host}", f"https://{host}"]
-        guard = TransportSecuritySettings(allowed_hosts=[host], allowed_origins=same)
-        how: Any = {
-            "json_response": True,
-            "stateless": True,
-            "max_request_body_size": MAX_MCP_REQUEST_BYTES,
-        }
-        manager = StreamableHTTPSessionManager(low, security_settings=guard, **how)
-        _asking.set((self.app, scope["state"]["caller"].as_tool()))
+        guard = TransportSecuritySettings(
+            allowed_hosts=[host], allowed_origins=[f"http://{host}", f"https://{host}"]
+        )
+        manager = StreamableHTTPSessionManager(
+            low,
+            json_response=True,
+            stateless=True,
+            security_settings=guard,
+            max_request_body_size=MAX_MCP_REQUEST_BYTES,
+        )
+        _app_and_caller.set((self.app, scope["state"]["caller"].as_tool()))
         # The tasks of the manager belong to this request: they end with it, and ask as
         # its caller.
         async with manager.run():
@@ -409,9 +419,9 @@ class Endpoint:
 
 @cache
 def _low_level() -> Any:
-    made = server()
-    made.streamable_http_app()  # makes the manager that has the server
-    return made.session_manager.app
+    mcp_server = server()
+    mcp_server.streamable_http_app()  # makes the manager that has the server
+    return mcp_server.session_manager.app
 
 
 def server() -> Any:
@@ -433,34 +443,47 @@ def server() -> Any:
     # Without a handler the package would configure logging for the whole process.
     quiet = logging.NullHandler()
     logging.root.addHandler(quiet)
-    about: Any = {"title": "heedful", "version": __version__}
-    about["instructions"] = render("mcp.txt.j2").strip()
-    made: Any = MCPServer("heedful", subscriptions=False, **about)
+    mcp_server = MCPServer(
+        "heedful",
+        title="heedful",
+        version=__version__,
+        instructions=render("mcp.txt.j2").strip(),
+        subscriptions=False,
+    )
     logging.root.removeHandler(quiet)
-    call = made.call_tool
-    named = {each.__name__: signature(each).parameters for each in MCP_TOOLS}
+
+    mcp_server.call_tool = _refusing(_exact(mcp_server.call_tool), ToolError)
+    for function, (title, only_reads, is_idempotent) in MCP_TOOLS.items():
+        annotations = ToolAnnotations(
+            title=title,
+            read_only_hint=only_reads,
+            destructive_hint=False,
+            idempotent_hint=is_idempotent,
+            open_world_hint=False,
+        )
+        add_tool = mcp_server.tool(
+            title=title, annotations=annotations, structured_output=True
+        )
+        add_tool(_refusing(function, ToolError))
+    for uri, read in MCP_RESOURCES.items():
+        add_resource = mcp_server.resource(
+            uri, name=read.__name__.removeprefix("read_")
+        )
+        add_resource(_refusing(read, ResourceError, ResourceNotFoundError))
+    for prompt in (reflect_on_failure, critique):
+        mcp_server.prompt()(prompt)
+    return mcp_server
+
+
+def _exact(call_tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call_tool` with a check for unknown arguments, which the package drops."""
+    options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        check_options(
-            name, arguments, [*named.get(name, arguments)]
-        )  # the package drops them
-        return await call(name, arguments, context)
+        check_options(name, arguments, list(options.get(name, arguments)))
+        return await call_tool(name, arguments, context)
 
-    made.call_tool = _refusing(exact, ToolError)
-    for function, (title, reads, again) in MCP_TOOLS.items():
-        hints: dict[str, Any] = {"read_only_hint": reads, "idempotent_hint": again}
-        hints |= {"destructive_hint": False, "open_world_hint": False}
-        notes = ToolAnnotations(title=title, **hints)
-        tool = made.tool(annotations=notes, title=title, structured_output=True)
-        tool(_refusing(function, ToolError))
-    for uri, read in MCP_RESOURCES.items():
-        name = read.__name__.removeprefix("read_")
-        made.resource(uri, name=name)(
-            _refusing(read, ResourceError, ResourceNotFoundError)
-        )
-    for prompt in (reflect_on_failure, critique):
-        made.prompt()(prompt)
-    return made
+    return exact
 
 
 def _refusing(
@@ -468,40 +491,47 @@ def _refusing(
     refusal: type[Exception],
     missing: type[Exception] | None = None,
 ) -> Callable[..., Any]:
-    """Return the function with errors of heedful as errors of MCP, which the model may
-    read.
+    """Return the function with errors of heedful as errors that the model may read.
+
+    With `missing`, it is the error of what was not found.
     """
 
     @wraps(function)
-    async def refusing(*given: Any, **named: Any) -> Any:
+    async def refusing(*args: Any, **kwargs: Any) -> Any:
         try:
-            return await function(*given, **named)
+            return await function(*args, **kwargs)
         except HeedfulError as error:
-            gone = missing if getattr(error, "status", 0) == 404 else None
-            raise (gone or refusal)(str(error)) from error
+            kind = refusal
+            if missing is not None and getattr(error, "status", 0) == 404:
+                kind = missing
+            raise kind(str(error)) from error
 
     return refusing
 
 
 async def _asked(method: str, path: str, body: Any = None) -> Any:
     """Return the JSON answer of a route of the service. Raises Refused."""
-    app, caller = _asking.get()
+    app, caller = _app_and_caller.get()
     status, answer = await caller.ask(app, method, path, body=body)
     if status >= 400:
         raise Refused(status, answer["code"], answer["detail"])
     return answer
 
 
-def _waits(what: str, answer: dict[str, Any]) -> str:
+def _quarantine(what: str, answer: dict[str, Any]) -> str:
     """Take the command for a release out of an answer, and say what waits for it."""
     release = answer.pop("release")
-    line = _line.get().replace("{}", release)
-    return (
-        f"{what} waits in quarantine until an operator runs: {line}" if release else ""
-    )
+    if not release:
+        return ""
+    command = _operator_command(release)
+    return f"{what} waits in quarantine until an operator runs: {command}"
+
+
+def _operator_command(command: str) -> str:
+    return _command_form.get().replace("{}", command)
 
 
 def _data(**texts: str) -> str:
     """Return the texts that are not empty, each between delimiters."""
-    held = {name: sanitize(text) for name, text in texts.items() if text}
-    return "\n".join(delimit(delimiter("data", held), held))
+    data = {name: sanitize(text) for name, text in texts.items() if text}
+    return "\n".join(delimit(delimiter("data", data), data))

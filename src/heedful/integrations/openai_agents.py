@@ -132,7 +132,7 @@ async def hold_back(
         return agents.ToolGuardrailFunctionOutput.allow()
     attempts.held.add(call)
     del attempts.calls[context.tool_call_id]
-    attempts.run.said.pop(context.tool_call_id)  # it is the result of the call
+    attempts.run.call_advice.pop(context.tool_call_id)  # it is the result of the call
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
 
 
@@ -280,8 +280,8 @@ class _Attempts:
         """
         tool, told = self.calls.pop(call)
         again = (await self.run.seen(tool, error, call)).lessons
-        if again and again <= told.lessons and call in self.run.said:
-            self.run.said[call].pop()
+        if again and again <= told.lessons and call in self.run.call_advice:
+            self.run.call_advice[call].pop()
 
     async def known(self) -> RunResultBase | None:
         """Return the stored answer if an earlier call with this id has ended; None

@@ -182,7 +182,7 @@ class _Run(Heedful):
         asked = f"{name} {call.args_as_json_str()}"
         if advice and self.hold_back and asked not in self.held:
             self.held.add(asked)
-            self.run.said.pop(id)  # it is the result of the call
+            self.run.call_advice.pop(id)  # it is the result of the call
             raise ModelRetry(advice.text)
         try:
             result = await handler(args)
@@ -194,8 +194,8 @@ class _Run(Heedful):
             raise
         except Exception as error:
             again = (await self.run.seen(name, str(error), id)).lessons
-            if again and again <= advice.lessons and id in self.run.said:
-                self.run.said[id].pop()  # the model is told once
+            if again and again <= advice.lessons and id in self.run.call_advice:
+                self.run.call_advice[id].pop()  # the model is told once
             raise
         await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
         return result
