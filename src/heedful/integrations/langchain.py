@@ -1,5 +1,4 @@
-"""heedful in agents of LangChain, LangGraph and deepagents: one middleware, and nodes
-for graphs.
+"""heedful in agents of LangChain, LangGraph and deepagents: a middleware and nodes.
 
 `HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other
 middleware. A graph without `create_agent` takes `recall_node` and `judge_node`. What a
@@ -15,9 +14,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
 from langchain_core.messages import (
@@ -59,12 +58,12 @@ MESSAGE_SOURCE_KEY = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
+MAX_OPEN_RUNS = 256
+MAX_THREAD_ID_CHARS = 150  # in the id of a loop, which has at most 200
 
 
 class HeedfulState(AgentState[Any]):
-    """The state of an agent, with what heedful keeps about the run; callers do not see
-    it.
-    """
+    """The state of an agent, with what heedful keeps about the run; it is private."""
 
     heedful: Annotated[dict[str, Any], types.PrivateStateAttr]
     remaining_steps: Annotated[int, types.PrivateStateAttr, RemainingStepsManager]
@@ -91,7 +90,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self.tools = ()
         # To open a loop again before its first attempt would count lessons that nobody
         # was shown.
-        self.runs: Callable[[str, str], HostRun] = lru_cache(256)(host.run)
+        self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -114,8 +113,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
     ) -> Result:
-        """Add to the result how this call failed before, and what mended its error."""
-        if (run := self._run(request.state)) is None:
+        """Add to the result how this call failed before, and what fixed its error."""
+        run = self._run(request.state)
+        if run is None:
             return handler(request)
         advice, held_back = _wait(self._before(run, request))
         if held_back is not None:
@@ -130,7 +130,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
     ) -> Result:
-        if (run := self._run(request.state)) is None:
+        run = self._run(request.state)
+        if run is None:
             return await handler(request)
         advice, held_back = await self._before(run, request)
         if held_back is not None:
@@ -144,9 +145,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
-        """Judge the answer: back to the model with what is wrong, or end with the best
-        answer.
-        """
+        """Judge the answer: go back to the model, or end with the best answer."""
         return _wait(self._judge(state))
 
     @hook_config(can_jump_to=["model"])
@@ -155,64 +154,63 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def _run(self, state: Any) -> HostRun | None:
         """Return the open run of a state."""
-        return (
-            self.runs(held["id"], held["task"])
-            if (held := _held(state)).get("open")
-            else None
-        )
+        record = _record(state)
+        return self.runs(record["id"], record["task"]) if record.get("open") else None
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
-        if not (said := _said(state["messages"])):
+        prompts = _prompts(state["messages"])
+        if not prompts:
             return None
-        if (
-            left := self._run(state)
-        ) is not None:  # the user went on without its answer
-            await left.learn(ends="partial")
+        earlier_run = self._run(state)
+        if earlier_run is not None:  # the user went on without its answer
+            await earlier_run.learn(ends="partial")
         # A summary may have replaced earlier turns; without a checkpointer only
         # messages count.
-        turn = max(_held(state).get("turn", 0) + 1, len(said))
+        turn = max(_record(state).get("turn", 0) + 1, len(prompts))
         id = _run_id(config, f"run-{secrets.token_hex(8)}")
-        task = str(said[-1].text)
-        run, advice = await _begun(self.runs, f"{id}:{turn}" if turn > 1 else id, task)
-        held = {
+        if turn > 1:
+            id = f"{id}:{turn}"
+        task = str(prompts[-1].text)
+        run, advice = await _begun_run(self.runs, id, task)
+        record = {
             "id": run.id,
             "task": task,
             "turn": turn,
-            "asked": said[-1].id,
+            "asked": prompts[-1].id,
             "open": True,
+            "advice": advice.text,
+            "spent": [0, 0, 0],
+            "best": None,
+            "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
-        held |= {"advice": advice.text, "spent": [0, 0, 0], "best": None}
-        held["attempts"] = len(run.loop.loop.attempts) if run.loop else None
-        return {RESULT_KEY: held}
+        return {RESULT_KEY: record}
 
     async def _informed(self, request: Request) -> Request:
-        """Return the request with what memory told, and without all rejected answers
-        but the last.
+        """Return the request with what memory has, and without rejected answers.
 
-        If the limit of steps is near, store what was learnt.
+        The last rejected answer stays. If the limit of steps is near, store what was
+        learnt.
         """
-        state: Any = request.state
-        if state.get("remaining_steps", MIN_REMAINING_STEPS) < MIN_REMAINING_STEPS and (
-            run := self._run(state)
-        ):
-            await self.host.guarded(
-                "learn before the limit of steps", run.study(), otherwise=None
-            )
-        if not (held := _held(state)):
+        state: Mapping[str, Any] = cast("Any", request.state)
+        if state.get("remaining_steps", MIN_REMAINING_STEPS) < MIN_REMAINING_STEPS:
+            run = self._run(state)
+            if run is not None:
+                await self.host.guarded(
+                    "learn before the limit of steps", run.study(), otherwise=None
+                )
+        record = _record(state)
+        if not record:
             return request
-        dropped = {
-            one.id for one in _rejected(request.messages, held["id"], keep=held["open"])
-        }
-        kept = [one for one in request.messages if one.id not in dropped]
-        if held["advice"]:
-            at = next((n for n, one in enumerate(kept) if one.id == held["asked"]), 0)
-            kept.insert(
-                at,
-                HumanMessage(
-                    held["advice"], additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY}
-                ),
-            )
-        return request.override(messages=kept)
+        rejected = _rejected(request.messages, record["id"], keep=record["open"])
+        dropped = {message.id for message in rejected}
+        messages = [
+            message for message in request.messages if message.id not in dropped
+        ]
+        if record["advice"]:
+            ids = [message.id for message in messages]
+            task = ids.index(record["asked"]) if record["asked"] in ids else 0
+            messages.insert(task, _note(record["advice"]))
+        return request.override(messages=messages)
 
     async def _before(
         self, run: HostRun, request: ToolCall
@@ -226,74 +224,81 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             MESSAGE_SOURCE_KEY: RESULT_KEY,
             "held": _digest(f"{call['name']} {_text(call['args'])}"),
         }
-        if any(one.additional_kwargs == mark for one in request.state["messages"]):
+        messages = request.state["messages"]
+        if any(message.additional_kwargs == mark for message in messages):
             return advice, None
-        held = {
-            "tool_call_id": call["id"],
-            "name": call["name"],
-            "additional_kwargs": mark,
-        }
-        said = f"{advice.text}\n\nSo the call was held back. Make it again to run it."
-        return advice, ToolMessage(said, **held, status="error")
+        return advice, ToolMessage(
+            f"{advice.text}\n\nSo the call was held back. Make it again to run it.",
+            tool_call_id=call["id"],
+            name=call["name"],
+            additional_kwargs=mark,
+            status="error",
+        )
 
     async def _judge(self, state: HeedfulState) -> Update:
-        if (run := self._run(state)) is None:
+        run = self._run(state)
+        if run is None:
             return None
-        held = _held(state)
+        record = _record(state)
         parsed = state.get("structured_response")
-        messages = state["messages"]
-        ais = [n for n, one in enumerate(messages) if isinstance(one, AIMessage)]
-        answer = messages[ais[-1] :] if ais else []  # an object has a tool message, too
-        answer = answer if len(answer) == 1 or parsed is not None else []
-        output = (
-            _data(parsed)
-            if parsed is not None
-            else "".join(str(one.text) for one in answer)
-        )
-        number = None if held["attempts"] is None else held["attempts"] + 1
-        verdict = (
-            await run.verdict(output, Usage(*held["spent"]), number) if answer else None
-        )
-        now = run.loop.loop if run.loop else None
-        if verdict is not None and now and now.best == len(now.attempts):
-            held = {**held, "best": {"messages": answer, "parsed": parsed}}
-        if isinstance(verdict, Again) and now:
-            held = {**held, "spent": [0, 0, 0], "attempts": len(now.attempts)}
-            about = {
-                MESSAGE_SOURCE_KEY: RESULT_KEY,
-                "run": run.id,
-                "rejects": [one.id for one in answer],
-            }
-            said = HumanMessage(
-                verdict.feedback or "Try again.", additional_kwargs=about
+        answer = _answer(state["messages"], parsed)
+        output = "".join(str(message.text) for message in answer)
+        if parsed is not None:
+            output = _data(parsed)
+        verdict = None
+        if answer:
+            attempts = record["attempts"]
+            number = None if attempts is None else attempts + 1
+            verdict = await run.verdict(output, _usage(record), number)
+        loop = run.loop.loop if run.loop else None
+        if verdict is not None and loop and loop.best == len(loop.attempts):
+            record = {**record, "best": {"messages": answer, "parsed": parsed}}
+        if isinstance(verdict, Again) and loop:
+            record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
+            rejects = [message.id for message in answer]
+            feedback = _note(
+                verdict.feedback or "Try again.", run=run.id, rejects=rejects
             )
-            return {"messages": [said], "jump_to": "model", RESULT_KEY: held}
-        events = [Event("llm_response", _text(output))] if answer else []
+            return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
+
         done = verdict if isinstance(verdict, Done) else None
-        await run.learn(*events, ends=PASSED_OUTCOMES[done and done.passed])
-        gone = _rejected(messages, run.id)
-        told = done or run.unjudged
-        made = answer if told else []
-        update: dict[str, Any] = {
-            RESULT_KEY: {**held, "open": False, "advice": "", "best": None}
-        }
-        if done and now and now.best and now.best != len(now.attempts):
-            # An earlier process may have made the best answer: it is a text or data
-            # then.
-            best = held["best"] or {
-                "messages": [AIMessage(_text(run.best))],
-                "parsed": run.best,
-            }
-            # With a known id a message takes the place of the old one and is not the
-            # last.
-            made = [one.model_copy(update={"id": None}) for one in best["messages"]]
-            gone += answer
-            update |= {} if parsed is None else {"structured_response": best["parsed"]}
-        if told:  # the last message tells it
-            meta = {**made[-1].response_metadata, RESULT_KEY: verdict_to(told)}
-            made = [*made[:-1], made[-1].model_copy(update={"response_metadata": meta})]
-        removed = [RemoveMessage(id) for id in {one.id for one in gone} if id]
-        return {**update, "messages": [*removed, *made]}
+        events = [Event("llm_response", _text(output))] if answer else []
+        await run.learn(*events, ends=PASSED_OUTCOMES[done.passed if done else None])
+        update = _end(run, done, state, answer=answer, best=record["best"])
+        update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
+        return update
+
+
+def _end(
+    run: HostRun,
+    done: Done | None,
+    state: HeedfulState,
+    *,
+    answer: Sequence[AnyMessage],
+    best: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the messages at the end: the best answer with the verdict on it."""
+    update: dict[str, object] = {}
+    removed = _rejected(state["messages"], run.id)
+    verdict = done or run.unjudged
+    added = list(answer) if verdict else []
+    loop = run.loop.loop if run.loop else None
+    if done and loop and loop.best and loop.best != len(loop.attempts):
+        if not best:  # an earlier process made it: it is a text or data
+            text = AIMessage(_text(run.best))
+            best = {"messages": [text], "parsed": run.best}
+        # With a known id a message takes the place of the old one and is not the
+        # last.
+        added = [_renewed(message) for message in best["messages"]]
+        removed += answer
+        if state.get("structured_response") is not None:
+            update["structured_response"] = best["parsed"]
+    if verdict:
+        meta = {**added[-1].response_metadata, RESULT_KEY: verdict_to(verdict)}
+        added[-1] = added[-1].model_copy(update={"response_metadata": meta})
+    ids = {message.id for message in removed}
+    update["messages"] = [*(RemoveMessage(id) for id in ids if id), *added]
+    return update
 
 
 def judge_node(
@@ -306,69 +311,109 @@ def judge_node(
     feedback: str = "feedback",
     verdict: str = "",
 ) -> RunnableLambda[Any, Any]:
-    """Return a node for a `StateGraph` that begins a run, judges answers and chooses
-    the next node.
+    """Return a node for a `StateGraph` that judges answers and chooses the next node.
 
     Lead to it from START and from the node `again`, which answers. It goes to `again`
-    with what memory tells, later with what is wrong, in the key `feedback`; and to
-    `done` with the best answer in the key `answer`. If `answer` is messages, the last
-    is the answer, and feedback is a message, too. At the end, the key `verdict`, if
-    given, has the verdict as JSON data. The id of a run is the thread's id and a digest
-    of the task.
+    with what memory has, later with what is wrong, in the key `feedback`; and to `done`
+    with the best answer in the key `answer`. If `answer` is messages, the last is the
+    answer, and feedback is a message, too. At the end, the key `verdict`, if given, has
+    the verdict as JSON data. The id of a run is the thread's id and a digest of the
+    task.
     """
-    runs = dict[str, HostRun]()
-    chat = answer == "messages"
-
-    async def judge(state: Any, config: RunnableConfig) -> Command[Any]:
-        held: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
-        said = _said(held[task]) if isinstance(held[task], list) else []
-        made = held.get(answer)
-        asked = str(said[-1].text) if said else _text(_data(held[task]))
-        last: Any = made[-1] if chat and made else made
-        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
-        missing = output in (None, "", []) or isinstance(last, HumanMessage)
-        name = f"{_run_id(config, 'graph')}:{_digest(asked)}"
-        if missing or name not in runs:
-            for left in list(runs)[:-255]:  # runs that nobody ended
-                del runs[left]
-            runs[name], advice = await _begun(host.run, name, asked)
-            if missing or not (loop := runs[name].loop) or loop.created:
-                return Command(goto=again, update=noted(advice.text))
-        judged = await runs[name].verdict(output)
-        if isinstance(judged, Again):
-            return Command(goto=again, update=noted(judged.feedback or "Try again."))
-        run = runs.pop(name)
-        await run.learn(ends=PASSED_OUTCOMES[judged and judged.passed])
-        told = judged or run.unjudged
-        update: dict[str, Any] = {verdict: told and verdict_to(told)} if verdict else {}
-        if run.best not in (None, output):
-            best = (
-                [RemoveMessage(last.id), AIMessage(_text(run.best))]
-                if chat
-                else run.best
-            )
-            update |= {answer: best}
-        return Command(goto=done, update=update)
-
-    def noted(text: str) -> dict[str, Any]:
-        note = (
-            [HumanMessage(text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY})]
-            if text
-            else []
-        )
-        return {answer: note} if chat else {feedback: text}
-
-    return RunnableLambda(
-        lambda state, config: _wait(judge(state, config)), judge, "judge"
+    node = _JudgeNode(
+        host=host,
+        again=again,
+        done=done,
+        task=task,
+        answer=answer,
+        feedback=feedback,
+        verdict=verdict,
     )
+    return RunnableLambda(node.judge_sync, node.judge, "judge")
 
 
-async def _begun(
+@dataclass(frozen=True, kw_only=True)
+class _JudgeNode:
+    """The node of `judge_node`, with the runs that are open in this process."""
+
+    host: Host
+    again: str
+    done: str
+    task: str
+    answer: str
+    feedback: str
+    verdict: str
+    runs: dict[str, HostRun] = field(default_factory=dict)
+
+    @property
+    def is_chat(self) -> bool:
+        return self.answer == "messages"
+
+    def judge_sync(self, state: Any, config: RunnableConfig) -> Command[Any]:
+        return _wait(self.judge(state, config))
+
+    async def judge(self, state: Any, config: RunnableConfig) -> Command[Any]:
+        """Begin a run at a state without an answer; judge an answer."""
+        fields: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
+        prompt = _task_of(fields[self.task])
+        last = fields.get(self.answer)
+        if self.is_chat and last:
+            last = last[-1]
+        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
+        is_missing = output in (None, "", []) or isinstance(last, HumanMessage)
+        name = f"{_run_id(config, 'graph')}:{_digest(prompt)}"
+        if is_missing or name not in self.runs:
+            advice = await self._begin(name, prompt)
+            loop = self.runs[name].loop
+            if is_missing or loop is None or loop.created:
+                return Command(goto=self.again, update=self._noted(advice.text))
+
+        verdict = await self.runs[name].verdict(output)
+        if isinstance(verdict, Again):
+            feedback = verdict.feedback or "Try again."
+            return Command(goto=self.again, update=self._noted(feedback))
+        run = self.runs.pop(name)
+        await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
+        return Command(goto=self.done, update=self._final(run, verdict, last))
+
+    async def _begin(self, name: str, prompt: str) -> Advice:
+        for left in list(self.runs)[: -(MAX_OPEN_RUNS - 1)]:  # runs that nobody ended
+            del self.runs[left]
+        self.runs[name], advice = await _begun_run(self.host.run, name, prompt)
+        return advice
+
+    def _noted(self, text: str) -> dict[str, Any]:
+        if not self.is_chat:
+            return {self.feedback: text}
+        return {self.answer: [_note(text)] if text else []}
+
+    def _final(self, run: HostRun, verdict: Done | None, last: Any) -> dict[str, Any]:
+        """Return the last update: the verdict, and the best answer if it is another."""
+        update: dict[str, object] = {}
+        if self.verdict:
+            final = verdict or run.unjudged
+            update[self.verdict] = final and verdict_to(final)
+        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
+        if run.best not in (None, output):
+            update[self.answer] = run.best
+            if self.is_chat:
+                update[self.answer] = [
+                    RemoveMessage(last.id),
+                    AIMessage(_text(run.best)),
+                ]
+        return update
+
+
+def _task_of(value: Any) -> str:
+    """Return the task in a state: the last message of the user, or any other value."""
+    prompts = _prompts(value) if isinstance(value, list) else []
+    return str(prompts[-1].text) if prompts else _text(_data(value))
+
+
+async def _begun_run(
     open: Callable[[str, str], HostRun], id: str, task: str
 ) -> tuple[HostRun, Advice]:
-    """Begin or continue a run; if the id belongs to an ended or another run, add to
-    it.
-    """
+    """Begin or continue a run; an id of an ended or of another run gets a suffix."""
     run = open(id, task)
     with suppress(Conflict):
         advice = await run.recall()
@@ -379,12 +424,10 @@ async def _begun(
 
 
 def _run_id(config: RunnableConfig, otherwise: str) -> str:
-    """Return the id of the run in a thread; agents inside an agent have ids of their
-    own.
-    """
-    held = config.get("configurable", {})
-    id = str(held.get("thread_id") or otherwise)[:150]  # a loop's id has at most 200
-    parent = str(held.get("checkpoint_ns", "")).rpartition("|")[0]
+    """Return the id of the run in a thread; an agent inside an agent has its own."""
+    options = config.get("configurable", {})
+    id = str(options.get("thread_id") or otherwise)[:MAX_THREAD_ID_CHARS]
+    parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
     return f"{id}:{_digest(parent)}" if parent else id
 
 
@@ -393,123 +436,149 @@ def _digest(text: str) -> str:
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine for a synchronous caller, which may be inside a running event
-    loop.
-    """
+    """Run a coroutine for a synchronous caller, also inside a running event loop."""
     with ThreadPoolExecutor(1) as thread:  # has no loop
         return thread.submit(copy_context().run, run_sync, work).result()
 
 
-def _held(state: Any) -> dict[str, Any]:
-    """Return what the state holds about the run; {} for an agent or a tool without the
-    hooks.
-    """
-    held: dict[str, Any] = (
-        state.get(RESULT_KEY, {}) if isinstance(state, Mapping) else {}
+def _record(state: Any) -> dict[str, Any]:
+    """Return what the state holds about the run; {} without the hooks of an agent."""
+    if not isinstance(state, Mapping):
+        return {}
+    record: dict[str, Any] = state.get(RESULT_KEY, {})
+    return record
+
+
+def _usage(record: Mapping[str, Any]) -> Usage:
+    """Return the usage of the current attempt."""
+    calls, prompt_tokens, completion_tokens = record["spent"]
+    return Usage(calls, prompt_tokens, completion_tokens=completion_tokens)
+
+
+def _note(text: str, **marks: Any) -> HumanMessage:
+    """Return a message of heedful in the user's part of a chat."""
+    return HumanMessage(
+        text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks}
     )
-    return held
+
+
+def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
+    """Return the answer at the end of a chat; an object has a tool message, too."""
+    answers = [
+        number
+        for number, message in enumerate(messages)
+        if isinstance(message, AIMessage)
+    ]
+    if not answers:
+        return []
+    answer = list(messages[answers[-1] :])
+    return answer if len(answer) == 1 or parsed is not None else []
+
+
+def _renewed(message: AnyMessage) -> AnyMessage:
+    """Return a message without its id."""
+    return message.model_copy(update={"id": None})
 
 
 def _rejected(
     messages: Sequence[AnyMessage], run: str, keep: bool = False
 ) -> list[AnyMessage]:
-    """Return rejected answers with the feedback on them; `keep` leaves out the run's
-    last.
-    """
-    said = [one for one in messages if "rejects" in one.additional_kwargs]
-    last = (
-        said[-1:] if keep and said and said[-1].additional_kwargs["run"] == run else []
-    )
-    said = [one for one in said if one not in last]
-    answers = {id for one in said for id in one.additional_kwargs["rejects"]}
-    return [one for one in messages if one in said or one.id in answers]
+    """Return rejected answers and feedback; `keep` leaves out the last of the run."""
+    feedback = [
+        message for message in messages if "rejects" in message.additional_kwargs
+    ]
+    if keep and feedback and feedback[-1].additional_kwargs["run"] == run:
+        feedback = [message for message in feedback if message != feedback[-1]]
+    answers: set[str] = set()
+    for message in feedback:
+        answers.update(message.additional_kwargs["rejects"])
+    return [
+        message for message in messages if message in feedback or message.id in answers
+    ]
 
 
 def _counted(request: Request, response: Answer) -> Response:
-    """Return the response, with a command that adds its usage to that of the
-    attempt.
-    """
-    if not (held := _held(request.state)):
+    """Return the response, with a command that adds its usage to the attempt's."""
+    record = _record(request.state)
+    if not record:
         return response
     # A model may return an object again, which would take the place of the rejected
     # answer.
-    known = {one.id for one in request.state["messages"]}
-    new = [
-        one.model_copy(update={"id": None}) if one.id in known else one
-        for one in response.result
+    ids = {message.id for message in request.state["messages"]}
+    result = [
+        _renewed(message) if message.id in ids else message
+        for message in response.result
     ]
-    response = replace(response, result=new)
-    made = [one for one in response.result if isinstance(one, AIMessage)]
-    spent = sum(
-        (usage_of(one.usage_metadata) or Usage(1) for one in made),
-        Usage(*held["spent"]),
-    )
+    spent = _usage(record)
+    for message in result:
+        if isinstance(message, AIMessage):
+            spent += usage_of(message.usage_metadata) or Usage(1)
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
     return types.ExtendedModelResponse(
-        response, Command(update={RESULT_KEY: {**held, "spent": counts}})
+        replace(response, result=result),
+        Command(update={RESULT_KEY: {**record, "spent": counts}}),
     )
 
 
 async def _failed(run: HostRun, request: ToolCall, error: Exception) -> None:
+    if isinstance(error, GraphBubbleUp):  # an interrupt is no failure
+        return
     call = request.tool_call
-    if not isinstance(error, GraphBubbleUp):  # an interrupt is no failure
-        await run.seen(
-            call["name"], f"{type(error).__name__}: {error}", call["id"] or ""
-        )
+    await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
 
 
 async def _after(
     run: HostRun, request: ToolCall, result: Result, advice: Advice
 ) -> Result:
-    """Record the result of a call, and add what memory tells about the call and its
-    error.
-    """
+    """Record the result of a call; add what memory has on the call and its error."""
     name = request.tool_call["name"]
     id = request.tool_call["id"] or ""
-    update: Any = (
-        result.update if isinstance(result, Command) else {"messages": [result]}
-    )
+    update: Any = {"messages": [result]}
+    if isinstance(result, Command):
+        update = result.update
     messages = list(update.get("messages", [])) if isinstance(update, Mapping) else []
     answers = [
-        one
-        for one in messages
-        if isinstance(one, ToolMessage) and one.tool_call_id == id
+        number
+        for number, message in enumerate(messages)
+        if isinstance(message, ToolMessage) and message.tool_call_id == id
     ]
     if not answers:
         return result
-    said = str(answers[0].text)
-    mended = Advice()
-    if answers[0].status == "error":
-        mended = await run.seen(name, said, id)
+
+    answer = messages[answers[0]]
+    output = str(answer.text)
+    texts = [advice.text] if advice else []
+    if answer.status == "error":
+        fixes = await run.seen(name, output, id)
+        if fixes and fixes.lessons - advice.lessons:
+            texts.append(fixes.text)
     else:
-        await run.learn(Event("tool_response", said, tool=name, call=id))
-    new = [mended] if mended.lessons - advice.lessons else []
-    texts = [one.text for one in (advice, *new) if one]
+        await run.learn(Event("tool_response", output, tool=name, call=id))
     if not texts:
         return result
-    content = answers[0].content
-    blocks = [{"type": "text", "text": text} for text in texts]
-    whole = (
-        [*content, *blocks]
-        if isinstance(content, list)
-        else "\n\n".join([content, *texts])
-    )
-    told = answers[0].model_copy(update={"content": whole})
+    if isinstance(answer.content, list):
+        blocks = [{"type": "text", "text": text} for text in texts]
+        content: Any = [*answer.content, *blocks]
+    else:
+        content = "\n\n".join([answer.content, *texts])
+    advised = answer.model_copy(update={"content": content})
     if not isinstance(result, Command):
-        return told
-    messages[messages.index(answers[0])] = told
+        return advised
+    messages[answers[0]] = advised
     return replace(result, update={**update, "messages": messages})
 
 
-def _said(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
+def _prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     """Return the messages of the user, without those that middleware made."""
-    said = [one for one in messages if isinstance(one, HumanMessage)]
-    return [one for one in said if MESSAGE_SOURCE_KEY not in one.additional_kwargs]
+    return [
+        message
+        for message in messages
+        if isinstance(message, HumanMessage)
+        and MESSAGE_SOURCE_KEY not in message.additional_kwargs
+    ]
 
 
 def _text(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, default=repr, sort_keys=True)
-    )
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=repr, sort_keys=True)

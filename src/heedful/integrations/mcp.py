@@ -19,7 +19,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import ConfigDict, Field, WrapValidator
+from pydantic import Field, WrapValidator
 
 from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
 from heedful.integrations.host import facts
@@ -86,12 +86,13 @@ class LessonsAnswer:
     whether lessons help.
     """
 
-    # The title of the tool's output schema.
-    __pydantic_config__ = ConfigDict(title="RecallAnswer")
-
     text: str
     shown: int
     withheld: int
+
+
+# The package takes the title of an output schema from here; callers know this one.
+LessonsAnswer.__name__ = "RecallAnswer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,7 +477,7 @@ def server() -> Any:
 
 
 def _exact(call_tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `call_tool` with a check for unknown arguments, which the package drops."""
+    """Return `call_tool`, which refuses unknown arguments: the package drops them."""
     options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:

@@ -1,5 +1,4 @@
-"""heedful for OpenAI Agents (the package `openai-agents`): run an agent until its
-answer is right.
+"""heedful for OpenAI Agents (`openai-agents`): run an agent until its answer is right.
 
 `run` takes the place of `Runner.run`, `run_sync` of `Runner.run_sync`, and
 `run_streamed` of `Runner.run_streamed`. Each attempt is a run of the SDK. The hooks are
@@ -39,8 +38,7 @@ _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
 async def run(
     agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
 ) -> agents.RunResult:
-    """Run an agent until its final output passes the checks of `host`, or a rule stops
-    it.
+    """Run an agent until its final output passes the checks, or a rule stops it.
 
     Returns the result with the best output; its usage is that of all attempts. Takes
     the `options` of `Runner.run`. With the `id` of an earlier call, which may have been
@@ -49,17 +47,17 @@ async def run(
     an approval is returned unjudged; pass its state as `input`, with the same id.
     Raises what `Runner.run` raises.
     """
-    attempts = await _begin(agent, given=input, host=host, id=id, options=options)
-    result = await attempts.known()
+    attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
+    result = await attempts.stored_result()
     while result is None:
         try:
-            made = await agents.Runner.run(
+            attempt = await agents.Runner.run(
                 attempts.agent, attempts.input, **attempts.options
             )
         except Exception as error:
             await attempts.fail(error)
             raise
-        result = await attempts.judge(made)
+        result = await attempts.judge(attempt)
     return cast("agents.RunResult", result)
 
 
@@ -74,9 +72,7 @@ def run_sync(
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The event after an attempt: its output, and what is wrong with it; at last, the
-    result.
-    """
+    """The event after an attempt: its output, what is wrong with it, or the result."""
 
     output: Any
     feedback: str = ""
@@ -87,29 +83,29 @@ class Judged:
 async def run_streamed(
     agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
 ) -> AsyncIterator[StreamEvent | Judged]:
-    """Do what `run` does, and yield the events of all attempts; `Judged` ends each
-    attempt.
+    """Do what `run` does, and yield the events of all attempts.
 
-    The last event is the `Judged` with the result. Takes the options of
-    `Runner.run_streamed`.
+    `Judged` ends each attempt; the last event is the `Judged` with the result. Takes
+    the options of `Runner.run_streamed`.
     """
-    attempts = await _begin(agent, given=input, host=host, id=id, options=options)
-    result = await attempts.known()
+    attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
+    result = await attempts.stored_result()
     while result is None:
-        made = agents.Runner.run_streamed(
+        attempt = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
         )
         try:
-            async for event in made.stream_events():
+            async for event in attempt.stream_events():
                 yield event
         except Exception as error:
             await attempts.fail(error)
             raise
         finally:
-            if not made.is_complete:  # nobody reads on
-                made.cancel()
-        output = made.final_output
-        if (result := await attempts.judge(made)) is None:
+            if not attempt.is_complete:  # nobody reads on
+                attempt.cancel()
+        output = attempt.final_output
+        result = await attempts.judge(attempt)
+        if result is None:
             yield Judged(output=output, feedback=attempts.feedback)
     yield Judged(output=result.final_output, result=result)
 
@@ -124,63 +120,82 @@ async def hold_back(
     model makes the same call again, it runs.
     """
     context = data.context
-    config = data.context.run_config
-    attempts: Any = getattr(config and config.call_model_input_filter, "__self__", None)
+    config = context.run_config
+    filter_ = config.call_model_input_filter if config else None
+    attempts = getattr(filter_, "__self__", None)
     call = context.tool_name, context.tool_arguments
-    asks = isinstance(attempts, _Attempts) and call not in attempts.held
-    if not (asks and (advice := await attempts.ask(context))):
+    if not isinstance(attempts, _Attempts) or call in attempts.held_back:
         return agents.ToolGuardrailFunctionOutput.allow()
-    attempts.held.add(call)
+    advice = await attempts.ask(context)
+    if not advice:
+        return agents.ToolGuardrailFunctionOutput.allow()
+    attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
     attempts.run.call_advice.pop(context.tool_call_id)  # it is the result of the call
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
 
 
 async def _begin(
-    agent: Agent, given: Input, host: Host, id: str, options: dict[str, Any]
+    agent: Agent, prompt: Input, host: Host, id: str, options: dict[str, Any]
 ) -> _Attempts:
+    """Return the attempts of a run, with the input of the first one."""
     config = options.get("run_config") or agents.RunConfig()
-    session = options.get("session")
-    config = agents.RunConfig(**config) if isinstance(config, dict) else config
-    state = given if isinstance(given, agents.RunState) else None
-    asked: Any = state.to_json()["original_input"] if state else given
-    own: Items = [_message("user", asked)] if isinstance(asked, str) else list(asked)
-    rejects = any(
-        str(item.get("content", "")).startswith(FEEDBACK_HEADING) for item in own[-1:]
-    )
-    own, pair = (own[:-2], own[-2:]) if rejects else (own, [])
-    anchor: Any = next(
-        (item for item in reversed(own) if item.get("role") == "user"), {}
-    )
+    if isinstance(config, dict):
+        config = agents.RunConfig(**config)
+    state = prompt if isinstance(prompt, agents.RunState) else None
+    original = state.to_json()["original_input"] if state else prompt
+    if isinstance(original, str):
+        original = [_message("user", original)]
+    items: Items = list(original)
+    pair: Items = []  # a rejected answer, and the feedback on it
+    if items and str(items[-1].get("content", "")).startswith(FEEDBACK_HEADING):
+        pair = items[-2:]
+        items = items[:-2]
+    prompts = [item for item in items if item.get("role") == "user"]
+    anchor = prompts[-1] if prompts else {}
     # A state may hold only what the server does not have; the stored run has the task.
     task = "" if state and id else _text(anchor.get("content", ""))
-    base = own
-    settings = config.session_settings
-    join = config.session_input_callback
-    past = Items()
+
+    session = options.get("session")
+    past = await _past_items(session, config) if session else Items()
     derived = bool(session) and not id
-    if session:
-        limit = {"limit": settings.limit} if settings and settings.limit else {}
-        past = list(await session.get_items(**limit))
-        id = id or f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
+    if session and not id:
+        id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
+    base = items
     if past and not state:
-        joined = join(past, own) if join else past + own
-        base = await joined if inspect.isawaitable(joined) else joined
+        base = await _joined(past, items, config)
     attempts = _Attempts(
         agent=agent, run=host.run(id, task), config=config, options=options
     )
-    attempts.first = len(past) if state else len(base) - len(own)
+    attempts.first = len(past) if state else len(base) - len(items)
     attempts.anchor = anchor
     attempts.pair = pair
     attempts.sent = base + pair
     attempts.input = state or base
-    attempts.kept = base
+    attempts.best_items = base
     attempts.derived = derived
     attempts.recalled = (await attempts.run.recall()).text
     loop = attempts.run.loop
     if not state and loop and loop.loop.attempts and isinstance(loop.verdict, Again):
         attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
     return attempts
+
+
+async def _past_items(session: Any, config: agents.RunConfig) -> Items:
+    """Return the items of a session, as many as its settings allow."""
+    settings = config.session_settings
+    if settings and settings.limit:
+        return list(await session.get_items(limit=settings.limit))
+    return list(await session.get_items())
+
+
+async def _joined(past: Items, items: Items, config: agents.RunConfig) -> Items:
+    """Return the past items and the new ones, joined as the user wants it."""
+    join = config.session_input_callback
+    if not join:
+        return past + items
+    joined = join(past, items)
+    return await joined if inspect.isawaitable(joined) else joined
 
 
 class _Attempts:
@@ -197,32 +212,30 @@ class _Attempts:
         self.run = run
         self.config = config
         self.input: Input = []
-        self.anchor: Any = None  # the message with the task
+        self.anchor: object = None  # the message with the task
         self.pair: Items = []  # the last answer, and what is wrong with it
-        self.sent = self.kept = (
-            Items()
-        )  # what the SDK got; task, work and answer of the best
+        self.sent: Items = []  # what the SDK got
+        self.best_items: Items = []  # task, work and answer of the best attempt
         self.first = 0  # the number of items that are older than the run
         self.derived = False  # the id comes from a session, which has no answer yet
-        self.recalled = self.feedback = ""
-        self.calls: dict[
-            str, tuple[str, Advice]
-        ] = {}  # tool and advice of calls without a result
-        self.held: set[tuple[str, str]] = set()
+        self.recalled = ""
+        self.feedback = ""
+        # Tool and advice of calls without a result.
+        self.calls: dict[str, tuple[str, Advice]] = {}
+        self.held_back: set[tuple[str, str]] = set()
         self.usage = agents.Usage()
-        self.best = cast("RunResultBase | None", None)
+        self.best: RunResultBase | None = None
         self.session = options.get("session")
         self.options = {name: options[name] for name in options if name != "session"}
         self.options["hooks"] = _Hooks(self, options.get("hooks"))
-        ours: Any = {
-            "call_model_input_filter": self.add_advice,
-            "tool_error_formatter": self.seen,
-        }
-        self.options["run_config"] = replace(config, **ours)
+        self.options["run_config"] = replace(
+            config,
+            call_model_input_filter=self.add_advice,
+            tool_error_formatter=self.seen,
+        )
 
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
-        """Add what memory tells to the input of the model: after the task, and after
-        calls.
+        """Add what memory has to the input of the model: after the task and calls.
 
         An input without the task or the call has no place for it: the server holds the
         rest, or it is the input of another agent.
@@ -230,43 +243,42 @@ class _Attempts:
         user = self.config.call_model_input_filter
         filtered = user(data) if user else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
-        items = model_data.input
-        made = Items()
-        told = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
-        last = max(
-            (n for n, item in enumerate(items) if item == self.anchor), default=-1
-        )
+        call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
+        tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
+        task = max(tasks, default=-1)
+
+        items: Items = []
         waiting: list[str] = []  # the results of parallel calls stay together
-        for n, item in enumerate(items):
+        for number, item in enumerate(model_data.input):
             is_result = item.get("type") == "function_call_output"
             if not is_result:
-                made += [_message("user", text) for text in waiting if text]
+                items += [_message("user", text) for text in waiting if text]
                 waiting = []
-            made.append(item)
+            items.append(item)
             if is_result:
-                waiting.append(told.get(str(item.get("call_id")), ""))
-            if n == last:
+                waiting.append(call_advice.get(str(item.get("call_id")), ""))
+            if number == task:
                 waiting.append(self.recalled)
-        made += [_message("user", text) for text in waiting if text]
-        return replace(model_data, input=made)
+        items += [_message("user", text) for text in waiting if text]
+        return replace(model_data, input=items)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
         call = context.tool_call_id
         tool = context.tool_name
-        given: Any = context.tool_arguments
         if call in self.calls:
             return Advice()
+        arguments: dict[str, Any] | str = context.tool_arguments
         with suppress(ValueError):
-            parsed = json.loads(given)
-            given = parsed if isinstance(parsed, dict) else given
-        self.calls[call] = tool, await self.run.before(tool, given, call)
-        return self.calls[call][1]
+            parsed = json.loads(context.tool_arguments)
+            if isinstance(parsed, dict):
+                arguments = parsed
+        advice = await self.run.before(tool, arguments, call)
+        self.calls[call] = tool, advice
+        return advice
 
     async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
-        """Keep the error of a call and ask about it; format it as the user's formatter
-        does.
-        """
+        """Keep the error of a call and ask about it; format it as the user does."""
         if failed.kind == "tool_exception" and failed.error is not None:
             self.calls.setdefault(failed.call_id, (failed.tool_name, Advice()))
             await self.failed(failed.call_id, str(failed.error))
@@ -275,100 +287,103 @@ class _Attempts:
         return await message if inspect.isawaitable(message) else message
 
     async def failed(self, call: str, error: str) -> None:
-        """Keep the error of a call and ask about it; what was told about the call
-        counts once.
-        """
-        tool, told = self.calls.pop(call)
-        again = (await self.run.seen(tool, error, call)).lessons
-        if again and again <= told.lessons and call in self.run.call_advice:
+        """Keep the error of a call and ask about it; show a lesson about it once."""
+        tool, earlier = self.calls.pop(call)
+        lessons = (await self.run.seen(tool, error, call)).lessons
+        if lessons and lessons <= earlier.lessons and call in self.run.call_advice:
             self.run.call_advice[call].pop()
 
-    async def known(self) -> RunResultBase | None:
-        """Return the stored answer if an earlier call with this id has ended; None
-        otherwise.
-        """
+    async def stored_result(self) -> RunResultBase | None:
+        """Return the stored answer if an earlier call with this id has ended."""
         loop = self.run.loop
         best = self.run.best
-        if best is None or not (loop and loop.ended) or self.input is not self.kept:
+        if best is None or not (loop and loop.ended):
+            return None
+        if self.input is not self.best_items:  # it goes on from a state
             return None
         if self.session is not None and self.derived:
             answer = _message("assistant", Candidate.of(best).text or "")
-            await self.session.add_items([*self.kept[self.first :], answer])
-        context = agents.RunContextWrapper[Any](self.options.get("context"))
-        output = self.run.best_as(self.kind())
+            await self.session.add_items([*self.best_items[self.first :], answer])
         result = agents.RunResult(
-            self.sent, [], [], output, [], [], [], [], context, self.agent
+            input=self.sent,
+            new_items=[],
+            raw_responses=[],
+            final_output=self.run.best_as(self.kind()),
+            input_guardrail_results=[],
+            output_guardrail_results=[],
+            tool_input_guardrail_results=[],
+            tool_output_guardrail_results=[],
+            context_wrapper=agents.RunContextWrapper(self.options.get("context")),
+            _last_agent=self.agent,
         )
         vars(result)[RESULT_KEY] = loop.verdict
         return result
 
     async def judge(self, result: Any) -> RunResultBase | None:
         """Return the result for the caller; None if another attempt is to be made."""
-        used = result.context_wrapper.usage
-        self.usage.add(used)
+        usage = result.context_wrapper.usage
+        self.usage.add(usage)
         if result.interruptions:
             return cast("RunResultBase", result)
-        whole = result.to_input_list(mode="normalized")
+        items = result.to_input_list(mode="normalized")
         sent = len(self.sent)
-        if whole[:sent] == self.sent:  # otherwise a handoff has rewritten it
-            del whole[sent - len(self.pair) : sent]
+        if items[:sent] == self.sent:  # otherwise a handoff has rewritten it
+            del items[sent - len(self.pair) : sent]
         spent = Usage(
-            used.requests, used.input_tokens, completion_tokens=used.output_tokens
+            usage.requests, usage.input_tokens, completion_tokens=usage.output_tokens
         )
         verdict = await self.run.verdict(result.final_output, spent, self.run.next)
         if verdict is None or self.run.best in (None, result.final_output):
             self.best = result
-            self.kept = list(whole)
+            self.best_items = list(items)
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
-        while len(whole) > self.first + 1 and _ANSWER_ITEM_TYPES & {
-            *map(whole[-1].get, ("role", "type"))
-        }:
-            whole.pop()
+
+        while len(items) > self.first + 1 and _is_answer(items[-1]):
+            items.pop()
         self.agent = result.last_agent
-        self.reject(whole, result.final_output, verdict.feedback)
-        chain = "previous_response_id", "auto_previous_response_id"
-        if any(map(self.options.get, chain)):
+        self.reject(items, result.final_output, verdict.feedback)
+        chained = self.options.get("previous_response_id")
+        if chained or self.options.get("auto_previous_response_id"):
             self.options["previous_response_id"] = result.last_response_id
         elif not self.options.get("conversation_id"):
             return None
-        self.input = self.sent = self.pair = self.pair[1:]  # the server holds the rest
+        self.pair = self.pair[1:]  # the server holds the rest
+        self.sent = self.pair
+        self.input = self.pair
         return None
 
     def reject(self, work: Items, output: Any, feedback: str) -> None:
-        """Set the input of the next attempt: the work so far, the last answer, what is
-        wrong.
+        """Set the input of the next attempt: the work, the last answer, its feedback.
 
         Earlier answers are left out, so answers do not make the input grow.
         """
-        self.recalled = self.recalled.removesuffix(
-            feedback
-        ).rstrip()  # after an earlier process
+        # After an earlier process, what is recalled ends with the feedback.
+        self.recalled = self.recalled.removesuffix(feedback).rstrip()
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
-        self.input = self.sent = work + self.pair
+        self.sent = work + self.pair
+        self.input = self.sent
 
     async def end(self, result: Any, verdict: Done | None) -> RunResultBase:
         """Learn from the run, and return the best result."""
-        await self.run.learn(ends=PASSED_OUTCOMES[verdict and verdict.passed])
-        if (
-            self.best is None and self.run.best is not None
-        ):  # an earlier process made it
+        passed = verdict.passed if verdict else None
+        await self.run.learn(ends=PASSED_OUTCOMES[passed])
+        if self.best is None and self.run.best is not None:
+            # An earlier process made it.
             answer = _message("assistant", Candidate.of(self.run.best).text or "")
             result.final_output = self.run.best_as(self.kind())
-            self.kept = [*self.kept, answer]
+            self.best_items = [*self.best_items, answer]
         best = self.best or cast("RunResultBase", result)
         best.context_wrapper.usage = self.usage
         vars(best)[RESULT_KEY] = verdict or self.run.unjudged
         if self.session is not None:
-            await self.session.add_items(self.kept[self.first :])
+            await self.session.add_items(self.best_items[self.first :])
         return best
 
     async def fail(self, error: Exception) -> None:
-        """Learn from the errors of tools in a run that the SDK has ended by an
-        exception.
-        """
+        """Learn from the errors of tools in a run that an exception has ended."""
         if len(self.calls) == 1:  # a tool without a failure handler ends the run
             await self.failed(next(iter(self.calls)), str(error.__cause__ or error))
         await self.run.learn(ends="error")
@@ -379,16 +394,18 @@ class _Attempts:
 
 
 class _Hooks(agents.RunHooks[Any]):
-    """Ask about each call before it runs and keep its result; call the hooks of the
-    user, too.
-    """
+    """Ask about each call before it runs and keep its result; then call the user's."""
 
     def __init__(self, attempts: _Attempts, user: agents.RunHooks[Any] | None) -> None:
         self.attempts = attempts
         self.user = user or agents.RunHooks[Any]()
-        for (
-            name
-        ) in "on_llm_start on_llm_end on_agent_start on_agent_end on_handoff".split():
+        for name in (
+            "on_llm_start",
+            "on_llm_end",
+            "on_agent_start",
+            "on_agent_end",
+            "on_handoff",
+        ):
             setattr(self, name, getattr(self.user, name))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
@@ -399,12 +416,17 @@ class _Hooks(agents.RunHooks[Any]):
     async def on_tool_end(
         self, context: Any, agent: Any, tool: Any, result: object
     ) -> None:
-        if asked := self.attempts.calls.pop(getattr(context, "tool_call_id", ""), None):
-            event = Event(
-                "tool_response", str(result), tool=asked[0], call=context.tool_call_id
-            )
+        id = getattr(context, "tool_call_id", "")
+        if id in self.attempts.calls:
+            name, _ = self.attempts.calls.pop(id)
+            event = Event("tool_response", str(result), tool=name, call=id)
             await self.attempts.run.learn(event)
         await self.user.on_tool_end(context, agent, tool, result)
+
+
+def _is_answer(item: Any) -> bool:
+    """Return True if an item is a message or a thought of the model."""
+    return not _ANSWER_ITEM_TYPES.isdisjoint((item.get("role"), item.get("type")))
 
 
 def _message(role: str, text: str) -> Any:
@@ -413,9 +435,6 @@ def _message(role: str, text: str) -> Any:
 
 def _text(content: Any) -> str:
     """Return the text of a message, which may have several parts."""
-    parts = (
-        [content]
-        if isinstance(content, str)
-        else [part.get("text", "") for part in content]
-    )
-    return "\n".join(filter(None, parts))
+    if isinstance(content, str):
+        return content
+    return "\n".join(filter(None, [part.get("text", "") for part in content]))

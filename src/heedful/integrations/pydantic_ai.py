@@ -1,5 +1,4 @@
-"""heedful for pydantic-ai: a capability that lets an agent answer until its output is
-right.
+"""heedful for pydantic-ai: a capability by which an agent answers until it is right.
 
     agent = Agent(model, capabilities=[Heedful(Host(checks=[…], memory_key="triage"))])
 
@@ -39,8 +38,7 @@ from heedful.traces.episode import Event
 
 @dataclass
 class Heedful(AbstractCapability[Any]):
-    """Check each output, feed back what is wrong, and return the best output when a
-    rule stops.
+    """Check each output, feed back what is wrong, and return the best in the end.
 
     Feedback is a `ModelRetry`. Where the retries of the agent are used up, it is a
     message of its own, so the policy of `host` decides when to stop. `run_stream`
@@ -60,31 +58,30 @@ class Heedful(AbstractCapability[Any]):
         if ctx.prompt is None and past and past[-1].run_id:
             id = past[-1].run_id  # goes on after a pause, such as for an approval
         elif ctx.prompt is None and past:
-            asked = [
+            prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
-            task = "\n".join(_task(part.content) for part in asked)
+            task = "\n".join(_task(part.content) for part in prompts)
         run = self.host.run(id, task)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
 @dataclass(kw_only=True)
 class _Run(Heedful):
-    """The capability in one run: what it is told, what was rejected, and the best
-    answer.
+    """The capability in one run: its advice, what was rejected, and the best answer.
+
+    `resumed` is the last answer of an earlier process, with what is wrong with it.
+    `held_back` has the calls that did not run at first, `answers` the ids of rejected
+    calls of an output tool, and `counted` the usage before the current attempt.
     """
 
     run: HostRun
     recalled: str = ""
-    resumed: str = (
-        ""  # the last answer of an earlier process, and what is wrong with it
-    )
-    held: set[str] = field(default_factory=set)
+    resumed: str = ""
+    held_back: set[str] = field(default_factory=set)
     feedback: set[str] = field(default_factory=set)
-    answers: set[str] = field(
-        default_factory=set
-    )  # the ids of rejected calls of an output tool
-    counted: tuple[Any, ...] = ()
+    answers: set[str] = field(default_factory=set)
+    counted: Usage = Usage()
     verdict: Verdict | None = None
     best: ModelMessage | None = None
     in_node: bool = False
@@ -96,14 +93,12 @@ class _Run(Heedful):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        self.counted, self.recalled = _counts(ctx), (await self.run.recall()).text
+        self.counted = _usage(ctx)
+        self.recalled = (await self.run.recall()).text
         loop = self.run.loop
-        if (
-            loop and loop.ended and self.run.best is not None
-        ):  # the answer of an earlier process
-            result = AgentRunResult(
-                self.run.best_as(getattr(ctx.agent, "output_type", None))
-            )
+        if loop and loop.ended and self.run.best is not None:
+            # The answer of an earlier process.
+            result = AgentRunResult(self.best_output(ctx))
             vars(result)[RESULT_KEY] = loop.verdict
             return result
         if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
@@ -120,23 +115,28 @@ class _Run(Heedful):
             raise
         if isinstance(result.output, DeferredToolRequests):
             return result  # paused
-        # Leave out rejected answers for good; let the messages end with the best
-        # answer.
-        kept = self.without_rejected(result.all_messages())
+        return await self.end(result)
+
+    async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        """Learn from the run; let its messages end with the best answer."""
+        messages = self.without_rejected(result.all_messages())
         if isinstance(self.best, ModelResponse) and not _has(self.best, ToolCallPart):
-            answers = [
-                n for n, one in enumerate(kept) if isinstance(one, ModelResponse)
-            ]
-            kept = [*kept[: answers[-1] if answers else 0], self.best]
-        result.all_messages()[:] = kept
-        verdict: Any = self.verdict
-        if (
-            isinstance(verdict, Again) and self.run.loop
-        ):  # the retries of the agent ended first
+            while messages and not isinstance(messages[-1], ModelResponse):
+                messages.pop()
+            messages = [*messages[:-1], self.best]
+        result.all_messages()[:] = messages
+        verdict = self.verdict
+        if isinstance(verdict, Again) and self.run.loop:
+            # The retries of the agent ended first.
             verdict = Done(self.run.loop.loop.best, passed=False)
-        await self.run.learn(ends=PASSED_OUTCOMES[verdict and verdict.passed])
+        passed = verdict.passed if isinstance(verdict, Done) else None
+        await self.run.learn(ends=PASSED_OUTCOMES[passed])
         vars(result)[RESULT_KEY] = verdict or self.run.unjudged
         return result
+
+    def best_output(self, ctx: RunContext[Any]) -> Any:
+        """Return the best output in the type of the agent's output."""
+        return self.run.best_as(getattr(ctx.agent, "output_type", None))
 
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
@@ -152,14 +152,10 @@ class _Run(Heedful):
     ) -> End[FinalResult[Any]]:
         """Return the best answer if the agent's own retries end first."""
         # The subclasses of this error say that the provider refused.
-        if (
-            type(error) is not exceptions.UnexpectedModelBehavior
-            or self.run.best is None
-        ):
+        retries_ended = type(error) is exceptions.UnexpectedModelBehavior
+        if not retries_ended or self.run.best is None:
             raise error
-        return End(
-            FinalResult(self.run.best_as(getattr(ctx.agent, "output_type", None)))
-        )
+        return End(FinalResult(self.best_output(ctx)))
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -179,9 +175,9 @@ class _Run(Heedful):
         id = call.tool_call_id
         name = call.tool_name
         advice = await self.run.before(name, args, id)
-        asked = f"{name} {call.args_as_json_str()}"
-        if advice and self.hold_back and asked not in self.held:
-            self.held.add(asked)
+        request = f"{name} {call.args_as_json_str()}"
+        if advice and self.hold_back and request not in self.held_back:
+            self.held_back.add(request)
             self.run.call_advice.pop(id)  # it is the result of the call
             raise ModelRetry(advice.text)
         try:
@@ -203,108 +199,134 @@ class _Run(Heedful):
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
-        again = (
-            self.judged and not self.in_node
-        )  # a stream gives its last output more than once
-        if again or ctx.partial_output or isinstance(output, DeferredToolRequests):
+        # A stream gives its last output more than once.
+        repeats = self.judged and not self.in_node
+        if repeats or ctx.partial_output or isinstance(output, DeferredToolRequests):
             return output
         self.judged = True
-        now = _counts(ctx)
-        spent = Usage(*(new - old for new, old in zip(now, self.counted, strict=True)))
+        usage = _usage(ctx)
+        spent = Usage(
+            usage.calls - self.counted.calls,
+            usage.prompt_tokens - self.counted.prompt_tokens,
+            completion_tokens=usage.completion_tokens - self.counted.completion_tokens,
+            cost=usage.cost - self.counted.cost,
+        )
         self.verdict = await self.run.verdict(output, spent, self.run.next)
-        self.counted = now
+        self.counted = usage
         if self.verdict is None or self.run.best is output:
             self.best = ctx.messages[-1]
         if isinstance(self.verdict, Done) and self.run.best is not None:
             return self.run.best_as(output_context.output_type)
         if not isinstance(self.verdict, Again) or not self.in_node:
             return output
-        text = self.verdict.feedback
+
+        feedback = self.verdict.feedback
         self.resumed = ""
-        self.feedback.add(text)
+        self.feedback.add(feedback)
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
         if ctx.retry < ctx.max_retries:
-            raise ModelRetry(text)
-        ctx.enqueue(text, priority="when_idle")
+            raise ModelRetry(feedback)
+        ctx.enqueue(feedback, priority="when_idle")
         return output
 
     def advised(
         self, messages: Sequence[ModelMessage], run_id: str | None
     ) -> list[ModelMessage]:
-        """Return the messages with what memory tells: after the prompt, and after
-        calls.
-        """
-        wanted = self.run.advice(
-            MAX_CALL_ADVICE_CHARS - len(self.recalled) - len(self.resumed)
-        )
-        asks = [n for n, one in enumerate(messages) if _has(one, UserPromptPart)]
-        own = [n for n in asks if messages[n].run_id == run_id]
-        first = own[0] if own else asks[-1] if asks else -1
-        made = list(messages)
-        for n, message in enumerate(messages):
+        """Return the messages with what memory has, after the prompt and calls."""
+        room = MAX_CALL_ADVICE_CHARS - len(self.recalled) - len(self.resumed)
+        call_advice = self.run.advice(room)
+        prompts = [
+            number
+            for number, message in enumerate(messages)
+            if _has(message, UserPromptPart)
+        ]
+        of_run = [number for number in prompts if messages[number].run_id == run_id]
+        first = of_run[0] if of_run else max(prompts, default=-1)
+        advised = list(messages)
+        for number, message in enumerate(messages):
             if not isinstance(message, ModelRequest):
                 continue
-            told = [self.recalled, self.resumed] if n == first else []
-            parts = [one for one in message.parts if isinstance(one, ToolReturnPart)]
-            told += [wanted.get(one.tool_call_id, "") for one in parts]
-            added = [UserPromptPart(text) for text in told if text]
-            made[n] = (
-                replace(message, parts=[*message.parts, *added]) if added else message
-            )
-        return made
+            texts = [self.recalled, self.resumed] if number == first else []
+            texts += [
+                call_advice.get(part.tool_call_id, "")
+                for part in message.parts
+                if isinstance(part, ToolReturnPart)
+            ]
+            added = [UserPromptPart(text) for text in texts if text]
+            if added:
+                advised[number] = replace(message, parts=[*message.parts, *added])
+        return advised
 
     def without_rejected(
         self, messages: Sequence[ModelMessage], keep: int = 0
     ) -> list[ModelMessage]:
-        """Return the messages without rejected answers and their feedback, but the last
-        `keep`.
+        """Return the messages without rejected answers and the feedback on them.
 
-        The calls of tools and their results stay.
+        The last `keep` rejected answers stay, and the calls of tools with their
+        results.
         """
-        made = list(messages)
-        marks = [
-            n for n, one in enumerate(made) if any(map(self.is_feedback, one.parts))
+        accepted = list(messages)
+        feedbacks = [
+            number
+            for number, message in enumerate(messages)
+            if any(map(self.is_feedback, message.parts))
         ]
-        for mark in marks[: len(marks) - keep]:
-            at = max(
-                (n for n in range(mark) if isinstance(made[n], ModelResponse)),
-                default=mark,
-            )
-            calls = [one for one in made[at].parts if isinstance(one, ToolCallPart)]
-            gone = {one.tool_call_id for one in calls} & self.answers
-            work = len(calls) > len(gone)
-            for n in range(at, mark + 1):
-                parts = list[Any](made[n].parts if work or n > at else ())
-                parts = [
-                    one for one in parts if getattr(one, "tool_call_id", "") not in gone
-                ]
-                parts = [one for one in parts if not self.is_feedback(one)]
-                made[n] = replace(made[n], parts=parts)  # type: ignore[arg-type]
-        return [one for one in made if one.parts]
+        for last in feedbacks[: len(feedbacks) - keep]:
+            first = last
+            for number in range(last):
+                if isinstance(messages[number], ModelResponse):
+                    first = number
+            self._remove_rejected(accepted, first, last)
+        return [message for message in accepted if message.parts]
+
+    def _remove_rejected(
+        self, messages: list[ModelMessage], first: int, last: int
+    ) -> None:
+        """Remove a rejected answer, which is `first`, and the feedback up to `last`."""
+        calls = {
+            part.tool_call_id
+            for part in messages[first].parts
+            if isinstance(part, ToolCallPart)
+        }
+        rejected = calls & self.answers
+        if calls <= rejected:  # the answer does no other work
+            messages[first] = _with_parts(messages[first], [])
+        for number in range(first, last + 1):
+            parts = [
+                part
+                for part in messages[number].parts
+                if getattr(part, "tool_call_id", "") not in rejected
+                and not self.is_feedback(part)
+            ]
+            messages[number] = _with_parts(messages[number], parts)
 
     def is_feedback(self, part: Any) -> bool:
+        """Return True if a part of a message is feedback on a rejected answer."""
         content = getattr(part, "content", None)
-        content = (
-            content[0] if isinstance(content, list | tuple) and content else content
-        )
+        if isinstance(content, list | tuple) and content:
+            content = content[0]
         return isinstance(content, str) and content in self.feedback
 
 
 def _task(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
-    return "\n".join(one for one in parts if isinstance(one, str))
+    return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def _counts(ctx: RunContext[Any]) -> tuple[Any, ...]:
+def _usage(ctx: RunContext[Any]) -> Usage:
     usage = ctx.usage
-    return (
+    return Usage(
         usage.requests,
         usage.input_tokens,
-        usage.output_tokens,
-        float(usage.cost or 0),
+        completion_tokens=usage.output_tokens,
+        cost=float(usage.cost or 0),
     )
+
+
+def _with_parts(message: Any, parts: list[Any]) -> Any:
+    return replace(message, parts=parts)
 
 
 def _has(message: ModelMessage, kind: type) -> bool:
