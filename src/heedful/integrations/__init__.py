@@ -1,5 +1,4 @@
-"""heedful inside the agents of others: the core (`Host`), and a module for each
-framework.
+"""heedful inside the agents of others: the core (`Host`), and a module a framework.
 
 A module imports its framework and the core, nothing else, and is imported by its own
 name, such as `heedful.integrations.langchain`. No framework is pinned.
@@ -14,9 +13,8 @@ if TYPE_CHECKING:  # the hook process decides when to import the core
     from heedful.traces.episode import Ended
 
 __all__ = ["Advice", "Host", "HostRun", "verdict_of"]
-RESULT_KEY = (
-    "heedful"  # of what heedful adds to a result, a state or a message of a framework
-)
+# The key of what heedful adds to a result, a state or a message of a framework.
+RESULT_KEY = "heedful"
 # How a run ends by whether its last output has passed; None if it was not judged.
 PASSED_OUTCOMES: "Mapping[Any, Ended]" = {
     None: "partial",
@@ -26,8 +24,7 @@ PASSED_OUTCOMES: "Mapping[Any, Ended]" = {
 
 
 def verdict_of(result: Any) -> "Done | None":
-    """Return the verdict on the result of an agent, in LangChain its state; None if it
-    has none.
+    """Return the verdict on the result of an agent, in LangChain its state, or None.
 
     `passed` says if the checks accept the answer, `stopped_by` has the rules that ended
     the run otherwise; then the answer is the best one. After a failure of heedful, the
@@ -38,8 +35,8 @@ def verdict_of(result: Any) -> "Done | None":
     if not isinstance(result, Mapping):
         return cast("Done | None", vars(result).get(RESULT_KEY))
     last = (result.get("messages") or [None])[-1]
-    held = getattr(last, "response_metadata", {}).get(RESULT_KEY)
-    return cast("Done", codec.verdict_from(held)) if held else None
+    document = getattr(last, "response_metadata", {}).get(RESULT_KEY)
+    return cast("Done", codec.verdict_from(document)) if document else None
 
 
 def __getattr__(name: str) -> Any:

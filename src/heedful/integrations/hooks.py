@@ -475,7 +475,7 @@ async def _before(moment: _Moment) -> Reply:
 
 async def _is_first_try(moment: _Moment) -> bool:
     """Return True if the action was not tried since the last message of the user."""
-    asked = action(moment.tool, moment.arguments).whole
+    wanted = action(moment.tool, moment.arguments).whole
     this = moment.tool, moment.call
     tried = False
     for event in await moment.run.events():
@@ -483,7 +483,7 @@ async def _is_first_try(moment: _Moment) -> bool:
             tried = False
         elif event["type"] == "tool_call" and (event["tool"], event["call"]) != this:
             earlier = action(event["tool"], event["arguments"] or {}).whole
-            tried = tried or earlier == asked
+            tried = tried or earlier == wanted
     return not tried
 
 

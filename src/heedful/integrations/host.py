@@ -503,12 +503,12 @@ class HostRun:
         )
 
     async def _offer(
-        self, known: ActionHistory | Seen, lessons: Mapping[int, str], event: Event
+        self, history: ActionHistory | Seen, lessons: Mapping[int, str], event: Event
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep the event."""
         fit = _fitting(lessons, self.room)
         shown = await self._announce(list(fit), [event])
-        return _facts(known.release, fit, shown)
+        return _facts(history.release, fit, shown)
 
     async def _announce(
         self, lessons: Sequence[int], events: Sequence[Event] = ()

@@ -1,9 +1,8 @@
-"""Write the hooks of heedful into the settings of a coding agent, and take them out
-again.
+"""Write the hooks of heedful into the settings of a coding agent, or take them out.
 
 Settings are changed as text: comments, order, indentation and unknown keys stay as they
-are. What is written is planned first as a `FileChange`, so that it can be shown, and then
-written at once, with a backup beside the file.
+are. What is written is planned first as a `FileChange`, so that it can be shown, and
+then written at once, with a backup beside the file.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,12 +27,13 @@ from heedful.integrations.hook import private
 from heedful.integrations.hooks import AGENTS
 from heedful.store import DEFAULT_DATABASE_FILE, repository
 
-# the agent whose settings are written; for others the docs have snippets
+# The agent whose settings are written; for others the docs have snippets.
 INSTALL_AGENT = "claude-code"
 # The command or the address of a hook of heedful; earlier addresses end with the event.
 HOOK_COMMAND_PATTERN = re.compile(
     r"""^(\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'? \w+( --.*)?$"""
-    r"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?$|/v1/hooks/claude-code(/\w+)?$""",
+    r"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?$"""
+    r"""|/v1/hooks/claude-code(/\w+)?$""",
     re.IGNORECASE,
 )
 PLUGIN_SUMMARY = (
@@ -42,22 +43,24 @@ BACKUP_SUFFIX = ".before-heedful"
 # Calls that change something, and those of MCP servers: reading files needs no advice.
 ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
 HOOK_MATCHERS = {"PreToolUse": ACTION_TOOLS_REGEX, "PostToolUse": ACTION_TOOLS_REGEX}
-# Seconds; commands of the project run while a turn stops.
 HOOK_LIMIT_SECONDS = 10
-STOP_HOOK_LIMIT_SECONDS = 3_600
+STOP_HOOK_LIMIT_SECONDS = 3_600  # commands of the project run while a turn stops
 SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"  # the variable with the key of the service
-TRUST_QUESTION = """
-Which programs do you trust? What a trusted program prints teaches your agent at once. What others
-print waits until you release it: heedful quarantine list. The web and MCP servers always wait.
-Answer with names (pytest,make) or all; Enter means none. With a name, your own words to the agent
-are trusted, too. Add names later: heedful hook install --trust NAMES (and --user, if used now)."""
+TRUST_QUESTION = (
+    "\nWhich programs do you trust? What a trusted program prints teaches your agent "
+    "at once. What others\n"
+    "print waits until you release it: heedful quarantine list. The web and MCP "
+    "servers always wait.\n"
+    "Answer with names (pytest,make) or all; Enter means none. With a name, your own "
+    "words to the agent\n"
+    "are trusted, too. Add names later: heedful hook install --trust NAMES (and "
+    "--user, if used now)."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What is to become of a file: its text now, None if there is none, and then (None:
-    none).
-    """
+    """A change of a file: its text now and then, None if there is no file."""
 
     path: Path
     before: str | None
@@ -69,61 +72,58 @@ class FileChange:
     @property
     def diff(self) -> str:
         """The change as a unified difference."""
-        old, new = (
-            (text or "").splitlines(keepends=True) for text in (self.before, self.after)
-        )
-        name = os.path.realpath(
-            self.path
-        )  # the file that is written, if the path is a link
-        lines = difflib.unified_diff(old, new, name, name)
+        before = (self.before or "").splitlines(keepends=True)
+        after = (self.after or "").splitlines(keepends=True)
+        name = os.path.realpath(self.path)  # what is written, if the path is a link
+        lines = difflib.unified_diff(before, after, name, name)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def apply(self) -> None:
-        """Write the file in one step; a file without hooks of heedful is kept as a
-        backup.
+        """Write the file in one step; a file without hooks of heedful gets a backup.
 
         Raises UsageError if the file cannot be written, or was changed since the plan.
         """
-        place = Path(os.path.realpath(self.path))  # a link stays a link
-        if read_text(place) != self.before:
+        path = Path(os.path.realpath(self.path))  # a link stays a link
+        if read_text(path) != self.before:
             raise UsageError(
                 f"{self.path} was changed meanwhile; run the command again"
             )
-        backup = place.with_name(place.name + BACKUP_SUFFIX)
         try:
             if self.after is None:
-                place.unlink()
+                path.unlink()
                 with suppress(OSError):  # it holds other files
-                    place.parent.rmdir()
-                return
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if self.before is not None:
-                if not place.stat().st_mode & 0o222:
-                    raise PermissionError(13, "it is read-only")
-                if not _has_own(self.before):
-                    shutil.copy2(place, backup)
-            draft = place.with_name(f".{place.name}.{os.getpid()}")
-            try:
-                with open(
-                    draft, "x", encoding="utf-8", newline="", opener=private
-                ) as file:
-                    file.write(self.after)
-                    file.flush()
-                    os.fsync(file.fileno())
-                like, mode = (
-                    (place.parent, 0o666) if self.before is None else (place, 0o7777)
-                )
-                draft.chmod(like.stat().st_mode & mode)
-                draft.replace(place)
-            finally:
-                draft.unlink(missing_ok=True)
-            if not _has_own(self.after):
-                backup.unlink(missing_ok=True)
+                    path.parent.rmdir()
+            else:
+                self._write(path, self.after)
         except OSError as error:
-            why = (
+            raise UsageError(
                 f"{self.path} cannot be written ({error.strerror}); nothing was changed"
-            )
-            raise UsageError(why) from error
+            ) from error
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a text, and keep or remove the backup. Raises OSError."""
+        backup = path.with_name(path.name + BACKUP_SUFFIX)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.before is None:
+            mode = path.parent.stat().st_mode & 0o666
+        else:
+            mode = path.stat().st_mode & 0o7777
+            if not mode & 0o222:
+                raise PermissionError(13, "it is read-only")
+            if not _has_own(self.before):
+                shutil.copy2(path, backup)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(draft, "x", encoding="utf-8", newline="", opener=private) as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.chmod(mode)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        if not _has_own(text):
+            backup.unlink(missing_ok=True)
 
 
 def apply_all(changes: Sequence[FileChange]) -> None:
@@ -140,21 +140,19 @@ def apply_all(changes: Sequence[FileChange]) -> None:
 
 
 def settings_path(user: bool = False) -> Path:
-    """Return the settings of Claude Code for the user, or for the project of this
-    folder.
-    """
+    """Return the settings of Claude Code for the user, or for this project."""
+    if not user:
+        return _root() / ".claude" / "settings.json"
     home = os.environ.get("CLAUDE_CONFIG_DIR")
-    own = Path(home) if home else Path.home() / ".claude"
-    return (own if user else _root() / ".claude") / "settings.json"
+    folder = Path(home) if home else Path.home() / ".claude"
+    return folder / "settings.json"
 
 
 def past_sessions() -> Path | None:
-    """Return the folder in which Claude Code keeps the sessions of this project, if
-    any.
-    """
-    coded = re.sub(r"[^A-Za-z0-9]", "-", str(_root()))
-    place = settings_path(user=True).parent / "projects" / coded
-    return place if place.is_dir() else None
+    """Return the folder of Claude Code's sessions of this project, if any."""
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(_root()))
+    folder = settings_path(user=True).parent / "projects" / name
+    return folder if folder.is_dir() else None
 
 
 def _root() -> Path:
@@ -162,21 +160,20 @@ def _root() -> Path:
 
 
 def installed(path: Path) -> tuple[list[str], str]:
-    """Return the events for which settings have hooks of heedful, and which programs
-    are gone.
-    """
-    found = own_hooks(str(path), read_text(path))
-    listed = [
-        hook for groups in found.values() for group in groups for hook in group["hooks"]
-    ]
-    called = [str(one.get("command")) for one in listed if isinstance(one, dict)]
-    programs = dict.fromkeys(
-        shlex.split(one)[0] for one in called if HOOK_COMMAND_PATTERN.search(one)
-    )
+    """Return the events with hooks of heedful, and which of their programs are gone."""
+    groups_by_event = own_hooks(str(path), read_text(path))
+    programs: dict[str, None] = {}
+    for group in chain.from_iterable(groups_by_event.values()):
+        for hook in group["hooks"]:
+            line = str(hook.get("command")) if isinstance(hook, dict) else ""
+            if HOOK_COMMAND_PATTERN.search(line):
+                programs[shlex.split(line)[0]] = None
     gone = [
-        f"; {one} is gone: install again" for one in programs if not shutil.which(one)
+        f"; {program} is gone: install again"
+        for program in programs
+        if not shutil.which(program)
     ]
-    return list(found), "".join(gone)
+    return list(groups_by_event), "".join(gone)
 
 
 def command(
@@ -184,85 +181,99 @@ def command(
     name: str = "heedful-hook",
     module: str = "heedful.integrations.hook",
 ) -> str:
-    """Return the command of the hook process; with its whole path if it is to run
-    `everywhere`.
+    """Return the command of the hook process, with its path if it runs `everywhere`.
 
     An agent may not find a program of an environment that is active here, so it gets
     the Python.
     """
-    found = shutil.which(name)
-    active = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    if found and not any(one and Path(found).is_relative_to(one) for one in active):
-        return shlex.quote(found) if everywhere else name
+    program = shutil.which(name)
+    environments = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    if program and not any(
+        folder and Path(program).is_relative_to(folder) for folder in environments
+    ):
+        return shlex.quote(program) if everywhere else name
     # With -P no file of the folder in which an agent works is taken for a module.
     return f"{shlex.quote(sys.executable)} -P -m {module}"
 
 
 def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of Claude Code: the command `run` for each event, or requests to
-    `url`.
+    """Return the hooks of Claude Code, for each event the command `run`.
+
+    With a `url`, most are requests to this service.
     """
-    made: dict[str, list[dict[str, Any]]] = {}
-    ask: dict[str, Any] = {
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for event, kind in AGENTS[INSTALL_AGENT].events.items():
+        local = {"type": "command", "command": f"{run} {event}"}
+        seconds = HOOK_LIMIT_SECONDS
+        used = [local]
+        if url:
+            used = [_request(url)]
+        if kind == "stop":
+            seconds = STOP_HOOK_LIMIT_SECONDS
+            if url:  # the service runs no command of the project
+                used.append(local)
+        elif kind == "start" and url:  # Claude Code only runs commands at a start
+            used = [local] if (_root() / DEFAULT_DATABASE_FILE).exists() else []
+        if used:
+            group: dict[str, object] = {}
+            if event in HOOK_MATCHERS:
+                group["matcher"] = HOOK_MATCHERS[event]
+            group["hooks"] = [{**hook, "timeout": seconds} for hook in used]
+            groups[event] = [group]
+    return groups
+
+
+def _request(url: str) -> dict[str, Any]:
+    """Return a hook that is a request to the service."""
+    hook: dict[str, object] = {
         "type": "http",
         "url": f"{url.rstrip('/')}/v1/hooks/{INSTALL_AGENT}",
     }
-    if os.environ.get(
-        SERVICE_KEY_VARIABLE
-    ):  # a service without keys refuses an empty one
-        ask |= {
-            "headers": {"Authorization": f"Bearer ${SERVICE_KEY_VARIABLE}"},
-            "allowedEnvVars": [SERVICE_KEY_VARIABLE],
-        }
-    for event, kind in AGENTS[INSTALL_AGENT].events.items():
-        local = {"type": "command", "command": f"{run} {event}"}
-        # The service runs no command of the project. Claude Code only runs commands at
-        # a start.
-        mixed = {
-            "stop": [ask, local],
-            "start": [local] * (_root() / DEFAULT_DATABASE_FILE).exists(),
-        }
-        used = mixed.get(kind, [ask]) if url else [local]
-        limit = {
-            "timeout": STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
-        }
-        matcher = {"matcher": HOOK_MATCHERS[event]} if event in HOOK_MATCHERS else {}
-        if used:
-            made[event] = [{**matcher, "hooks": [{**one, **limit} for one in used]}]
-    return made
+    # A service without keys refuses an empty one.
+    if os.environ.get(SERVICE_KEY_VARIABLE):
+        hook["headers"] = {"Authorization": f"Bearer ${SERVICE_KEY_VARIABLE}"}
+        hook["allowedEnvVars"] = [SERVICE_KEY_VARIABLE]
+    return hook
 
 
 def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> FileChange:
-    """Return the change that puts hooks in place of those of heedful. Raises
-    UsageError.
+    """Return the change that puts hooks in place of those of heedful.
+
+    Raises UsageError.
     """
     before = read_text(path)
-    if (ours := own_hooks(str(path), before)) == wanted:
+    present = own_hooks(str(path), before)
+    if present == wanted:
         return FileChange(path, before, before)
-    rest = _without(str(path), before) if ours and before else before or ""
-    return FileChange(path, before, _with(str(path), rest, wanted))
+    others = before or ""
+    if present:
+        others = _without(str(path), others)
+    return FileChange(path, before, _with(str(path), others, wanted))
 
 
 def plan_uninstall(path: Path) -> FileChange:
-    """Return the change that removes the hooks, back to the backup if all else is as it
-    was.
+    """Return the change that removes the hooks of heedful. Raises UsageError.
+
+    It leads back to the backup if all else is as it was.
     """
     before = read_text(path)
-    if before is None or not (ours := own_hooks(str(path), before)):
+    present = own_hooks(str(path), before)
+    if before is None or not present:
         return FileChange(path, before, before)
-    place = Path(os.path.realpath(path))
-    backup = read_text(place.with_name(place.name + BACKUP_SUFFIX))
-    if backup is not None and _with(str(path), backup, ours) == before:
+    file = Path(os.path.realpath(path))
+    backup = read_text(file.with_name(file.name + BACKUP_SUFFIX))
+    if backup is not None and _with(str(path), backup, present) == before:
         return FileChange(path, before, backup)
     after = _without(str(path), before)
-    return FileChange(
-        path, before, None if backup is None and after.strip() == "{}" else after
-    )
+    if backup is None and after.strip() == "{}":
+        return FileChange(path, before, None)
+    return FileChange(path, before, after)
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file with its line ends, None if there is no file. Raises
-    UsageError.
+    """Return the text of a file with its line ends, None without a file.
+
+    Raises UsageError.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -274,26 +285,27 @@ def read_text(path: Path) -> str | None:
 
 
 def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
-    """Return the groups with hooks of heedful in settings, by event. Raises
-    LineError.
-    """
-    events = parse(path, text).get("hooks") if text and text.strip() else None
-    ours = {
-        event.name: [group.value for group in event.children if _own(group)]
-        for event in (events.children if events else ())
-    }
-    return {name: groups for name, groups in ours.items() if groups}
+    """Return the groups with hooks of heedful, by event. Raises LineError."""
+    if not text or not text.strip():
+        return {}
+    events = parse(path, text).get("hooks")
+    own: dict[str, list[Any]] = {}
+    for event in events.children if events else ():
+        groups = [group.value for group in event.children if _own(group)]
+        if groups:
+            own[event.name] = groups
+    return own
 
 
 def _own(group: Node) -> list[Node]:
     """Return the hooks of heedful in a group."""
-    hooks: list[Node] = getattr(group.get("hooks"), "children", [])
-    called = [(one, one.get("command") or one.get("url")) for one in hooks]
-    return [
-        one
-        for one, name in called
-        if name and HOOK_COMMAND_PATTERN.search(str(name.value))
-    ]
+    own: list[Node] = []
+    hooks = group.get("hooks")
+    for hook in hooks.children if hooks else ():
+        target = hook.get("command") or hook.get("url")
+        if target and HOOK_COMMAND_PATTERN.search(str(target.value)):
+            own.append(hook)
+    return own
 
 
 def _has_own(text: str) -> bool:
@@ -304,88 +316,94 @@ def _has_own(text: str) -> bool:
 
 def _with(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
     """Return the text with groups of hooks, in the order of the agent's events."""
-    text = text if text.strip() else "{}\n"
+    if not text.strip():
+        text = "{}\n"
     for event in AGENTS[INSTALL_AGENT].events:
         for group in wanted.get(event, ()):
-            document = parse(path, text)
-            events = document.get("hooks")
-            listed = events and events.get(event)
-            if events is None:
-                text = _append(text, document, {event: [group]}, "hooks")
-            elif not events.text.startswith("{") or (
-                listed and not listed.text.startswith("[")
-            ):
-                _fail(path, text, events.start, "hooks must be an object of lists")
-            elif listed is None:
-                text = _append(text, events, [group], event)
-            else:
-                text = _append(text, listed, group)
+            text = _with_group(path, text, event, group)
     return text
+
+
+def _with_group(path: str, text: str, event: str, group: Any) -> str:
+    """Return the text with one more group of hooks at the end of an event's."""
+    document = parse(path, text)
+    events = document.get("hooks")
+    if events is None:
+        return _append(text, document, {event: [group]}, "hooks")
+    groups = events.get(event)
+    is_list = groups is None or groups.text.startswith("[")
+    if not events.text.startswith("{") or not is_list:
+        _fail(path, text, events.start, "hooks must be an object of lists")
+    if groups is None:
+        return _append(text, events, [group], event)
+    return _append(text, groups, group)
 
 
 def _append(text: str, parent: Node, value: Any, name: str = "") -> str:
     """Add a value at the end of an object or a list, indented as the text around it."""
     end = "\r\n" if "\r\n" in text else "\n"
     last = parent.children[-1].end if parent.children else 0
-    flat = bool(last) and "\n" not in parent.text
-    found = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
-    step = found[0] if found else "  "
+    is_flat = bool(last) and "\n" not in parent.text
+    match = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
+    step = match[0] if match else "  "
     line = text[text.rfind("\n", 0, parent.start) + 1 :]
     outer = line[: len(line) - len(line.lstrip(" \t"))]
-    made = (f"{json.dumps(name)}: " if name else "") + json.dumps(
-        value, ensure_ascii=False, indent=None if flat else step
-    )
-    if flat:
-        return f"{text[:last]}, {made}{text[last:]}"
-    made = f"{end}{outer}{step}" + made.replace("\n", f"{end}{outer}{step}")
+
+    indent = None if is_flat else step
+    member = json.dumps(value, ensure_ascii=False, indent=indent)
+    if name:
+        member = f"{json.dumps(name)}: {member}"
+    if is_flat:
+        return f"{text[:last]}, {member}{text[last:]}"
+    member = f"\n{member}".replace("\n", f"{end}{outer}{step}")
     if last:
-        return f"{text[:last]},{made}{text[last:]}"
-    before = text[
-        : parent.end - 1
-    ].rstrip()  # comments in an empty object stay before the value
-    return f"{before}{made}{end}{outer}{text[parent.end - 1 :]}"
+        return f"{text[:last]},{member}{text[last:]}"
+    # Comments in an empty object stay before the value.
+    before = text[: parent.end - 1].rstrip()
+    return f"{before}{member}{end}{outer}{text[parent.end - 1 :]}"
 
 
 def _without(path: str, text: str) -> str:
-    """Remove the hooks of heedful, and the lists and objects that are empty without
-    them.
-    """
+    """Remove the hooks of heedful, and what is empty without them."""
     document = parse(path, text)
     events = document.get("hooks")
     for event in events.children if events else ():
         for group in event.children:
-            listed = group.get("hooks")
+            hooks = group.get("hooks")
             for hook in _own(group):
-                if events and listed:
-                    above = [
-                        (document, events),
-                        (events, event),
-                        (event, group),
-                        (listed, hook),
-                    ]
-                    parent, child = above.pop()
-                    while above and len(parent.children) == 1:
-                        parent, child = above.pop()
-                    return _without(path, _cut(text, parent, child))
+                if events and hooks:
+                    nodes = [document, events, event, group, hooks, hook]
+                    return _without(path, _cut_chain(text, nodes))
     return text
+
+
+def _cut_chain(text: str, nodes: list[Node]) -> str:
+    """Remove the last node, with those around it that hold nothing else.
+
+    Each node is in the one before it; `hooks` of a group goes only with the group.
+    """
+    document, events, event, group, hooks, hook = nodes
+    pairs = [(document, events), (events, event), (event, group), (hooks, hook)]
+    parent, child = pairs.pop()
+    while pairs and len(parent.children) == 1:
+        parent, child = pairs.pop()
+    return _cut(text, parent, child)
 
 
 def _cut(text: str, parent: Node, child: Node) -> str:
     """Remove a value with its comma; comments around it stay."""
     nodes = parent.children
-    at = nodes.index(child)
+    index = nodes.index(child)
     if len(nodes) == 1:
         return text[: child.at].rstrip() + text[child.end :].lstrip()
-    comma = child.whole.index(
-        ",", child.end if at + 1 < len(nodes) else nodes[at - 1].end
-    )
-    if at + 1 < len(nodes):
+    if index + 1 < len(nodes):
+        comma = child.whole.index(",", child.end)
         return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
+    comma = child.whole.index(",", nodes[index - 1].end)
     return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
 
-# What JSON has not: comments, as editors allow them, and the mark at the beginning of a
-# file.
+# What JSON has not: comments, as editors allow them, and a mark at a file's beginning.
 _JSON_COMMENT_PATTERN = re.compile(
     r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL
 )
@@ -395,9 +413,7 @@ _decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A value from `start` to `end` of a JSON text, with its name, which begins `at`,
-    if any.
-    """
+    """A value from `start` to `end` of a JSON text; its name, if any, begins `at`."""
 
     whole: str
     at: int
@@ -413,30 +429,31 @@ class Node:
     @property
     def children(self) -> list[Node]:
         """The members of an object, or the values of a list."""
-        made = list[Node]()
-        at = self.start + 1
-        while self.text[0] in "{[" and (at := self._after(at)) < self.end - 1:
-            name, start = _decode(self.whole, at) if self.text[0] == "{" else ("", at)
-            start = self._after(start)
-            made.append(
-                Node(
-                    whole=self.whole,
-                    at=at,
-                    start=start,
-                    end=_decode(self.whole, start)[1],
-                    name=name,
-                )
+        if self.text[0] not in "{[":
+            return []
+        nodes: list[Node] = []
+        position = self._after(self.start + 1)
+        while position < self.end - 1:
+            name = ""
+            start = position
+            if self.text[0] == "{":
+                name, start = _decode(self.whole, position)
+                start = self._after(start)
+            _, end = _decode(self.whole, start)
+            nodes.append(
+                Node(whole=self.whole, at=position, start=start, end=end, name=name)
             )
-            at = made[-1].end
-        return made
+            position = self._after(end)
+        return nodes
 
-    def _after(self, at: int) -> int:
-        found = _JSON_SEPARATOR_PATTERN.match(self.whole, at)
-        return found.end() if found else at
+    def _after(self, position: int) -> int:
+        """Return where the next value begins."""
+        match = _JSON_SEPARATOR_PATTERN.match(self.whole, position)
+        return match.end() if match else position
 
     def get(self, name: str) -> Node | None:
         """Return the value with this name."""
-        return next((one for one in self.children if one.name == name), None)
+        return next((node for node in self.children if node.name == name), None)
 
     @property
     def value(self) -> Any:
@@ -446,48 +463,57 @@ class Node:
 
 def parse(path: str, text: str) -> Node:
     """Return the object in a JSON text, which may have comments. Raises LineError."""
-    plain = _JSON_COMMENT_PATTERN.sub(
-        lambda found: found[1] or re.sub(r"[^\r\n]", " ", found[0]), text
-    )
+    plain = _JSON_COMMENT_PATTERN.sub(_blank, text)
     try:
         if not isinstance(json.loads(plain), dict):
-            _fail(path, text, at=0, what="it must be one object")
+            _fail(path, text, 0, "it must be one object")
     except (ValueError, RecursionError) as error:
-        at = getattr(error, "pos", 0)
-        comma = re.match(r",\s*[\]}]", plain[plain.rfind(",", 0, at + 1) :])
-        why = "remove the comma before the closing bracket" if comma else error
-        _fail(path, text, at, f"it is not JSON: {why}")
+        position = getattr(error, "pos", 0)
+        last_comma = plain.rfind(",", 0, position + 1)
+        reason = str(error)
+        if re.match(r",\s*[\]}]", plain[last_comma:]):
+            reason = "remove the comma before the closing bracket"
+        _fail(path, text, position, f"it is not JSON: {reason}")
     start = len(plain) - len(plain.lstrip())
     return Node(whole=plain, at=start, start=start, end=len(plain.rstrip()))
 
 
-def _fail(path: str, text: str, at: int, what: str) -> NoReturn:
+def _blank(match: re.Match[str]) -> str:
+    """Return a string as it is, and as many blanks as a comment has characters."""
+    return match[1] or re.sub(r"[^\r\n]", " ", match[0])
+
+
+def _fail(path: str, text: str, position: int, what: str) -> NoReturn:
+    line = text.count("\n", 0, position) + 1
     what = f"{what}; nothing was changed: correct the file, then run the command again"
-    raise LineError(path, text.count("\n", 0, at) + 1, what)
+    raise LineError(path, line, what)
 
 
 def plan_plugin(
     folder: Path, wanted: Mapping[str, Any], skill: str
 ) -> list[FileChange]:
-    """Return the changes that write a plugin of Claude Code: hooks, an MCP server and a
-    skill.
+    """Return the changes that write a plugin of Claude Code.
+
+    It has hooks, an MCP server and a skill.
     """
     program, *words = shlex.split(command(True, "heedful", "heedful.cli"))
-    about = {
-        "name": "heedful",
-        "version": version("heedful"),
-        "description": PLUGIN_SUMMARY,
-    }
-    files: dict[str, dict[str, Any]] = {
-        ".claude-plugin/plugin.json": {**about, "author": {"name": "heedful"}},
+    documents: dict[str, dict[str, Any]] = {
+        ".claude-plugin/plugin.json": {
+            "name": "heedful",
+            "version": version("heedful"),
+            "description": PLUGIN_SUMMARY,
+            "author": {"name": "heedful"},
+        },
         "hooks/hooks.json": {"description": PLUGIN_SUMMARY, "hooks": wanted},
         ".mcp.json": {
             "mcpServers": {"heedful": {"command": program, "args": [*words, "mcp"]}}
         },
     }
-    texts = {name: json.dumps(made, indent=2) + "\n" for name, made in files.items()}
-    texts["skills/heedful/SKILL.md"] = skill
-    return [
-        FileChange(folder / name, read_text(folder / name), text)
-        for name, text in texts.items()
-    ]
+    changes: list[FileChange] = []
+    for name, document in documents.items():
+        path = folder / name
+        text = json.dumps(document, indent=2) + "\n"
+        changes.append(FileChange(path, read_text(path), text))
+    path = folder / "skills/heedful/SKILL.md"
+    changes.append(FileChange(path, read_text(path), skill))
+    return changes

@@ -401,10 +401,10 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode from its `course`."""
-    found: list[Signal] = []
+    signs: list[Signal] = []
     for rule in SIGNAL_RULES:
-        found += rule(run)
-    return tuple(sorted(found, key=lambda signal: (signal.at, signal.kind)))
+        signs += rule(run)
+    return tuple(sorted(signs, key=lambda signal: (signal.at, signal.kind)))
 
 
 def quote(text: str) -> str:

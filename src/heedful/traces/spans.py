@@ -283,15 +283,15 @@ def _content_key(event: Event) -> Hashable:
 def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
     """Return the episode of a trace; its last failed root is its fault."""
     log = _EventLog(limits)
-    begun: list[SpanStep] = []
+    started: list[SpanStep] = []
     for time, _, step, ends in _moments(steps):
         if not ends:
-            begun.append(step)
+            started.append(step)
         if step.kind:
             record = log.end if ends else log.begin
             record(step, time)
 
-    roots = [step for step in begun if step.parent not in steps]
+    roots = [step for step in started if step.parent not in steps]
     succeeded = bool(roots) and all(step.status == "ok" for step in roots)
     fault = None
     for root in roots:
@@ -301,7 +301,7 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
 
     session = ""
     tools: list[str] = []
-    for step in begun:
+    for step in started:
         if step.kind:
             session = session or step.session
             tools += step.tools
