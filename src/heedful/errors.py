@@ -14,22 +14,28 @@ from typing import Any
 
 from heedful.redact import redact
 
+_MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
+
 
 class HeedfulError(Exception):
-    """The base class of all errors that heedful raises. Secrets in messages are
-    redacted.
+    """The base class of all errors that heedful raises.
+
+    Secrets in messages are redacted.
     """
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(
-            *(redact(one) if isinstance(one, str) else one for one in arguments)
+        clean = (
+            redact(argument) if isinstance(argument, str) else argument
+            for argument in arguments
         )
+        super().__init__(*clean)
 
 
 @dataclass(slots=True)
 class UserCode:
-    """A `with` block that turns exceptions of `kinds`, but not heedful's, into
-    `failed(error)`.
+    """A `with` block that turns exceptions of other code into those of heedful.
+
+    An exception of `kinds` becomes `failed(error)`, unless it is one of heedful.
     """
 
     failed: Callable[[BaseException], HeedfulError]
@@ -61,23 +67,20 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist, and the nearest
-    of them.
-    """
+    """No object has this name; the message lists the names that exist."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
-        near = get_close_matches(str(name), known, 1, 0.7)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        there = ", ".join(known) or "none"
-        super().__init__(f"no {kind} is called {name!r}{meant}; there are: {there}")
+        matches = get_close_matches(str(name), known, n=1, cutoff=0.7)
+        question = f" (did you mean {matches[0]!r}?)" if matches else ""
+        names = ", ".join(known) or "none"
+        super().__init__(f"no {kind} is called {name!r}{question}; there are: {names}")
 
 
 class PackageMissing(UsageError, ImportError):
-    """A feature needs a package that is not installed; `extra` is the extra that
-    installs it.
+    """A feature needs a package that is not installed; `extra` installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
     "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
@@ -96,7 +99,8 @@ class LineError(UsageError):
         self.path: str = path
         self.line: int = line
         self.what: str = what
-        super().__init__(f"{path}:{line}: {what}" if line else f"{path}: {what}")
+        place = f"{path}:{line}" if line else path
+        super().__init__(f"{place}: {what}")
 
 
 class TraceFileError(LineError):
@@ -104,9 +108,7 @@ class TraceFileError(LineError):
 
 
 class OverrideRefused(UsageError):
-    """An override is refused: its rule allows none, or no responsible person is
-    named.
-    """
+    """The rule of an override allows none, or no responsible person is named."""
 
 
 class Conflict(UsageError):
@@ -118,8 +120,9 @@ class AttemptTaken(Conflict):
 
 
 class LoopEnded(Conflict):
-    """The loop of a reported attempt has ended; an override can reopen it if it did not
-    pass.
+    """The loop of a reported attempt has ended.
+
+    An override can reopen it if it did not pass.
     """
 
 
@@ -128,23 +131,25 @@ class OutOfOrder(Conflict):
 
 
 class NotQuarantined(UsageError):
-    """The lesson is not in quarantine, so no ruling on it is possible; `state` is its
-    state.
+    """The lesson is not in quarantine, so there is nothing to review.
+
+    `state` is its state.
     """
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
-        why = f"heedful quarantine show {id} shows why"
+        state_now = ruled or f"is {state}"
         super().__init__(
-            f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
-            f"{why}"
+            f"example {id} does not wait in quarantine, it {state_now}; heedful "
+            f"quarantine show {id} shows why"
         )
 
 
 class RollbackRefused(UsageError):
-    """A dream was already rolled back, or the later dream `first` must be rolled back
-    before it.
+    """A dream was rolled back already, or a later one must be rolled back before it.
+
+    `first` is that later dream.
     """
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
@@ -172,12 +177,9 @@ class QuotaExceeded(UsageError):
         self.source: str = source
         self.count: int = count
         self.quota: int = quota
-        what = (
-            f"source {_short(source)} would have {count} entries in quarantine, its "
-            "quota is "
-        )
         super().__init__(
-            f"{what}{quota}; release or reject some first, or raise its quota"
+            f"source {_short(source)} would have {count} entries in quarantine, its "
+            f"quota is {quota}; release or reject some first, or raise its quota"
         )
 
 
@@ -186,8 +188,9 @@ class AccessDenied(HeedfulError):
 
 
 class KeyRefused(AccessDenied):
-    """The key is missing, unknown, revoked or expired; the message does not say
-    which.
+    """The key is missing, unknown, revoked or expired.
+
+    The message does not say which.
     """
 
 
@@ -219,8 +222,9 @@ class NotFound(HeedfulError):
 
 
 class NotPassed(HeedfulError):
-    """A loop ended without an accepted candidate; `result` has the best candidate and
-    reasons.
+    """A loop ended without an accepted candidate.
+
+    `result` has the best candidate and the reasons.
     """
 
     def __init__(self, result: Any) -> None:
@@ -235,9 +239,7 @@ class NotPassed(HeedfulError):
 
 
 class UserCodeError(HeedfulError):
-    """A function that the caller passed raised an exception; `__cause__` is the
-    exception.
-    """
+    """A function that the caller passed raised the exception in `__cause__`."""
 
 
 class GenerateFailed(UserCodeError):
@@ -245,8 +247,9 @@ class GenerateFailed(UserCodeError):
 
 
 class StageFailed(UserCodeError):
-    """The function of a stage raised an exception; a stored run can be resumed by its
-    id `run`.
+    """The function of a stage raised an exception.
+
+    A stored run can be resumed by its id `run`.
     """
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
@@ -296,8 +299,9 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The connection was lost during a commit, so the result is unknown; repeat the
-    call.
+    """The connection was lost during a commit, so its result is unknown.
+
+    Repeat the call.
     """
 
     def __init__(self, what: str) -> None:
@@ -306,9 +310,7 @@ class StoreInDoubt(StoreError):
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL bypasses row-level security, or lacks a
-    permission.
-    """
+    """The role of a PostgreSQL URL bypasses row-level security or lacks a permission."""
 
 
 class LeaseLost(StoreError):
@@ -320,14 +322,13 @@ class ModelError(HeedfulError):
 
 
 class ModelUnavailable(ModelError):
-    """The model cannot be reached: not installed, no weights, no connection or no
-    key.
-    """
+    """The model cannot be used: not installed, no weights, no connection or no key."""
 
 
 class WeightsError(ModelUnavailable):
-    """Weights were not fetched, or their bytes are wrong; `tried` has a line for each
-    source.
+    """Weights were not fetched, or their bytes are wrong.
+
+    `tried` has a line for each source.
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
@@ -342,8 +343,9 @@ class ModelTimeout(ModelError):
 
 
 class MalformedAnswer(ModelError):
-    """The answer is not what was asked for: `answer` is its text, `usage` its Usage or
-    None.
+    """The answer is not what was asked for.
+
+    `answer` is its text, `usage` its Usage or None.
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
@@ -381,14 +383,14 @@ class Refused(RemoteError):
     def __init__(self, status: int, code: str, message: str) -> None:
         self.status: int = status
         self.code: str = code
-        super().__init__(
-            f"the service answered {status}{f' ({code})' if code else ''}: {message}"
-        )
+        shown_code = f" ({code})" if code else ""
+        super().__init__(f"the service answered {status}{shown_code}: {message}")
 
 
-def _short(value: object, most: int = 120) -> str:
-    text = repr(value[:10_000] if isinstance(value, str) else value)
-    text = redact(
-        text[:10_000]
-    )  # before it is shortened: half a secret is not recognised
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(value: object, max_chars: int = 120) -> str:
+    """Return the `repr` of a value, without secrets, in at most `max_chars`."""
+    if isinstance(value, str):
+        value = value[:_MAX_REDACTED_CHARS]
+    # It is redacted before it is shortened: half a secret is not recognised.
+    text = redact(repr(value)[:_MAX_REDACTED_CHARS])
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

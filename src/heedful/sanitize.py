@@ -1,5 +1,8 @@
-"""Make texts from untrusted sources safe for a prompt: clean, between delimiters, and
-short.
+"""Make texts from untrusted sources safe for a prompt.
+
+`sanitize` removes what a reader does not see and what a model takes for the end of a
+turn. `delimit` sets texts between tags with a mark that no text has (`delimiter`).
+`cut_middle` and `clean` shorten.
 """
 
 import hashlib
@@ -12,15 +15,21 @@ from collections.abc import Mapping
 # Gemma 4. As tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of
 # a line: older Claude.
 CHAT_TOKEN_PATTERN = re.compile(
-    r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
-    r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
-    # Tags that imitate a message of the system, and images, which a page loads from
-    # anywhere.
-    r"|</?(?:system|assistant|developer|instructions?|function_(?:calls|results))(?:[-_:]\w{1,40})?"
-    r"(?:\s[^<>]{0,200})?>|!(?=\[[^\]\n]{0,200}\]\s?[(\[])|<(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])"
-    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]"
-    r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
-    re.IGNORECASE,
+    r"""
+    <[|｜][^|｜>\s…]{1,40}[|｜]?>
+  | <\w{1,40}[|｜]>
+  | <</?SYS>>
+  | </?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>
+    # Tags that imitate a message of the system.
+  | </?(?:system|assistant|developer|instructions?|function_(?:calls|results))
+    (?:[-_:]\w{1,40})?(?:\s[^<>]{0,200})?>
+    # Images, which a page loads from anywhere.
+  | !(?=\[[^\]\n]{0,200}\]\s?[(\[])
+  | <(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])
+  | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]
+  | (?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _CHAT_TOKEN_STARTS = ("<", "[", "!", "Human:", "Assistant:")  # of every token
 # Scripts and pictographs need these, but only right after a visible character. Within
@@ -36,61 +45,62 @@ _LOOSE_SELECTOR_PATTERN = re.compile(
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
-_INVISIBLE_LETTERS = (
-    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters and marks
-)
+_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # and marks
 
 
 def sanitize(text: str, most: int | None = None) -> str:
-    """Return the text without hidden characters and chat tokens, cut at `most`
-    characters.
+    """Return the text without hidden characters and chat tokens.
 
-    Removed are control, bidirectional, zero-width, tag, private and unassigned
-    characters; a flag drawn with tags becomes a plain flag. A joiner or variation
-    selector stays after a character outside ASCII, and a selector after the digit of a
-    keycap. A chat token, a `<system>`-like tag and the beginning of an image become
-    `…`.
+    It is cut at `most` characters. Removed are control, bidirectional, zero-width, tag,
+    private and unassigned characters; a flag drawn with tags becomes a plain flag. A
+    joiner or variation selector stays after a character outside ASCII, and a selector
+    after the digit of a keycap. A chat token, a `<system>`-like tag and the beginning
+    of an image become `…`.
 
     >>> sanitize("a\\u200bb <|im_start|>system", 8)
     'ab …sys…'
     """
     # Hidden characters go first, because they could split a token.
     if not (text.isascii() and text.replace("\n", "").isprintable()):
-        control = {
-            c for c in set(text) if unicodedata.category(c)[0] == "C"
-        }.difference(_ALLOWED_CONTROLS)
-        if hidden := control.union(_INVISIBLE_LETTERS).intersection(text):
+        characters = set(text)
+        hidden = {
+            character
+            for character in characters
+            if unicodedata.category(character)[0] == "C"
+        }
+        hidden -= set(_ALLOWED_CONTROLS)
+        hidden |= characters.intersection(_INVISIBLE_LETTERS)
+        if hidden:
             text = text.translate(dict.fromkeys(map(ord, hidden)))
-        text = _LOOSE_JOINER_PATTERN.sub("", _LOOSE_SELECTOR_PATTERN.sub("", text))
+        text = _LOOSE_SELECTOR_PATTERN.sub("", text)
+        text = _LOOSE_JOINER_PATTERN.sub("", text)
     if any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
         text = CHAT_TOKEN_PATTERN.sub("…", text)
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
-    """Return the texts of `shown`, each between two tags made of the text's label and
-    `mark`.
-    """
+    """Return the texts of `shown`, each between tags of its label and `mark`."""
     return [
         f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()
     ]
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Make a mark for `delimit` from `name` and `shown`: 8 hexadecimal digits that no
-    text has.
+    """Return a mark for `delimit`: 8 hexadecimal digits that no text has.
+
+    It is made of `name` and `shown`, so equal prompts have equal marks.
     """
-    said = "\0".join((name, *shown, *shown.values()))
+    digest = "\0".join((name, *shown, *shown.values()))
     while True:
-        said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
-        if not any(said[:8] in text for text in shown.values()):
-            return said[:8]
+        digest = hashlib.sha256(digest.encode("utf-8", "replace")).hexdigest()
+        mark = digest[:8]
+        if not any(mark in text for text in shown.values()):
+            return mark
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Shorten a text to at most `most` (200 or more) characters by leaving out its
-    middle.
-    """
+    """Return a text without its middle, in at most `most` (200 or more) characters."""
     if len(text) <= most:
         return text
     half = (most - 60) // 2
@@ -101,16 +111,16 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """Return `text` as one line without control characters, cut in the middle to
-    `most`.
-    """
+    """Return `text` as one line without control characters, cut in the middle."""
     if len(text) <= most and text.isprintable() and "  " not in text:
         return text.strip()
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
         text = "".join(
-            c for c in text if c.isspace() or unicodedata.category(c)[0] != "C"
+            character
+            for character in text
+            if character.isspace() or unicodedata.category(character)[0] != "C"
         )
     text = " ".join(text.split())
     if len(text) <= most:

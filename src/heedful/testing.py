@@ -1,6 +1,4 @@
-"""Test doubles for users: a scripted model, an embedder without weights, made-up
-loops.
-"""
+"""Test doubles for users: a scripted model, an embedder without weights, loops."""
 
 import asyncio
 import hashlib
@@ -55,8 +53,14 @@ class ScriptedModel:
         """Return the next line of the script. Raises ModelError after the last line."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
-        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
-        self.settings.append({"schema": schema, **settings})
+        self.settings.append(
+            {
+                "schema": schema,
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+            }
+        )
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if not self._lines or (index >= len(self._lines) and not self._forever):
@@ -77,8 +81,9 @@ class ScriptedModel:
 
 
 class FixedEmbedder:
-    """An Embedder that counts hashed words: texts with common words get similar
-    vectors.
+    """An Embedder that counts hashed words.
+
+    Texts with common words get similar vectors.
     """
 
     name = "fixed"
@@ -113,18 +118,18 @@ def history(
     >>> history(["a", "b"], ["a"]).improved
     (True, True)
     """
-    made = []
-    for number, what in enumerate(attempts, 1):
+    records = []
+    for number, content in enumerate(attempts, 1):
         text = candidates[number - 1] if candidates else f"candidate {number}"
-        if isinstance(what, Mapping):
-            evaluation = Evaluation(scores=what)
+        if isinstance(content, Mapping):
+            evaluation = Evaluation(scores=content)
         else:
             evaluation = Evaluation(
-                tuple(Finding("check", key, key=key) for key in what)
+                tuple(Finding("check", key, key=key) for key in content)
             )
-        made.append(
+        records.append(
             Attempt(
                 number, Candidate.of(text), evaluation=evaluation, usage=Usage(calls=1)
             )
         )
-    return Loop(id, tuple(goals), attempts=tuple(made))
+    return Loop(id, tuple(goals), attempts=tuple(records))

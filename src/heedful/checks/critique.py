@@ -424,13 +424,14 @@ def critic(
     require(isinstance(goal, str), "goal", goal, "text")
     check_number("temperature", temperature, low=0, high=1.5)
     check_integer("seed", seed, least=0)
-    judge: Any = open_judge(model) if isinstance(model, str) else model
+    judge = open_judge(model) if isinstance(model, str) else model
     require(
         isinstance(judge, Model),
         f"model of role {role.name!r}",
         model,
         "a Model or its name",
     )
+    assert isinstance(judge, Model)
     return Critic(
         (Judge(role=role, model=judge, goal=goal, temperature=temperature, seed=seed),),
         f"critic {role.name}",

@@ -432,17 +432,17 @@ def _judge_keys(
 def _key_findings(
     database: sqlite3.Connection, problem: KeyProblem
 ) -> Iterator[Finding]:
-    found = database.execute(
+    rows_found = database.execute(
         f"select sum({problem.count}) over (), key from keys "
         f"where {problem.where} order by key limit {MAX_KEY_EXAMPLES}"
     ).fetchall()
-    if not found:
+    if not rows_found:
         return
-    count = found[0][0]
+    count, first_key = rows_found[0]
     what = f"{count} {problem.what}"
-    if found[0][1]:
+    if first_key:
         examples = []
-        for _, key in found:
+        for _, key in rows_found:
             text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
             examples.append(shorten(text))
         what += f", such as {'; '.join(examples)}"

@@ -143,7 +143,8 @@ def open_table(data: Any, names: Sequence[str] = ()) -> DataTable:
         case Mapping():
             return _open_mapping(data)
         case np.ndarray() if data.ndim in (1, 2):
-            return _open_arrays([data] if data.ndim == 1 else list(data.T), names)
+            arrays = [data] if data.ndim == 1 else list(data.T)
+            return _open_arrays(arrays, names)
         case tuple() if data and all(_as_column(item) is not None for item in data):
             return _open_arrays(data, names)
         case list():

@@ -44,8 +44,8 @@ class TextCheck:
         text = read(check_names([self])[0], candidate)
         if isinstance(text, Finding):
             return [text]
-        found = self.judge(text, context)
-        return found if hasattr(found, "__await__") else list(found)
+        findings = self.judge(text, context)
+        return findings if hasattr(findings, "__await__") else list(findings)
 
 
 def read(check: str, candidate: Any) -> str | Finding:
@@ -78,7 +78,9 @@ def shorten(value: object, most: int = 80) -> str:
     >>> shorten("a" * 100, 12)
     "'aaaaaaaaa…'"
     """
-    text = repr(value[:most] if isinstance(value, str) else value)
+    if isinstance(value, str):
+        value = value[:most]
+    text = repr(value)
     return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
 
 

@@ -258,9 +258,11 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
         quantity = waiting.pop()
         if waiting and _are_joined(sentence, quantity, waiting[-1]):
             second = waiting.pop()
-            cell, second_cell = _paired_cells(sentence, quantity, second)
-            yield _judge(sentence, quantity, [cell] if cell else [])
-            yield _judge(sentence, second, [second_cell] if second_cell else [])
+            pair = _paired_cells(sentence, quantity, second)
+            cells_of_first = [pair[0]] if pair else []
+            cells_of_second = [pair[1]] if pair else []
+            yield _judge(sentence, quantity, cells_of_first)
+            yield _judge(sentence, second, cells_of_second)
             continue
         cells = _bind(sentence, quantity)
         if cells or quantity.digits:
@@ -283,9 +285,10 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
             (cell.value for cell in compared),
             key=lambda value: abs(value - quantity.value),
         )
+        bound_verdict: Verdict = "supported" if fitting else "contradicted"
         return sentence.claim(
             "number",
-            "supported" if fitting else "contradicted",
+            bound_verdict,
             first=quantity.first,
             last=quantity.last,
             why="compared with its row and column",
@@ -367,16 +370,16 @@ def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
 
 def _paired_cells(
     sentence: Sentence, quantity: Quantity, second: Quantity
-) -> tuple[Cell | None, Cell | None]:
+) -> tuple[Cell, Cell] | None:
     """Return the two cells of a `Lexicon` pair whose name follows the numbers.
 
-    Without such a pair there are none.
+    None is returned without such a pair.
     """
     phrase = sentence.phrase(second.last + 1, 1)
     in_parentheses = (
         sentence.low(quantity.first - 1) == "(" and sentence.low(second.last + 1) == ")"
     )
-    best: tuple[Cell | None, Cell | None] = (None, None)
+    best: tuple[Cell, Cell] | None = None
     best_score = -1
     for name, (column, second_column) in sentence.evidence.lexicon.pairs.items():
         terms = name.casefold().split()
@@ -451,7 +454,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
     for are_names, run in groupby(range(1, len(sentence.tokens)), is_name):
         positions = list(run)
         knows_name = sentence.evidence.knows_name
-        if not are_names or all(knows_name(sentence.lows[at]) for at in positions):
+        if not are_names or all(map(knows_name, (sentence.lows[n] for n in positions))):
             continue
         first = positions[0]
         article = sentence.low(first - 1)
@@ -459,9 +462,10 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
         is_shared = article == "to" or (
             article == "the" and preposition not in ("at", "in", "from")
         )
+        verdict: Verdict = "contradicted" if is_shared else "not found"
         yield sentence.claim(
             "name",
-            "contradicted" if is_shared else "not found",
+            verdict,
             first=first,
             last=positions[-1],
             why="not named in the evidence",
@@ -522,9 +526,10 @@ def _extreme(
     ]
     choose = max if sentence.lows[position] in _MAXIMUM_WORDS else min
     extreme, holder = choose(numbers, key=lambda pair: pair[0])
+    verdict: Verdict = "supported" if number == extreme else "contradicted"
     return sentence.claim(
         "comparison",
-        "supported" if number == extreme else "contradicted",
+        verdict,
         first=position,
         last=position + 1,
         nearest=holder.title,
