@@ -37,15 +37,15 @@ LOG_INTERVAL_SECONDS: Final = 60.0  # seconds between log lines of one kind
 
 
 class LogThrottle:
-    """A throttle for log lines: it allows the same message once in `LOG_INTERVAL_SECONDS` seconds."""
+    """A throttle for log lines: it allows a message once in `LOG_INTERVAL_SECONDS`."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def allows(self, message: str) -> bool:
-        """Return True at most once in `LOG_INTERVAL_SECONDS` seconds for the same message."""
+        """Return True at most once in `LOG_INTERVAL_SECONDS` for the same message."""
         now = time.monotonic()
-        self._next = {known: then for known, then in self._next.items() if then > now}
+        self._next = {waiting: end for waiting, end in self._next.items() if end > now}
         if message in self._next:
             return False
         self._next[message] = now + LOG_INTERVAL_SECONDS
@@ -66,12 +66,12 @@ class _Exporter:
 
     @contextmanager
     def span(self, name: str, attributes: Attributes) -> Iterator[Span]:
-        """Open a span; if an exception ends the span, export only the exception's
-        type.
-        """
-        quiet: Any = {"record_exception": False, "set_status_on_exception": False}
+        """Open a span; of an exception that ends it, export only the type."""
         started = self.tracer.start_as_current_span(
-            name, attributes=dict(attributes), **quiet
+            name,
+            attributes=dict(attributes),
+            record_exception=False,
+            set_status_on_exception=False,
         )
         with started as span, ExitStack() as stack:
 
@@ -96,8 +96,7 @@ _active: list[_Exporter] = []  # the exporter, once `begin` was called
 
 
 def begin(*, content: bool = False, tracers: TracerProvider | None = None) -> None:
-    """Start exporting to the given provider, or else to OpenTelemetry's global
-    provider.
+    """Start exporting to `tracers`, or else to OpenTelemetry's global provider.
 
     With `content`, prompts, answers, queries and findings are exported, too. Raises
     PackageMissing.
@@ -142,15 +141,17 @@ def chat(
     exporter = _active[0]
     provider, _, name = model.partition(":")
     name = name or provider
-    asked = {"model": name} | {
-        key: settings[key] for key in ("seed", "max_tokens", "temperature")
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": name,
+        "gen_ai.request.seed": settings["seed"],
+        "gen_ai.request.max_tokens": settings["max_tokens"],
+        "gen_ai.request.temperature": settings["temperature"],
     }
-    attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
-    attributes |= {f"gen_ai.request.{key}": value for key, value in asked.items()}
     with exporter.span(f"chat {name}", attributes) as span:
-        exporter.set_content(
-            span, "gen_ai.input.messages", [_message(*each) for each in messages]
-        )
+        prompt = [_message(role, content) for role, content in messages]
+        exporter.set_content(span, "gen_ai.input.messages", prompt)
 
         def finished(
             text: str, finish: str, prompt_tokens: int, completion_tokens: int
@@ -180,29 +181,18 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
     span.set_attributes(decision)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation is not None:
-        why = {}
+        label = "pass" if decision["heedful.passed"] else "fail"
+        attributes = {"gen_ai.evaluation.score.label": label}
         if exporter.content and evaluation.findings:
             messages = "; ".join(finding.message for finding in evaluation.findings)
-            why = {
-                "gen_ai.evaluation.explanation": redact(messages)[:MAX_EXPORTED_CHARS]
-            }
-        given = evaluation.scores.items()
-        scores = {
-            name: {"gen_ai.evaluation.score.value": value} for name, value in given
-        }
-        label = {
-            "gen_ai.evaluation.score.label": "pass"
-            if decision["heedful.passed"]
-            else "fail"
-        }
-        for name, score in (scores or {"heedful": {}}).items():
-            named: Attributes = {
-                "gen_ai.evaluation.name": name,
-                **label,
-                **score,
-                **why,
-            }
-            span.add_event("gen_ai.evaluation.result", named)
+            explanation = redact(messages)[:MAX_EXPORTED_CHARS]
+            attributes["gen_ai.evaluation.explanation"] = explanation
+        scores: Mapping[str, float | None] = evaluation.scores or {"heedful": None}
+        for name, value in scores.items():
+            event: dict[str, Any] = {"gen_ai.evaluation.name": name, **attributes}
+            if value is not None:
+                event["gen_ai.evaluation.score.value"] = value
+            span.add_event("gen_ai.evaluation.result", event)
 
 
 def _decision(verdict: Verdict) -> dict[str, Any]:
@@ -255,10 +245,10 @@ def _attempt_closed(
     _: _Exporter, span: Span, state: Any, run: Any, before: Any
 ) -> None:
     if run.briefing is not None:
-        told: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for choice in run.briefing.choices:
-            told.setdefault(choice.outcome, []).append(choice.name)
-        span.set_attributes(_own(silence=run.briefing.silence, **told))
+            names.setdefault(choice.outcome, []).append(choice.name)
+        span.set_attributes(_own(silence=run.briefing.silence, **names))
     if len(state.loop.attempts) > len(before.loop.attempts):
         record_decision(state.loop, state.verdict)
 

@@ -223,7 +223,7 @@ class Run(Generic[C]):
             memory_key=self.memory_key,
             tell=self.tell,
         )
-        known = bool(self.id)
+        may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         if self.memory_key is None:
@@ -234,10 +234,15 @@ class Run(Generic[C]):
         if self.memory is not None:
             memory = Memory.of(self.memory, scope)
             scope = scope or memory.scope
-        self._lease = journal.Lease(self.store, scope, self.id, known)
+        self._lease = journal.Lease(
+            self.store, scope=scope, id=self.id, known=may_exist
+        )
         self._memory = None if memory is None else self._loop_memory(memory)
         self._journal = journal.Journal(
-            self._lease.store, self._lease.scope, self._lease, self._memory
+            self._lease.store,
+            scope=self._lease.scope,
+            writer=self._lease,
+            memory=self._memory,
         )
         self._stored_briefing: Briefing | None = None
         self._budgets = [

@@ -55,26 +55,31 @@ class Writer:
             replace(rule, example=rule.worked) for rule in at.advice if rule.worked
         ]
         messages += [*as_messages(worked), *at.examples]
-        advice = [replace(one, worked=None) for one in at.advice]
-        parts = [as_text((), at.seed, advice)] if advice else []
+        parts = []
+        if at.advice:
+            rules = [replace(rule, worked=None) for rule in at.advice]
+            parts.append(as_text((), at.seed, rules))
         if at.hint:
-            last = redact(
-                at.previous if isinstance(at.previous, str) else json.dumps(at.previous)
-            )
-            shown = [
-                f"Your last answer:\n{cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)}"
-            ]
-            parts += shown * (len(last) > MAX_REWRITE_CHARS) + [at.hint]
-        parts.append(
-            at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
-        )
+            last = at.previous
+            if not isinstance(last, str):
+                last = json.dumps(last)
+            last = redact(last)
+            if len(last) > MAX_REWRITE_CHARS:
+                last = cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)
+                parts.append(f"Your last answer:\n{last}")
+            parts.append(at.hint)
+        task = at.task
+        if not isinstance(task, str):
+            task = json.dumps(task, default=str)
+        parts.append(task)
         messages.append(Message("user", "\n\n".join(parts)))
         return [Message(message.role, redact(message.content)) for message in messages]
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate` (a Model in a Writer), and True if its call blocks. Raises
-    InvalidInput.
+    """Return `generate` (a Model in a Writer), and True if its call blocks.
+
+    Raises InvalidInput.
     """
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
@@ -122,38 +127,46 @@ class CandidateBatch:
 async def produce(
     generate: Generate | Writer, at: Context, thread: bool
 ) -> CandidateBatch:
-    """Make an attempt's candidates, in a `thread` if true. Raises GenerateFailed,
-    ModelError.
+    """Make an attempt's candidates, in a `thread` if true.
+
+    Raises GenerateFailed, ModelError.
     """
     if isinstance(generate, Writer):
-        options: Any = {"schema": generate.schema, "max_tokens": generate.max_tokens}
-        options |= {"temperature": at.temperature, "seed": at.seed}
-        answer = await complete(generate.model, generate.messages(at), **options)
+        answer = await complete(
+            generate.model,
+            generate.messages(at),
+            schema=generate.schema,
+            max_tokens=generate.max_tokens,
+            temperature=at.temperature,
+            seed=at.seed,
+        )
         return CandidateBatch((answer.text,), answer.usage)
-    arguments = (at.task, whole_hint(at))[: 1 + takes(generate, 2)]
-    return await _produced(generate, at, thread, *arguments)
+    if takes(generate, 2):
+        return await _call(generate, at.task, whole_hint(at), at=at, thread=thread)
+    return await _call(generate, at.task, at=at, thread=thread)
 
 
 def whole_hint(at: Context) -> str:
-    """Return what memory tells about the task and the feedback on the last attempt, as
-    a text.
-    """
-    told = as_text(at.examples, at.seed, at.advice) if at.examples or at.advice else ""
-    return "\n\n".join(filter(None, (told, at.hint)))
+    """Return as text what memory tells about the task, and the last feedback."""
+    if not at.examples and not at.advice:
+        return at.hint
+    memory = as_text(at.examples, at.seed, at.advice)
+    return "\n\n".join(filter(None, (memory, at.hint)))
 
 
 async def revised(
     revise: Revise, at: Context, findings: Sequence[Finding]
 ) -> CandidateBatch:
-    """Return what `revise` makes of the last candidate and `findings`. Raises
-    GenerateFailed.
-    """
-    return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
+    """Return what `revise` makes of the last candidate. Raises GenerateFailed."""
+    thread = blocking(revise)
+    return await _call(revise, at.task, at.previous, findings, at=at, thread=thread)
 
 
-async def _produced(
-    function: Callable[..., Any], at: Context, thread: bool, *arguments: Any
+async def _call(
+    function: Callable[..., Any], *arguments: Any, at: Context, thread: bool
 ) -> CandidateBatch:
+    """Call the user's function; return its candidates. Raises GenerateFailed."""
+
     def failed(error: BaseException) -> GenerateFailed:
         what = f"{type(error).__name__}: {redact(str(error))[:300]}"
         return GenerateFailed(f"generate raised {what}")
@@ -162,48 +175,50 @@ async def _produced(
     if type(value) is str:  # nearly always
         return CandidateBatch((value,), SINGLE_CALL_USAGE)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
-    pair = isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None
-    if pair and (usage := usage_of(value[1])):  # otherwise these are two candidates
-        return CandidateBatch(value[:1], usage)
+    if isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None:
+        usage = usage_of(value[1])
+        if usage is not None:  # otherwise these are two candidates
+            return CandidateBatch(value[:1], usage)
     if not values:
         raise GenerateFailed(
             "generate returned an empty list; return at least one candidate"
         )
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    plain: Any = (str, dict)  # nearly always; other objects may be the answer of an SDK
-    answers = [
-        (None if isinstance(v, plain) else answer_of(v)) or Answer(v) for v in values
-    ]
+    answers = []
+    for candidate in values:
+        answer = None
+        if not isinstance(candidate, str | dict):  # nearly always it is
+            answer = answer_of(candidate)
+        answers.append(answer or Answer(candidate))
     costs = [answer.usage for answer in answers]
-    return CandidateBatch(
-        tuple(answer.text for answer in answers), sum(costs[1:], costs[0])
-    )
+    texts = tuple(answer.text for answer in answers)
+    return CandidateBatch(texts, sum(costs[1:], costs[0]))
 
 
 def declared(function: Any) -> Any:
     """Return the pydantic class that a function declares to return, or None."""
-    with suppress(
-        NameError, TypeError, AttributeError
-    ):  # a name that is not defined, no function
-        kind = get_type_hints(function).get("return")
-        kinds = (kind, *get_args(kind))
-        return next((one for one in kinds if hasattr(one, "model_validate")), None)
+    # A name in the hints may not be defined, and the object may be no function.
+    with suppress(NameError, TypeError, AttributeError):
+        returned = get_type_hints(function).get("return")
+        for kind in (returned, *get_args(returned)):
+            if hasattr(kind, "model_validate"):
+                return kind
     return None
 
 
 def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return stored values as objects of the class that `function` declares to
-    return.
-    """
-    kind: Any = declared(function) if values else None
+    """Return stored values as objects of the class that `function` returns."""
+    kind = declared(function) if values else None
+    if kind is None:
+        return tuple(values)
 
     def read(value: Any) -> Any:
         with suppress(ValueError):  # a secret was replaced, or the class has changed
             return kind.model_validate(value)
         return value
 
-    return tuple(map(read, values) if kind else values)
+    return tuple(map(read, values))
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:

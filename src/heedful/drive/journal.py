@@ -327,7 +327,7 @@ class Snapshot:
 
     def journal(self, memory: LoopMemory | None = None) -> Journal:
         """Return the journal that writes on this snapshot."""
-        return Journal(self.store, self.scope, self, memory)
+        return Journal(self.store, self.scope, writer=self, memory=memory)
 
     def sign(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with what the loop must still be when it is written."""
@@ -404,8 +404,8 @@ class LoopMemory:
         ended = isinstance(verdict, Done)
         if ended and self.together:
             return
-        begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
-        await self.brief(loop.id, begins=not begun)
+        under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
+        await self.brief(loop.id, begins=not (ended or under_way))
         if ended:
             await self._review(loop, await self._teach(loop))
 

@@ -418,9 +418,11 @@ async def cancel(
             return last
         snapshot.check_free()
         policy = snapshot.state.policy
-        actor = redact(f"{by}: {why}" if why else by)
+        actor = f"{by}: {why}" if why else by
         loop = _loop(snapshot, policy)
-        loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
+        loop, verdict, entry = journal.cancel_loop(
+            loop, policy, redact(actor), time.time()
+        )
         await _write(snapshot, memory, entry, loop)
         return verdict
 
@@ -471,10 +473,10 @@ def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
     """Raise OverrideRefused if a rule that is user code stopped the loop."""
     if not isinstance(verdict, decide.Done):
         return
-    known = {stop.rule_name(rule) for rule in policy.rules}
-    known |= {"cancelled", "unscored"}
+    shipped = {stop.rule_name(rule) for rule in policy.rules}
+    shipped |= {"cancelled", "unscored"}
     for reason in verdict.stopped_by:
-        if reason.rule not in known:
+        if reason.rule not in shipped:
             raise errors.OverrideRefused(
                 f"the loop was stopped by {reason.rule!r}, a rule that is user code; "
                 "override it in the program with this code, with Run.override"

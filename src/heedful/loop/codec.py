@@ -28,10 +28,11 @@ _SCALAR_TYPES = frozenset((str, int, float, bool, type(None)))
 _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
     Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),
-    **{
-        kind: frozenset(field.name for field in fields(kind))
-        for kind in (Goal, Override, decide.Trigger, Again, Done)
-    },
+    Goal: frozenset(Goal.__dataclass_fields__),
+    Override: frozenset(Override.__dataclass_fields__),
+    decide.Trigger: frozenset(decide.Trigger.__dataclass_fields__),
+    Again: frozenset(Again.__dataclass_fields__),
+    Done: frozenset(Done.__dataclass_fields__),
 }
 
 
@@ -59,45 +60,43 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field and its default, which documents omit; MISSING if they omit no
-    value.
-    """
-    written = _REQUIRED_FIELDS.get(kind)
-    held: Any = {field.name: field.default for field in fields(kind)}
-    if written is not None:
-        made = {
-            f.name: f.default_factory()
-            for f in fields(kind)
-            if callable(f.default_factory)
-        }
-        held |= made | dict.fromkeys(written, MISSING)
-    return tuple(held.items())
+    """Return each field with the value that documents omit, MISSING for none."""
+    required = _REQUIRED_FIELDS.get(kind)
+    defaults = []
+    for field in fields(kind):
+        default: object = field.default
+        if required is not None and callable(field.default_factory):
+            default = field.default_factory()
+        if required is not None and field.name in required:
+            default = MISSING
+        defaults.append((field.name, default))
+    return tuple(defaults)
 
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return to_document(value)
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
 @cache
 def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
-    """Return for each field the function that reads its stored value; None if it is
-    plain JSON.
-    """
+    """Return for each field the function that reads its value; None for plain JSON."""
     hints = get_type_hints(kind)
     return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
-    arguments = [each for each in get_args(hint) if each not in (type(None), ...)]
+    arguments = [kind for kind in get_args(hint) if kind not in (type(None), ...)]
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
     if get_origin(hint) is tuple:
-        each = _reader(arguments[0])
-        return (lambda values: tuple(map(each, values))) if each else tuple
+        read_item = _reader(arguments[0])
+        if read_item is None:
+            return tuple
+        return lambda values: tuple(map(read_item, values))
     if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
         read = _reader(arguments[0])
         return read and (lambda value: None if value is None else read(value))
@@ -121,15 +120,13 @@ def verdict_from(plain: Mapping[str, Any]) -> Verdict:
 def decision_to(
     verdict: Verdict, standing: Standing | None, decided: float = 0.0
 ) -> Plain:
-    """Return a verdict, the loop's standing and the time of the decision as JSON
-    data.
-    """
-    when = {"decided": decided} if decided else {}
-    return (
-        verdict_to(verdict)
-        | (to_document(standing) if standing is not None else {})
-        | when
-    )
+    """Return a verdict, the loop's standing and the time of both as JSON data."""
+    document = verdict_to(verdict)
+    if standing is not None:
+        document |= to_document(standing)
+    if decided:
+        document["decided"] = decided
+    return document
 
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
@@ -147,20 +144,15 @@ def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision
 
 
 def rule_to(rule: StopRule) -> Plain:
-    """Return a built-in rule with its settings as JSON data; for user code only its
-    name.
-    """
+    """Return a built-in rule with its settings as JSON data; user code only by name."""
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
     name = rule_name(rule)
-    if type(rule) is STOP_RULES.get(
-        name
-    ):  # a rule of the user's own may have the same name
-        return {
-            "rule": name,
-            **{field: getattr(rule, field) for field in rule.__slots__},
-        }
-    return {"rule": name, "custom": True}
+    # A rule of the user's own may have the same name.
+    if type(rule) is not STOP_RULES.get(name):
+        return {"rule": name, "custom": True}
+    settings = {field: getattr(rule, field) for field in rule.__slots__}
+    return {"rule": name, **settings}
 
 
 def rule_from(plain: Mapping[str, Any]) -> StopRule:
@@ -194,9 +186,9 @@ def policy_to(policy: Policy) -> Plain:
     plain |= {"min_gain": better.min_gain, "unscored": policy.unscored}
     if better.against != "best":
         plain["against"] = better.against
-    return plain | (
-        {"goals": list(map(to_document, policy.goals))} if policy.goals else {}
-    )
+    if policy.goals:
+        plain["goals"] = [to_document(goal) for goal in policy.goals]
+    return plain
 
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
@@ -217,7 +209,10 @@ def policy_from(plain: Mapping[str, Any]) -> Policy:
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
     """Return the `improvement` of the policy that `plain` describes."""
-    return Improvement(**{n: plain[n] for n in ("min_gain", "against") if n in plain})
+    default = Improvement()
+    return Improvement(
+        plain.get("min_gain", default.min_gain), plain.get("against", default.against)
+    )
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
@@ -243,6 +238,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Never stop the loop; replaces rules that are user code, which are not
-    restored.
-    """
+    """Never stop the loop; this replaces user code, which cannot be restored."""

@@ -141,28 +141,35 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
     for stop, names in _spoken(loop, policy, evaluation):
-        fits = (
-            n
-            for n, o in enumerate(loop.overrides)
-            if o.rule in names and o.lifts(loop.at)
-        )
-        if (used := next(fits, None)) is None:
+        index = _lifting_override(loop, names)
+        if index is None:
             stops.append(stop)
-        else:
-            lifted.append(
-                LiftedStop(
-                    rule=stop.rule,
-                    detail=stop.detail,
-                    by=loop.overrides[used].by,
-                    override=used,
-                )
+            continue
+        lifted.append(
+            LiftedStop(
+                rule=stop.rule,
+                detail=stop.detail,
+                by=loop.overrides[index].by,
+                override=index,
             )
+        )
     if stops:
         return Done(loop.best, False, stopped_by=tuple(stops), lifted=tuple(lifted))
     if evaluation is None:
         return Again(lifted=tuple(lifted))
-    said = record.feedback(evaluation, loop.goals)
-    return Again(triggers(evaluation, loop.goals), said, tuple(lifted))
+    return Again(
+        triggers(evaluation, loop.goals),
+        feedback=record.feedback(evaluation, loop.goals),
+        lifted=tuple(lifted),
+    )
+
+
+def _lifting_override(loop: Loop, rules: frozenset[str]) -> int | None:
+    """Return the index of the first override that suspends one of `rules`, if any."""
+    for index, override in enumerate(loop.overrides):
+        if override.rule in rules and override.lifts(loop.at):
+            return index
+    return None
 
 
 def check_override(
@@ -176,9 +183,9 @@ def check_override(
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
-        known = ", ".join(sorted(names)) or "none"
+        liftable = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(
-            f"rule {override.rule!r} cannot be overridden; these can: {known}"
+            f"rule {override.rule!r} cannot be overridden; these can: {liftable}"
         )
     by = override.by
     why = override.why
@@ -228,37 +235,33 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
     overrides = [*loop.overrides]
-    for index in {one.override for one in verdict.lifted}:
+    for index in {stop.override for stop in verdict.lifted}:
         overrides[index] = replace(overrides[index], used=overrides[index].used + 1)
     return replace(loop, overrides=tuple(overrides))
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
-    """Return a trigger for each error, then for each goal that is missed or has no
-    score.
-    """
-    made = [
-        Trigger(f.check, clean(f.message, 200), f"{f.check}_failed")
-        for f in evaluation.errors
+    """Return a trigger for each error, then for each goal missed or without a score."""
+    reasons = [
+        Trigger(error.check, clean(error.message, 200), f"{error.check}_failed")
+        for error in evaluation.errors
     ]
     for goal in goals:
         name = goal.score
         score = evaluation.scores.get(goal.score)
         if score is None:
-            made.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
+            reasons.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
             detail = f"{name} {record.format_score(score)} misses {goal}"
-            made.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
-    return tuple(made)
+            reasons.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
+    return tuple(reasons)
 
 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """Return the stops by precedence, each with the rules whose override suspends
-    it.
-    """
+    """Return the stops by precedence, each with the rules whose override lifts it."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -292,9 +295,7 @@ def _spoken(
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
-    """Return the names of the rules, and of members of `All`, that an override can
-    suspend.
-    """
+    """Return the names of rules, and of members of `All`, that an override can lift."""
     return LIFTABLE_RULES & {rule_name(part) for part in flat(rules)}
 
 
@@ -363,19 +364,13 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 def state_after(verdict: Verdict) -> State:
     """Return the state of a loop after `verdict`."""
-    return (
-        "open"
-        if isinstance(verdict, Again)
-        else "passed"
-        if verdict.passed
-        else "stopped"
-    )
+    if isinstance(verdict, Again):
+        return "open"
+    return "passed" if verdict.passed else "stopped"
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure the loop with the policy's rules `Fatigue` and `Echo`, or with default
-    ones.
-    """
+    """Measure the loop with `Fatigue` and `Echo`, the policy's or default ones."""
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     tired = rule_of(policy, Fatigue)
@@ -387,9 +382,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
-    """Return the policy's first rule of type `kind`, or `kind()` if the policy has
-    none.
-    """
+    """Return the policy's first rule of type `kind`, or `kind()` if it has none."""
     for rule in flat(policy.rules):
         if isinstance(rule, kind):
             return rule
@@ -397,9 +390,7 @@ def rule_of(policy: Policy, kind: type[R]) -> R:
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
-    """Return the counts of finding keys in earlier loops of the scope, from the `last`
-    decision.
-    """
+    """Return the echoes of earlier loops of the scope that the `last` decision saw."""
     echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
@@ -415,20 +406,29 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
     reasons = []
     for decision in decisions:
         verdict = decision.verdict
-        last = loop.attempts[decision.attempt - 1] if decision.attempt else None
-        found = (
-            triggers(last.evaluation, loop.goals) if last and last.evaluation else ()
-        )
-        stops = () if isinstance(verdict, Again) else verdict.stopped_by
-        decided = reason = "stopped" if stops else "passed"
-        detail = "; ".join(stop.detail for stop in stops)
-        if stops:
-            reason = stops[0].rule
-        elif isinstance(verdict, Again):
+        labels: Mapping[str, str] = {}
+        unmet: tuple[Trigger, ...] = ()
+        if decision.attempt:
+            last = loop.attempts[decision.attempt - 1]
+            labels = last.labels
+            if last.evaluation:
+                unmet = triggers(last.evaluation, loop.goals)
+        stops: tuple[Stop, ...] = ()
+        detail = ""
+        if isinstance(verdict, Again):
             decided = "again"
-            reason = found[0].reason if found else ""
-            codes = ", ".join(dict.fromkeys(trigger.code for trigger in found))
-            detail = f"Triggered by {codes}" if codes else ""
+            reason = unmet[0].reason if unmet else ""
+            if unmet:
+                codes = dict.fromkeys(trigger.code for trigger in unmet)
+                detail = f"Triggered by {', '.join(codes)}"
+        elif verdict.stopped_by:
+            stops = verdict.stopped_by
+            decided = "stopped"
+            reason = stops[0].rule
+            detail = "; ".join(stop.detail for stop in stops)
+        else:
+            decided = "passed"
+            reason = "passed"
         reasons.append(
             Reasoning(
                 loop.id,
@@ -436,11 +436,11 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
                 decided=decided,
                 reason=reason,
                 detail=detail,
-                triggers=found,
+                triggers=unmet,
                 spoke=(*stops, *verdict.lifted),
                 lifted=verdict.lifted,
                 standing=decision.standing,
-                labels=last.labels if last else {},
+                labels=labels,
                 at=decision.at,
             )
         )

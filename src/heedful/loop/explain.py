@@ -1,5 +1,4 @@
-"""Explain a loop: why it continued, why it stopped, and what would have changed the
-last verdict.
+"""Explain a loop: why it went on, why it stopped, and what would have changed that.
 
 To find what would have changed a verdict, the loop is decided again with other
 thresholds and scores. The smallest change of one value that gives another verdict is
@@ -68,15 +67,17 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     if not gives(loop, policy, verdict):
         return ()
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
-    ways = (
-        (*knob, direction)
-        for knob in _knobs(last, loop, policy)
-        for direction in (1, -1)
-    )
-    found = [change for way in ways if (change := _smallest(case, *way, was))]
-    return tuple(
-        sorted(found, key=lambda one: abs(one.to - one.was) / max(abs(one.was), 0.001))
-    )
+    smallest = []
+    for what, now, path in _knobs(last, loop, policy):
+        for direction in (1, -1):
+            change = _smallest(case, what, now, path=path, direction=direction, was=was)
+            if change is not None:
+                smallest.append(change)
+    return tuple(sorted(smallest, key=_relative_size))
+
+
+def _relative_size(change: Change) -> float:
+    return abs(change.to - change.was) / max(abs(change.was), 0.001)
 
 
 def _smallest(
@@ -175,19 +176,21 @@ def _rule_knobs(
                 )
 
 
-def _with(held: Any, path: Path, value: Any) -> Any:
+def _with(whole: Any, path: Path, value: Any) -> Any:
     """Return a copy of a record, tuple or mapping with `value` at the end of `path`."""
     if not path:
         return value
-    step, *rest = path
+    step, *deeper = path
     if isinstance(step, int):  # an index of a tuple
-        parts = list(held)
-        parts[step] = _with(parts[step], (*rest,), value)
+        parts = list(whole)
+        parts[step] = _with(parts[step], (*deeper,), value)
         return tuple(parts)
-    if isinstance(held, Mapping):
-        return {**held, step: _with(held[step], (*rest,), value)}
-    part = _with(getattr(held, step), (*rest,), value)
-    return All(*part) if isinstance(held, All) else replace(held, **{step: part})
+    if isinstance(whole, Mapping):
+        return {**whole, step: _with(whole[step], (*deeper,), value)}
+    part = _with(getattr(whole, step), (*deeper,), value)
+    if isinstance(whole, All):
+        return All(*part)
+    return replace(whole, **{step: part})
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,20 +223,21 @@ class Explanation:
         """
         passed = isinstance(self.verdict, Done) and self.verdict.passed
         words = () if passed else (*map(str, self.would_change), self.otherwise)
-        return tuple(clean(one, 200) for one in words if one)
+        return tuple(clean(sentence, 200) for sentence in words if sentence)
 
     def __str__(self) -> str:
-        said = []
+        texts = []
         for line in self.lines:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
-            said.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+            texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             best = self.verdict.best
-            kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
-            said.append(f"kept: {kept}")
-        return "\n".join(
-            [*said, *(f"would have changed it: {way}" for way in self.ways)]
-        )
+            best_text = "nothing: no attempt was evaluated"
+            if best:
+                best_text = f"attempt {best}"
+            texts.append(f"kept: {best_text}")
+        texts += [f"would have changed it: {way}" for way in self.ways]
+        return "\n".join(texts)
 
 
 def explain(
@@ -249,19 +253,21 @@ def explain(
     verdict = verdicts[len(loop.attempts)]
     lines = []
     for attempt in loop.attempts:
-        wrong = triggers(attempt.evaluation, loop.goals) if attempt.evaluation else ()
-        decided = _decided(verdicts[attempt.number])
-        lines.append(
-            Line(attempt.number, tuple(each.detail for each in wrong), decided)
-        )
-    found = changes(loop, policy, verdict)
-    why = ""
-    if not found and isinstance(verdict, Done) and not verdict.passed:
-        why = "not known: the policy at hand is not all that stopped it"
+        wrong: tuple[str, ...] = ()
+        if attempt.evaluation:
+            reasons = triggers(attempt.evaluation, loop.goals)
+            wrong = tuple(trigger.detail for trigger in reasons)
+        lines.append(Line(attempt.number, wrong, _decided(verdicts[attempt.number])))
+    would_change = changes(loop, policy, verdict)
+    otherwise = ""
+    if not would_change and isinstance(verdict, Done) and not verdict.passed:
+        otherwise = "not known: the policy at hand is not all that stopped it"
         if gives(loop, policy, verdict):
             names = " and ".join(stop.rule for stop in verdict.stopped_by)
-            why = f"no single threshold or score: {names} stopped it"
-    return Explanation(tuple(lines), verdict, would_change=found, otherwise=why)
+            otherwise = f"no single threshold or score: {names} stopped it"
+    return Explanation(
+        tuple(lines), verdict, would_change=would_change, otherwise=otherwise
+    )
 
 
 def explain_recorded(
@@ -282,8 +288,12 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     counts for every verdict before the last. For these, usage outside the attempts does
     not count.
     """
-    given = (replace(o, used=0, until=None) for o in loop.overrides if o.used)
-    past = replace(loop, overrides=tuple(given), extra=record.NO_USAGE, cancelled="")
+    used = tuple(
+        replace(override, used=0, until=None)
+        for override in loop.overrides
+        if override.used
+    )
+    past = replace(loop, overrides=used, extra=record.NO_USAGE, cancelled="")
     verdicts = {
         end: decide(past.upto(end), policy) for end in range(1, len(loop.attempts))
     }
@@ -292,7 +302,9 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
 
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
-        by = (f"{one.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted)
-        return f"again ({', '.join(by)})" if verdict.lifted else "again"
+        lifted = [
+            f"{stop.rule} overridden by {clean(stop.by, 60)}" for stop in verdict.lifted
+        ]
+        return f"again ({', '.join(lifted)})" if lifted else "again"
     stops = (f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by)
     return "passed" if verdict.passed else f"stopped by {'; '.join(stops)}"

@@ -78,9 +78,9 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     if not isinstance(value, Mapping):
         allowed = 'a preset, text such as "thorough, attempts.limit=6", or an object'
         raise InvalidInput("policy", value, allowed)
-    given = dict(value)
-    base = preset(str(given.pop("preset", "default")))
-    return _changed(base, given) if given else base
+    changes = dict(value)
+    base = preset(str(changes.pop("preset", "default")))
+    return _changed(base, changes) if changes else base
 
 
 def goal(value: Any) -> Goal:
@@ -94,23 +94,24 @@ def goal(value: Any) -> Goal:
         'written like "alignment >= 0.75", or an object with score, threshold, '
         "direction"
     )
-    given = value
-    if isinstance(value, str) and (found := _GOAL_PATTERN.fullmatch(value.strip())):
-        direction = "at_least" if found["sign"] in (">=", "≥") else "at_most"
-        given = {
-            "score": found["score"],
-            "threshold": found["threshold"],
-            "direction": direction,
-        }
-    elif not isinstance(value, Mapping) or isinstance(
-        value.get("threshold"), str | bool
-    ):
-        raise InvalidInput("a goal", value, allowed)
-    require(
-        isinstance(given.get("score"), str) and given["score"], "a goal", value, allowed
-    )
+    fields = value
+    if isinstance(value, str):
+        match = _GOAL_PATTERN.fullmatch(value.strip())
+        fields = None
+        if match is not None:
+            at_least = match["sign"] in (">=", "≥")
+            fields = {
+                "score": match["score"],
+                "threshold": match["threshold"],
+                "direction": "at_least" if at_least else "at_most",
+            }
+    elif isinstance(value, Mapping) and isinstance(value.get("threshold"), str | bool):
+        fields = None
+    require(isinstance(fields, Mapping), "a goal", value, allowed)
+    score = fields.get("score")
+    require(isinstance(score, str) and score, "a goal", value, allowed)
     try:
-        return Goal(**{**given, "threshold": float(given["threshold"])})
+        return Goal(**{**fields, "threshold": float(fields["threshold"])})
     except (TypeError, ValueError, KeyError) as error:
         raise InvalidInput("a goal", value, allowed) from error
 
@@ -126,15 +127,15 @@ def _written(text: str) -> Policy:
     for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
-        held = changes.get(rule)
-        if not equals:
-            changes[name.removeprefix("-")] = (
-                False if name.startswith("-") else held or True
-            )
+        settings = changes.get(rule)
+        if not equals and name.startswith("-"):
+            changes[name.removeprefix("-")] = False
+        elif not equals:
+            changes[name] = settings or True
         elif dot:
-            changes[rule] = (held if isinstance(held, dict) else {}) | {
-                field: _literal(literal)
-            }
+            if not isinstance(settings, dict):
+                settings = {}
+            changes[rule] = settings | {field: _literal(literal)}
         else:
             changes[name] = _literal(literal)
     if goals:
@@ -161,9 +162,11 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
                 "goals", changes["goals"], 'a list such as ["alignment >= 0.75"]'
             )
         new = tuple(map(goal, changes["goals"]))
-        replaced = {(each.score, each.direction) for each in new}
-        kept = (each for each in goals if (each.score, each.direction) not in replaced)
-        goals = (*kept, *new)
+        replaced = {(goal.score, goal.direction) for goal in new}
+        others = (
+            goal for goal in goals if (goal.score, goal.direction) not in replaced
+        )
+        goals = (*others, *new)
     gains = {
         field: changes[field] for field in ("min_gain", "against") if field in changes
     }
@@ -196,10 +199,10 @@ def _with_rule(
         f"an object with the rule's fields, true or false; as text {name} or -{name}"
     )
     require(value is True or isinstance(value, Mapping), name, value, allowed)
-    wanted: Mapping[str, Any] = {} if value is True else value
+    settings: Mapping[str, Any] = {} if value is True else value
     if name not in names:
-        return (*rules, rule_from({"rule": name, **wanted}))
-    pairs = zip(rules, names, strict=True)
+        return (*rules, rule_from({"rule": name, **settings}))
     return tuple(
-        rule_from({**rule_to(r), **wanted}) if own == name else r for r, own in pairs
+        rule_from({**rule_to(rule), **settings}) if rule_name(rule) == name else rule
+        for rule in rules
     )

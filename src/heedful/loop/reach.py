@@ -9,7 +9,7 @@ extended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -101,11 +101,11 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     alphabet = _alphabet(parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
     waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
-    known: set[Any] = set()
+    views: set[Any] = set()
     before: set[str] = set()
     tried = 0
     while waiting and tried < tries and len(waiting[0][1]) < MAX_HISTORY_ATTEMPTS:
-        found: list[History] = []
+        longer: list[History] = []
         for (echoes, symbols), symbol in product(waiting, alphabet):
             if symbol.spends is not NO_USAGE and any(
                 s.spends is not NO_USAGE for s in symbols
@@ -120,16 +120,15 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 return Reach(rule, loop)
             before.update(spoke)
             view = None if spoke or heard else _view(policy, parts, loop, history)
-            if view is not None and view not in known:
-                known.add(view)
-                found.append(history)
-        waiting = found
+            if view is not None and view not in views:
+                views.add(view)
+                longer.append(history)
+        waiting = longer
     if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
-        most = (
-            min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
-        )
+        limits = [attempts.limit for attempts in _of(others, stop.MaxAttempts)]
+        most = min(limits, default=1001) - 1
         level = most * thousandths(rule.increment) / 1000
         if thousandths(level) < thousandths(rule.limit):
             reached = record.format_score(level)
@@ -151,32 +150,42 @@ def _own(parts: Iterable[StopRule]) -> bool:
 def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     """Return the kinds of attempts that a rule can tell apart."""
     floors = {part.floor for part in _of(parts, stop.Plateau) if part.floor is not None}
-    found = [
-        (),
-        *[(NEW_FINDING_KEY,)] * bool(floors),
-        *[(PERSISTENT_FINDING_KEY,)] * bool(_of(parts, stop.Echo)),
-    ]
-    seen = ["", *["near", "same"] * bool(_of(parts, stop.Repeat))]
+    findings: list[tuple[str, ...]] = [()]
+    if floors:
+        findings.append((NEW_FINDING_KEY,))
+    if _of(parts, stop.Echo):
+        findings.append((PERSISTENT_FINDING_KEY,))
+    seen = [""]
+    if _of(parts, stop.Repeat):
+        seen += ["near", "same"]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    names = ("calls", "tokens", "cost", "seconds")
-    budgets = _of(parts, stop.Budget)
-    limits = [
-        [(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets
-    ]
-    spends = [NO_USAGE]
-    for chosen in product(
-        *limits
-    ):  # one limit of each budget, and a usage that reaches them
-        most = [max([v for n, v in chosen if n == name], default=0) for name in names]
-        calls, tokens, cost, seconds = most
-        spends.append(Usage(ceil(calls), ceil(tokens), cost=cost, seconds=seconds))
-    combinations = product((True, False), seen, found, grave, dict.fromkeys(spends))
+    spends = dict.fromkeys([NO_USAGE, *_spending(_of(parts, stop.Budget))])
+    combinations = product((True, False), seen, findings, grave, spends)
     return [
         Symbol(
             improves=improves, seen=seen, found=keys, severity=severity, spends=usage
         )
         for improves, seen, keys, severity, usage in combinations
     ]
+
+
+def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
+    """Yield usages that reach one limit of each budget."""
+    names = ("calls", "tokens", "cost", "seconds")
+    limits = []
+    for budget in budgets:
+        values = [(name, getattr(budget, name)) for name in names]
+        limits.append([(name, value) for name, value in values if value is not None])
+    for chosen in product(*limits):
+        most = dict.fromkeys(names, 0.0)
+        for name, value in chosen:
+            most[name] = max(most[name], value)
+        yield Usage(
+            ceil(most["calls"]),
+            ceil(most["tokens"]),
+            cost=most["cost"],
+            seconds=most["seconds"],
+        )
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
@@ -187,18 +196,19 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     attempts = []
     short = 2 * MAX_HISTORY_ATTEMPTS * gain
     for number, symbol in enumerate(history[1], 1):
-        short -= gain * symbol.improves
+        if symbol.improves:
+            short -= gain
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
-        worse = (
-            number > 1 and not symbol.improves
-        )  # else a lower severity would improve
+        # A retry that does not improve scores worse, else a lower severity would
+        # improve it.
+        worse = 1 if number > 1 and not symbol.improves else 0
         scores[goals[0].score] = _missing(goals[0], short + worse)
         keys = [
             f"{NEW_FINDING_KEY} {number}" if key == NEW_FINDING_KEY else key
             for key in symbol.found
         ]
         worst = symbol.severity
-        found = [
+        findings = tuple(
             record.Finding(
                 "check",
                 k,
@@ -209,8 +219,8 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
                 persistent=k == PERSISTENT_FINDING_KEY,
             )
             for k in keys
-        ]
-        evaluation = record.Evaluation(tuple(found), scores, met=met)
+        )
+        evaluation = record.Evaluation(findings, scores, met=met)
         candidate = record.Candidate.of(
             f"candidate {1 if symbol.seen == 'same' else number}"
         )
@@ -246,11 +256,11 @@ def _view(
     """Return what built-in rules read of a history; they treat equal results in the
     same way.
     """
-    every = tuple(stop.flat(policy.rules))
+    rules = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
-    times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
+    times = [part.times for part in rules if isinstance(part, stop.Repeat | stop.Echo)]
     most = 1 + max(
-        [*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0
+        [*times, *(p.patience or 0 for p in _of(rules, stop.Plateau))], default=0
     )
     echoes, symbols = history
     later = symbols[loop.last_improvement + 1 :]
@@ -263,5 +273,5 @@ def _view(
         min(most, sum(symbol.seen != "" for symbol in later)),
         min(most, sum(symbol.seen == "same" for symbol in later)),
         min(most, sum(PERSISTENT_FINDING_KEY in symbol.found for symbol in symbols)),
-        tuple(thousandths(part.level(loop)) for part in _of(every, stop.Fatigue)),
+        tuple(thousandths(part.level(loop)) for part in _of(rules, stop.Fatigue)),
     )

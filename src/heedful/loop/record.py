@@ -37,11 +37,10 @@ else:
 
 # the largest score or threshold: up to here two floats can differ by a thousandth
 MAX_SCORE = 1e12
-MAX_FEEDBACK_CHARS = 1_500  # characters of a feedback
-MAX_FEEDBACK_TEXT_CHARS = 400  # characters of one text in it
-MIN_FEEDBACK_LINE_CHARS = (
-    130  # characters to which a line is shortened: the name of its check stays
-)
+MAX_FEEDBACK_CHARS = 1_500
+MAX_FEEDBACK_TEXT_CHARS = 400  # of one text in a feedback
+# Characters to which a line is shortened at most: the name of its check stays.
+MIN_FEEDBACK_LINE_CHARS = 130
 FEEDBACK_HEADING = "The last answer was not accepted:"  # the first line of a feedback
 
 
@@ -222,11 +221,10 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         listed = isinstance(self.findings, tuple | list)
-        if not listed or not all(isinstance(found, Finding) for found in self.findings):
+        if not listed or not all(isinstance(f, Finding) for f in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
-        if not isinstance(
-            self.scores, dict | Mapping
-        ):  # a Mapping alone takes longer to see
+        # A Mapping alone takes longer to see.
+        if not isinstance(self.scores, dict | Mapping):
             raise InvalidInput(
                 "scores", self.scores, 'a mapping such as {"quality": 0.8}'
             )
@@ -237,11 +235,10 @@ class Evaluation:
             if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-        if not all(
-            isinstance(value, int | float) for value in self.scores.values()
-        ):  # numpy's
-            plain = {name: float(score) for name, score in self.scores.items()}
-            object.__setattr__(self, "scores", plain)
+        # Numbers of numpy become floats.
+        if not all(isinstance(value, int | float) for value in self.scores.values()):
+            scores = {name: float(score) for name, score in self.scores.items()}
+            object.__setattr__(self, "scores", scores)
 
     @lazy
     def errors(self) -> tuple[Finding, ...]:
@@ -266,8 +263,9 @@ class Evaluation:
         any.
         """
         worst = dict.fromkeys(FINDING_LEVELS, 0)
-        for found in self.findings:
-            worst[found.level] = max(worst[found.level], thousandths(found.severity))
+        for finding in self.findings:
+            severity = thousandths(finding.severity)
+            worst[finding.level] = max(worst[finding.level], severity)
         return worst["error"], worst["warning"]
 
     @property
@@ -342,14 +340,11 @@ class Candidate:
                 text = json.dumps(
                     value, sort_keys=True, ensure_ascii=False, default=repr
                 )
-            except (
-                TypeError,
-                ValueError,
-            ):  # keys that cannot be sorted, or a value inside itself
+            except (TypeError, ValueError):
+                # Keys that cannot be sorted, or a value inside itself.
                 text = repr(value)
-        return cls(
-            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16], text
-        )
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(digest[:16], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,8 +527,10 @@ class Loop:
         since = self.last_improvement
         counts = Counter("")
         for index, attempt in enumerate(self.attempts):
-            if (judged := attempt.evaluation) is not None:
-                counts.update(judged.keys if index >= since else judged.persistent)
+            evaluation = attempt.evaluation
+            if evaluation is not None:
+                keys = evaluation.keys if index >= since else evaluation.persistent
+                counts.update(keys)
         return counts
 
     def repeats(self, near: bool = True) -> list[int | None]:
@@ -543,13 +540,13 @@ class Loop:
         With `near`, an earlier candidate that is nearly the same counts, too.
         """
         first: dict[str, int] = {}
-        found = []
+        repeated = []
         for attempt in self.attempts:
-            found.append(
-                first.get(attempt.candidate.digest, attempt.repeats if near else None)
-            )
-            first.setdefault(attempt.candidate.digest, attempt.number)
-        return found
+            digest = attempt.candidate.digest
+            near_repeat = attempt.repeats if near else None
+            repeated.append(first.get(digest, near_repeat))
+            first.setdefault(digest, attempt.number)
+        return repeated
 
     @lazy
     def best(self) -> int | None:

@@ -130,14 +130,18 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
         loop, improves=policy.improvement, goals=goals, overrides=(), cancelled=""
     )
     seen, verdict = _driven(replace(bare, extra=NO_USAGE), policy)
-    made, ended = _driven(bare, policy) if loop.extra != NO_USAGE else (seen, verdict)
+    with_extra = seen
+    ended = verdict
+    if loop.extra != NO_USAGE:
+        with_extra, ended = _driven(bare, policy)
     budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
     seconds = min((rule.seconds for rule in budgets if rule.seconds), default=MAX_SCORE)
     # A budget may end before the first attempt begins or the last one ends.
-    cut = made.usage.seconds > seconds or any(rule(made.upto(0)) for rule in budgets)
+    cut = with_extra.usage.seconds > seconds
+    cut = cut or any(rule(with_extra.upto(0)) for rule in budgets)
     judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
     named = not loop.goals and any(evaluation.unmet(goals) for evaluation in judged)
-    exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
+    exact = isinstance(ended, Done) and len(with_extra.attempts) == len(seen.attempts)
     exact = exact and not cut and not named
     verdict = ended if exact and isinstance(verdict, Again) else verdict
     return ReplayResult(
@@ -161,30 +165,35 @@ def compare(
     recorded: Sequence[RecordedLoop], policies: Iterable[Policy]
 ) -> tuple[Figures, ...]:
     """Return the figures of each policy over all loops, in the order of `policies`."""
-    oracles = [one.oracle for one in recorded]
-    found = list[Figures]()
-    for each in policies:
-        made = [replay(one.loop, each) for one in recorded]
+    oracles = [record.oracle for record in recorded]
+    compared = []
+    for policy in policies:
+        results = [replay(record.loop, policy) for record in recorded]
         worths = [
-            one.worth(result.kept) for one, result in zip(recorded, made, strict=True)
+            record.worth(result.kept)
+            for record, result in zip(recorded, results, strict=True)
         ]
-        over = (
-            max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True)
-        )
+        quality = 0.0
+        if recorded:
+            quality = sum(worths) / len(recorded)
+        regrets = [
+            max(0, result.attempts - oracle)
+            for result, oracle in zip(results, oracles, strict=True)
+        ]
         figures = Figures(
-            policy=each.name,
+            policy=policy.name,
             loops=len(recorded),
-            attempts=sum(result.attempts for result in made),
-            usage=sum((result.usage for result in made), NO_USAGE),
+            attempts=sum(result.attempts for result in results),
+            usage=sum((result.usage for result in results), NO_USAGE),
             solved=sum(worth == 1 for worth in worths),
-            solvable=sum(one.solvable for one in recorded),
-            quality=sum(worths) / len(recorded) if recorded else 0.0,
+            solvable=sum(record.solvable for record in recorded),
+            quality=quality,
             oracle=sum(oracles),
-            regret=sum(over),
-            beyond=sum(not result.exact for result in made),
+            regret=sum(regrets),
+            beyond=sum(not result.exact for result in results),
         )
-        found.append(figures)
-    return tuple(found)
+        compared.append(figures)
+    return tuple(compared)
 
 
 def with_policy_goals(

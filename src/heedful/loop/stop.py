@@ -49,11 +49,11 @@ def rule_name(rule: Callable[..., object]) -> str:
 
 
 def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
-    """Return the names under which `checks` report; a check may list several in
-    `names`.
-    """
-    named = (getattr(check, "names", ()) or (rule_name(check),) for check in checks)
-    return tuple(str(name) for names in named for name in names)
+    """Return the names of checks in reports; a check may list several in `names`."""
+    names: list[str] = []
+    for check in checks:
+        names += map(str, getattr(check, "names", ()) or (rule_name(check),))
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,10 @@ class MaxAttempts:
         check_integer("limit", self.limit)
 
     def __call__(self, loop: Loop) -> str | None:
-        made = len(loop.attempts)
-        return f"{made} of {self.limit} attempts made" if made >= self.limit else None
+        count = len(loop.attempts)
+        if count < self.limit:
+            return None
+        return f"{count} of {self.limit} attempts made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +184,21 @@ class Echo:
         this key.
         """
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        found = [f.key for f in last.findings if f.level != "note"] if last else []
-        if not found:
+        if last is None or not last.keys:
             return {}
         earlier = loop.echoes if self.across == "scope" else {}
-        own = loop.count_findings()
-        return {key: earlier.get(key, 0) + own[key] for key in found}
+        counts = loop.count_findings()
+        keys = [finding.key for finding in last.findings if finding.level != "note"]
+        return {key: earlier.get(key, 0) + counts[key] for key in keys}
 
     def __call__(self, loop: Loop) -> str | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        said = "; ".join(f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3])
-        return f"the same finding again: {said}" if heard else None
+        if not heard:
+            return None
+        texts = [f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3]]
+        return f"the same finding again: {'; '.join(texts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +222,14 @@ class Repeat:
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
-        found = loop.repeats(self.near)
+        repeated = loop.repeats(self.near)
         last = loop.attempts[-1]
-        repeats = sum(of is not None for of in found[loop.last_improvement + 1 :])
+        recent = repeated[loop.last_improvement + 1 :]
+        count = sum(number is not None for number in recent)
         times = max(self.times, 2) if last.greedy else self.times
-        if found[-1] is None or repeats < times:
+        if repeated[-1] is None or count < times:
             return None
-        return f"attempt {last.number} repeats attempt {found[-1]}"
+        return f"attempt {last.number} repeats attempt {repeated[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +312,12 @@ class All:
         return "+".join(map(rule_name, self.rules))
 
     def __call__(self, loop: Loop) -> str | None:
-        said = [detail for rule in self.rules if (detail := rule(loop)) is not None]
-        return " and ".join(said) if len(said) == len(self.rules) else None
+        details = []
+        for rule in self.rules:
+            detail = rule(loop)
+            if detail is not None:
+                details.append(detail)
+        return " and ".join(details) if len(details) == len(self.rules) else None
 
     def __repr__(self) -> str:
         return f"All({', '.join(map(repr, self.rules))})"
@@ -365,9 +374,9 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 
 def decisive_tokens(text: str) -> list[str]:
     """Return the numbers, negations and operators of a text, in order."""
-    found = []
+    decisive = []
     for token in _CONTENT_TOKEN_PATTERN.findall(text):
         negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
         if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
-            found.append(token)
-    return found
+            decisive.append(token)
+    return decisive

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
 
@@ -42,7 +43,6 @@ from heedful.validation import (
     check_integer,
     check_number,
     check_options,
-    check_texts,
     require,
 )
 
@@ -80,22 +80,26 @@ def read_settings(
     The name of a field with the prefix `HEEDFUL_` comes first, then the name without
     the prefix, then the name in `older`. Raises InvalidInput.
     """
-    known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
+    spelled = {
+        str(name).lower(): (str(name), value) for name, value in settings.items()
+    }
     values = {}
     for field in fields(kind):  # type: ignore[arg-type]
         names = (field.name, older.get(field.name, field.name))
-        for spelling in (prefix + name for name in names for prefix in PREFIXES):
-            if spelling in known:
-                name, value = known[spelling]
-                values[field.name] = _number_setting(name, value, type(field.default))
-                break
+        spellings = [prefix + name for name, prefix in product(names, PREFIXES)]
+        spelling = next(filter(spelled.__contains__, spellings), None)
+        if spelling is not None:
+            name, value = spelled[spelling]
+            values[field.name] = _number_setting(name, value, type(field.default))
     return kind(**values)
 
 
 def _number_setting(name: str, value: Any, kind: type) -> Any:
     """Return a setting as a number of type `kind`. Raises InvalidInput."""
+    if isinstance(value, str):
+        value = value.strip()
     try:
-        return kind(value.strip() if isinstance(value, str) else value)
+        return kind(value)
     except (TypeError, ValueError) as error:
         allowed = "a whole number" if kind is int else "a number"
         raise errors.InvalidInput(name, value, allowed) from error
@@ -234,8 +238,9 @@ class Pipeline:
         def add(function: Work) -> Work:
             name = self._free(settings.get("name", getattr(function, "__name__", "")))
             key = key_of(function) or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:]
-            own = {"memory_key": key, **settings, "name": name}
-            stage = Stage(function=function, **own)
+            stage = Stage(
+                **{"memory_key": key, **settings, "name": name, "function": function}
+            )
             policy, goals = validate_options(
                 checks=stage.checks,
                 goals=stage.goals,
@@ -299,7 +304,9 @@ class Pipeline:
             for check in stage.checks:
                 if isinstance(check, TableCheck):
                     check.check_packages()
-        return await PipelineRun(self, {} if state is None else state, id).finish()
+        if state is None:
+            state = {}
+        return await PipelineRun(self, state, id).finish()
 
 
 def _writer(model: Any) -> Writer:
@@ -485,7 +492,8 @@ class PipelineRun:
             shown = stream.isatty() if progress is None else progress
         # Without a handler Python prints a warning on standard error, too.
         if level < logging.WARNING or not shown or _log.hasHandlers():
-            _log.log(level, "%s", line.strip() if level == logging.WARNING else line)
+            text = line.strip() if level == logging.WARNING else line
+            _log.log(level, "%s", text)
         if shown:
             print(line, file=stream, flush=True)
 
@@ -541,12 +549,12 @@ class StageRunner:
         Raises StageFailed, ModelError, StoreError.
         """
         run = self._loop(await self._task())
-        made = len(self._attempts.candidates)
+        count = len(self._attempts.candidates)
         limit = self._limit()
         while True:
-            self._run.say(f"{self._place}: attempt {made + 1}{limit} …")
-            verdict = await self._step(run, made + 1)
-            made = len(run.loop.attempts)
+            self._run.say(f"{self._place}: attempt {count + 1}{limit} …")
+            verdict = await self._step(run, count + 1)
+            count = len(run.loop.attempts)
             report = self._report(await self._stored(run, verdict), verdict)
             if isinstance(verdict, decide.Done):
                 return report
@@ -610,10 +618,15 @@ class StageRunner:
         state = self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
-        at = Context(None, loop_id=self.loop, data=state)
-        thread = blocking(stage.function)
-        prompt = await call(self._failed, stage.function, state, at=at, thread=thread)
-        check_texts(**{f"the prompt of stage {stage.name!r}": prompt})
+        prompt = await call(
+            self._failed,
+            stage.function,
+            state,
+            at=Context(None, loop_id=self.loop, data=state),
+            thread=blocking(stage.function),
+        )
+        name = f"the prompt of stage {stage.name!r}"
+        require(isinstance(prompt, str), name, prompt, "a text")
         return str(prompt)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:

@@ -175,7 +175,8 @@ def describe(value: Any) -> str:
         return ""
     columns = dict[str, Column]()
     with suppress(PackageMissing, tables.TableError):
-        table = tables.open_table(value if prod(shape) < MAX_FRAME_CELLS else None)
+        small = prod(shape) < MAX_FRAME_CELLS
+        table = tables.open_table(value if small else None)
         columns = {name: Column(name=name) for name in table.columns}
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
@@ -314,19 +315,19 @@ class StageState:
 
     def _run(self, task: Any, hint: str) -> Any:
         """Call the function on the state before the stage; return its change."""
-        at_call = context()
+        attempt = context()
         self.undo()
-        feedback = at_call.hint
-        if not feedback and at_call.advice:
-            feedback = as_text((), at_call.seed, at_call.advice)
+        feedback = attempt.hint
+        if not feedback and attempt.advice:
+            feedback = as_text((), attempt.seed, attempt.advice)
         set_feedback(self.state, self.stage.name, feedback)
         if self._takes_feedback:
             output = self.stage.function(self.state, feedback=feedback or None)
         else:
             output = self.stage.function(self.state)
         if hasattr(output, "__await__"):
-            return self._record_awaited(output, at_call.attempt)
-        return self._record(output, at_call.attempt)
+            return self._record_awaited(output, attempt.attempt)
+        return self._record(output, attempt.attempt)
 
     async def _record_awaited(self, output: Any, attempt: int) -> dict[str, Any]:
         return self._record(await output, attempt)
@@ -341,7 +342,8 @@ class StageState:
         returned = output is not None and output is not self.state
         if returned:
             put(self.state, self.stage.name, output)
-        change = self._before.change(self.state, self.stage.name if returned else "")
+        output_field = self.stage.name if returned else ""
+        change = self._before.change(self.state, output_field)
         self._changes[attempt] = change
         self._latest = attempt
 
@@ -416,13 +418,20 @@ class StageState:
             drop(self.state, name)
         self._latest = attempt
 
-    async def _repeat(self, at: Context, described: Mapping[str, str]) -> None:
+    async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
         """Run the stage again, because its change is not stored."""
         if not self.stage.rerun:
             raise NotJournalable(self._unstorable(described))
         failed = partial(StageFailed, self.stage.name, self.run)
         thread = blocking(self.stage.function)
-        await call(failed, self.generate, at.task, at.hint, at=at, thread=thread)
+        await call(
+            failed,
+            self.generate,
+            context.task,
+            context.hint,
+            at=context,
+            thread=thread,
+        )
 
     def undo(self) -> None:
         """Restore the state as it was before the stage."""
