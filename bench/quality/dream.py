@@ -21,7 +21,7 @@ from heedful.lessons.lesson import Trust
 from heedful.memory.dream import WORSE_RECALL_OUTCOME
 from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
-from heedful.store import patterns
+from heedful.store import dreams
 
 HELD = 500  # of the queries that no lesson holds, so many of each set
 SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
@@ -140,7 +140,7 @@ async def measured(known: Sequence[Known]) -> list[Row]:
     wanted = queries(known, ids)
     before = await recalled(memory, wanted)
     places = await memory.store.read(
-        memory.scope, patterns.material, space_of(memory.embedder)
+        memory.scope, dreams.material, space_of(memory.embedder)
     )
     lessons = {lesson.id: lesson for lesson, _ in places}
     plain = await merged_by_cosine(memory, places)
@@ -264,7 +264,7 @@ async def merged_by_cosine(
     report = {"mode": "lite", "before": len(places), "queries": 0}
     report |= {"vetoes": {}, "found": ""}
     id, _ = await memory.store.write(
-        memory.scope, patterns.supersede, report, proposals, lessons, "bench"
+        memory.scope, dreams.supersede, report, proposals, lessons, "bench"
     )
     return await heedful.Dreams(memory).show(id)
 
@@ -273,5 +273,5 @@ async def states(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
     return {
         lesson.id
-        for lesson, _ in await memory.store.read(memory.scope, patterns.material, "")
+        for lesson, _ in await memory.store.read(memory.scope, dreams.material, "")
     }

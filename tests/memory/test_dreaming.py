@@ -13,8 +13,8 @@ from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE_RECALL_OUTCOME, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.store import exposures, patterns
-from heedful.store.patterns import CHANGED_LESSON_OUTCOME
+from heedful.store import dreams, exposures
+from heedful.store.dreams import CHANGED_LESSON_OUTCOME
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
@@ -306,7 +306,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     write = memory.store.write
 
     async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-        if work is patterns.supersede:
+        if work is dreams.supersede:
             monkeypatch.setattr(memory.store, "write", write)
             await memory.pin(2, by="bo")
             await memory.pin(1, by="bo")
@@ -332,7 +332,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
             write = memory.store.write  # the rehearsal has another store
 
             async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-                if work is patterns.supersede:
+                if work is dreams.supersede:
                     patch.setitem(known, at, "insert into nowhere values (1)")
                 return await write(scope, work, *args, **more)
 

@@ -33,7 +33,7 @@ async def told(
 
 
 def forget(db, scope):
-    db.local(grouping.PatternCache)._kept.clear()
+    db.local(grouping.PatternCache)._entries.clear()
 
 
 async def test_a_pattern_answers_for_its_group(memory):

@@ -30,8 +30,8 @@ from heedful.memory.memory import Memory
 from heedful.memory.reflect import Patience, gather, receive
 from heedful.service.app import application
 from heedful.service.setup import Setup
+from heedful.store import editions, exposures, search, transfer
 from heedful.store import episodes as episode_store
-from heedful.store import exposures, search, transfer
 from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns as pattern_store
@@ -251,7 +251,7 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
     edits: list[tuple[Any, ...]] = [
         (lesson_store.pin, one.id, True, by, ""),
         (exposures.restore, one.id, by, ""),
-        (pattern_store.amend, one.id, "", by, ""),
+        (editions.amend, one.id, "", by, ""),
         (pattern_store.set_apart, digests, True, by, ""),
     ]
     if ids := example_of(other, chance):

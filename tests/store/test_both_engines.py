@@ -11,7 +11,7 @@ from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import episodes, exposures, lessons, patterns, quarantine
+from heedful.store import editions, episodes, exposures, lessons, patterns, quarantine
 from heedful.store.records import StoredEpisode
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
@@ -148,7 +148,7 @@ async def test_new_words_are_a_version_of_their_own(store):
     counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
-    now = await store.read(SCOPE, patterns.one, id)
+    now = await store.read(SCOPE, editions.one, id)
     assert now["text"] == new
     assert now["trust"] == "operator"
     assert now["state"] == "candidate"
@@ -171,7 +171,7 @@ async def test_new_words_are_a_version_of_their_own(store):
             await memory.edit(id, wrong, by=by)
     await memory.remember(*learnt, **old)  # the old words do not come back
     await memory.quarantine.revoke("page", by="ann")
-    assert (await store.read(SCOPE, patterns.one, id))["text"] == new
+    assert (await store.read(SCOPE, editions.one, id))["text"] == new
 
 
 async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
@@ -193,15 +193,15 @@ async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
 async def test_an_edit_is_whole_or_not_at_all(store):
     memory = Memory(store, SCOPE)
     id = (await memory.remember("E", "what went wrong")).id
-    edition = (await store.read(SCOPE, patterns.one, id))["edition"]
+    edition = (await store.read(SCOPE, editions.one, id))["edition"]
     await memory.remember("E", "what went wrong")  # seen again: a counter is no edit
-    read = await store.read(SCOPE, patterns.one, id)
+    read = await store.read(SCOPE, editions.one, id)
     assert read["seen"] == 2
     assert read["edition"] == edition
     edit = edition, "ada", ""
     with pytest.raises(NotFound):  # no proof retired it
-        await store.write(SCOPE, patterns.amend, id, *edit, pinned=True, restored=True)
-    assert await store.read(SCOPE, patterns.one, id) == read
+        await store.write(SCOPE, editions.amend, id, *edit, pinned=True, restored=True)
+    assert await store.read(SCOPE, editions.one, id) == read
     for scope, other in ((Scope("other"), id), (SCOPE, id + 1), (SCOPE, 2**63 - 1)):
         with pytest.raises(NotFound):
-            await store.write(scope, patterns.amend, other, *edit, pinned=True)
+            await store.write(scope, editions.amend, other, *edit, pinned=True)

@@ -31,6 +31,8 @@ from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.store import (
+    dreams,
+    editions,
     episodes,
     exposures,
     lessons,
@@ -72,6 +74,8 @@ CLOCKED = (
     quarantine,
     loop_store,
     patterns,
+    dreams,
+    editions,
     remembering,
     transfer,
 )

@@ -23,6 +23,7 @@ from heedful.lessons.signature import signature
 from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory
 from heedful.redact import redact
+from heedful.store import editions
 from heedful.store import patterns
 from heedful.validation import check_integer, check_number, check_share, check_texts
 
@@ -195,7 +196,7 @@ async def _suggest_merge(
         return
     older = await memory.store.read(
         memory.scope,
-        patterns.list_lessons,
+        editions.list_lessons,
         limit=MAX_MERGE_CANDIDATES,
         before=id,
         kind="error",
@@ -257,7 +258,7 @@ async def _with_signature(
     if isinstance(manager, Memory):
         return await manager.store.read(
             manager.scope,
-            patterns.list_lessons,
+            editions.list_lessons,
             limit=limit,
             kind="error",
             error_type=error_type,

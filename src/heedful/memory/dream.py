@@ -23,7 +23,8 @@ from heedful.loop.codec import from_document
 from heedful.memory.memory import MIN_LEG_CANDIDATES, Memory
 from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
 from heedful.redact import redact
-from heedful.store import patterns, search
+from heedful.store import dreams as dream_store
+from heedful.store import search
 from heedful.validation import check_actor, check_integer, require
 
 Vector = Sequence[float] | None
@@ -97,13 +98,15 @@ class Dreams:
         InvalidInput.
         """
         check_integer("limit", limit)
-        rows = await self._store.read(self._scope, patterns.log, limit, before=before)
+        rows = await self._store.read(
+            self._scope, dream_store.log, limit, before=before
+        )
         return [Dream.of(row) for row in rows]
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
         check_integer("id", id, least=0)
-        for row in await self._store.read(self._scope, patterns.log, limit=1, id=id):
+        for row in await self._store.read(self._scope, dream_store.log, limit=1, id=id):
             return Dream.of(row)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("dream", str(id), where)
@@ -116,7 +119,7 @@ class Dreams:
         it.
         """
         check_integer("id", id, least=0)
-        return await self._store.write(self._scope, patterns.undo, id, by, why)
+        return await self._store.write(self._scope, dream_store.undo, id, by, why)
 
 
 async def consolidate(
@@ -138,7 +141,7 @@ async def consolidate(
     check_actor(by, "")
     now = time.time()
     rows = await memory.store.read(
-        memory.scope, patterns.material, space_of(memory.embedder)
+        memory.scope, dream_store.material, space_of(memory.embedder)
     )
     made = await _vectors(memory, [one.text for one, vector in rows if vector is None])
     lessons = {lesson.id: lesson for lesson, _ in rows}
@@ -154,7 +157,7 @@ async def consolidate(
     id = 0
     if not dry_run:
         id, proposals = await memory.store.write(
-            memory.scope, patterns.supersede, report, proposals, lessons, by
+            memory.scope, dream_store.supersede, report, proposals, lessons, by
         )
     listed = {n for one in proposals for n in (*one.members, one.survivor)}
     texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
@@ -186,7 +189,7 @@ async def _rehearse(
     """
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
-    stored = await memory.store.read(memory.scope, patterns.queries, members)
+    stored = await memory.store.read(memory.scope, dream_store.queries, members)
     new = {q: redact(q) for n in members for q in stored[n] if q not in asked}
     made = await _vectors(memory, list(new.values()))
     asked |= {query: made[redacted] for query, redacted in new.items()}

@@ -40,7 +40,7 @@ from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
-from heedful.store import episodes, exposures, lessons, patterns
+from heedful.store import dreams, episodes, exposures, lessons, patterns
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import Bounds
@@ -656,7 +656,7 @@ def _record(
                 for n, row in live.items()
             }
             report = {"mode": "lite", "before": lessons.count(db, scope)}
-            patterns.supersede(
+            dreams.supersede(
                 db,
                 scope,
                 report=report,

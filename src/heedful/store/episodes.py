@@ -1,9 +1,8 @@
-"""Store the episodes of agents, their actions, and what has not ended: spans and
-sessions.
+"""Store the episodes of agents, their actions, and what has not ended yet.
 
 An episode or span that arrives again is not stored again. One worker at a time reflects
 on an episode. If reflecting fails, a worker tries again later. When a trace ends, an
-episode replaces its spans.
+episode replaces its spans; the events of a session wait until the session ends.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
@@ -33,6 +31,7 @@ from heedful.store import lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
+    Row,
     from_row,
     holds,
     key_of,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.
 EPISODE_LEASE_SECONDS = 15.0
+MAX_FAILURE_CHARS = 500  # of the reason why reflecting failed
 # A part of an action is announced after it failed in `least` runs: on recorded
 # sessions, 2 runs announce the wrong failure in 15 % of the cases, 3 in 10 %. `read`
 # failures are read, newest first, and `limit` lessons about them; an answer has
@@ -57,39 +57,34 @@ ANNOUNCEMENT_LIMITS = {"least": 3, "read": 500, "limit": 10}
 MAX_ANNOUNCED_FAILURES = 3
 
 
+@resumable(result=str | None)
+def admit(
+    db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True
+) -> EpisodeState | None:
+    """Store an episode if it is new; return its state, or None if this call claims it.
+
+    The caller has removed the secrets of `episode`: that takes a second if it is long.
+    """
+    _insert(db, scope, episode, db.actor.via)
+    before = state(db, scope, episode.digest)
+    if claim and take(db, scope, time.time() + 1, episode.digest) is not None:
+        return None
+    return before
+
+
 def _episode_or_none() -> Any:
     from heedful.store.records import StoredEpisode
 
     return StoredEpisode | None
 
 
-@resumable(result=str | None)
-def admit(
-    db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True
-) -> EpisodeState | None:
-    """Store an episode if it is new, and return its state; None if this call claimed
-    it.
-
-    The caller has removed the secrets of `episode`: that takes a second if it is long.
-    """
-    _insert(db, scope, episode, db.actor.via)
-    known = state(db, scope, episode.digest)
-    digest = episode.digest
-    return (
-        None
-        if claim and take(db, scope, time.time() + 1, digest) is not None
-        else known
-    )
-
-
 @resumable(result=_episode_or_none)
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Claim and return the oldest waiting or failed episode; None if no episode is
-    left.
+    """Claim and return the oldest waiting or failed episode, or None.
 
     Skips episodes that another worker has claimed, and episodes that were tried after
     the time `before` (seconds since 1970). With a `digest`, considers only the episode
-    with this digest. A claim lasts `EPISODE_LEASE_SECONDS` seconds after the last `beat`.
+    with this digest. A claim lasts `EPISODE_LEASE_SECONDS` after the last `beat`.
     """
     from heedful.store.records import StoredEpisode
 
@@ -102,17 +97,23 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    db.update(
-        "episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()}
-    )
+    key = {**_key(scope, digest), "state": "waiting"}
+    db.update("episode", key, {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
-    """Return the digests of unclaimed waiting episodes, and of `failed` ones, oldest
-    first.
+    """Return the digests of unclaimed waiting episodes, and of `failed` ones.
+
+    The oldest comes first.
     """
-    times = {"now": time.time(), "lease": EPISODE_LEASE_SECONDS}
-    rows = db.all("episodes_left", scope, limit=limit, failed=failed, **times)
+    rows = db.all(
+        "episodes_left",
+        scope,
+        limit=limit,
+        failed=failed,
+        now=time.time(),
+        lease=EPISODE_LEASE_SECONDS,
+    )
     return [row["digest"] for row in rows]
 
 
@@ -144,7 +145,7 @@ def record_lessons(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
     answers = lessons.upsert(db, scope, reflections=reflections, now=now, quota=quota)
-    names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
+    names = [f"{lesson.kind}/{lesson.signature.digest}" for lesson in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0]}
         db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
@@ -171,10 +172,9 @@ def record_session(
     QuotaExceeded.
     """
     now = time.time()
-    names = {name: storable(text) for name, text in head.items()}
     row = {
         **_key(scope, digest),
-        **names,
+        **{name: storable(text) for name, text in head.items()},
         "state": "reflected",
         "record": "{}",
         "at": now,
@@ -182,71 +182,79 @@ def record_session(
     if not db.insert("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
     answers = list[Remembered]()
-    for one in reflections:
-        key = {"kind": one.kind, "signature": one.signature.digest}
-        source = storable(one.source)
-        _withdraw(db, {**key_of(scope), **key, "source": source}, one)
-        known = db.select("*", "reflection", {**key_of(scope), **key})
-        mended = [row for row in known if lessons.lacks_mend(one.text, row)]
-        for row in mended:
-            if (
-                one.trust in TRUST_RAISING_VERIFICATION and row["state"] == "candidate"
-            ):  # a release wrote no text
-                db.update("reflection", {"id": row["id"]}, {"trust": "model"})
-                db.update("example", {"id": row["author"]}, {"trust": "model"})
-        if db.one("seen_in", scope, **key, source=source) is None:
-            answers += lessons.upsert(
-                db, scope, reflections=[one], now=now, quota=quota
-            ) or [lessons.UNSTORED_LESSON]
-            if answers[-1].seen > 1:
-                db.run(
-                    "raise_importance",
-                    {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE},
-                )
-            continue
-        for row in mended:  # the session put it right by now
-            db.delete("occurrence", {"reflection": row["id"], "source": source})
-            if row["state"] == "quarantined" and row["seen"] == 1:
-                db.delete("reflection", {"id": row["id"]})
-            else:
-                db.update("reflection", {"id": row["id"]}, {"seen": row["seen"] - 1})
-        again = (
-            lessons.upsert(db, scope, reflections=[one], now=now, quota=quota)
-            if mended
-            else ()
-        )
-        answers += again or lessons.remembered(db, scope, [one])
+    for lesson in reflections:
+        answers += _record_session_lesson(db, scope, lesson, now, quota)
     answers = lessons.evict(db, scope, answers, most)
+    if not reflections:
+        return answers
     ids = {
-        one.signature.digest: row.id
-        for one, row in zip(reflections, answers, strict=True)
+        lesson.signature.digest: answer.id
+        for lesson, answer in zip(reflections, answers, strict=True)
     }
-    if ids:
-        about = [
-            replace(one, lesson=ids.get(signature("", one.error).digest, 0))
-            for one in steps
-        ]
-        record_steps(db, scope, reflections[0].source, about)
+    taught = [
+        replace(step, lesson=ids.get(signature("", step.error).digest, 0))
+        for step in steps
+    ]
+    record_steps(db, scope, reflections[0].source, taught)
     return answers
 
 
-def _withdraw(db: Db, key: Mapping[str, Any], one: Lesson) -> None:
-    """Delete the lesson that only this session told, with a mend that its user then
-    forbade.
+def _record_session_lesson(
+    db: Db, scope: Scope, lesson: Lesson, now: float, quota: int | None
+) -> Sequence[Remembered]:
+    """Write a lesson of a session, unless it counts for this session already.
+
+    A lesson that the session fixed since it was written is written again.
     """
-    for row in db.select("id, text", "reflection", {**key, "seen": 1, "pinned": False}):
-        if one.meta.get("forbidden") and row["text"] != storable(one.text):
+    name = {"kind": lesson.kind, "signature": lesson.signature.digest}
+    key = {**key_of(scope), **name}
+    source = storable(lesson.source)
+    _withdraw(db, {**key, "source": source}, lesson)
+    stored = db.select("*", "reflection", key)
+    outdated = [row for row in stored if lessons.lacks_mend(lesson.text, row)]
+    for row in outdated:
+        raises_trust = lesson.trust in TRUST_RAISING_VERIFICATION
+        if raises_trust and row["state"] == "candidate":  # a release wrote no text
+            db.update("reflection", {"id": row["id"]}, {"trust": "model"})
+            db.update("example", {"id": row["author"]}, {"trust": "model"})
+    if db.one("seen_in", scope, **name, source=source) is None:
+        written = lessons.upsert(db, scope, reflections=[lesson], now=now, quota=quota)
+        answers = written or [lessons.UNSTORED_LESSON]
+        if answers[-1].seen > 1:
+            values = {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE}
+            db.run("raise_importance", values)
+        return answers
+    for row in outdated:
+        db.delete("occurrence", {"reflection": row["id"], "source": source})
+        if row["state"] == "quarantined" and row["seen"] == 1:
+            db.delete("reflection", {"id": row["id"]})
+        else:
+            db.update("reflection", {"id": row["id"]}, {"seen": row["seen"] - 1})
+    if outdated:
+        written = lessons.upsert(db, scope, reflections=[lesson], now=now, quota=quota)
+        if written:
+            return written
+    return lessons.remembered(db, scope, [lesson])
+
+
+def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
+    """Delete what only this session taught, with a fix that its user then forbade."""
+    if not lesson.meta.get("forbidden"):
+        return
+    only_here = {**key, "seen": 1, "pinned": False}
+    for row in db.select("id, text", "reflection", only_here):
+        if row["text"] != storable(lesson.text):
             db.delete("reflection", {"id": row["id"]})
 
 
 @resumable(result=None)
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Record why reflecting on an episode failed; with an empty `error`, only release
-    the claim.
+    """Record why reflecting on an episode failed.
+
+    With an empty `error`, only releases the claim.
     """
-    _settle(
-        db, scope, digest=digest, state="failed" if error else "waiting", error=error
-    )
+    after: EpisodeState = "failed" if error else "waiting"
+    _settle(db, scope, digest=digest, state=after, error=error)
 
 
 def page(
@@ -266,9 +274,8 @@ def page(
     from heedful.store.records import StoredEpisode
 
     values = {"state": state, "limit": limit, "cursor": before, "whole": whole}
-    return [
-        from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)
-    ]
+    rows = db.all("list_episodes", scope, **values)
+    return [from_row(StoredEpisode, row) for row in rows]
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
@@ -279,27 +286,26 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
-    return dict(
-        map(
-            tuple,
-            db.select("state, count(*)", "episode", key_of(scope), "group by state"),
-        )
-    )
+    columns = "state, count(*) as n"
+    rows = db.select(columns, "episode", key_of(scope), "group by state")
+    return {row["state"]: row["n"] for row in rows}
 
 
-def _insert(db: Db, scope: Scope, one: StoredEpisode, via: str) -> None:
-    texts = {
-        "name": one.name,
-        "session": one.session,
-        "outcome": one.outcome,
+def _insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
+    row = {
+        **_key(scope, episode.digest),
+        "name": episode.name,
+        "session": episode.session,
+        "outcome": episode.outcome,
         "via": via,
+        "record": json.dumps(dict(episode.record)),
+        "at": time.time(),
     }
-    row = {**_key(scope, one.digest), **texts, "record": json.dumps(dict(one.record))}
-    db.insert("episode", {**row, "at": time.time()}, CONFLICT_SKIP_SQL)
+    db.insert("episode", row, CONFLICT_SKIP_SQL)
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
-    outcome = {"state": state, "error": storable(error)[:500]}
+    outcome = {"state": state, "error": storable(error)[:MAX_FAILURE_CHARS]}
     return db.one("settle_episode", scope, digest=digest, **outcome) is not None
 
 
@@ -315,9 +321,7 @@ LATE_SPANS_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A trace may have `spans` spans; all unfinished traces of a scope, `bytes`
-    bytes.
-    """
+    """The limits of a trace, in `spans`, and of all open traces, in `bytes`."""
 
     spans: int = 10_000
     bytes: int = 256 * 2**20
@@ -325,10 +329,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTrace:
-    """A trace that is not an episode yet, with the number, the trust and the keys of
-    its spans.
+    """A trace that is not an episode yet.
 
-    `last` is when the last span arrived, in seconds since 1970.
+    It has the number, the trust and the keys of its spans. `last` is when the last span
+    arrived, in seconds since 1970.
     """
 
     id: str
@@ -364,21 +368,21 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 @holds("traces")
 @resumable(result=bool)
 def finish_trace(
-    db: Db, scope: Scope, trace: OpenTrace, made: StoredEpisode | None
+    db: Db, scope: Scope, trace: OpenTrace, episode: StoredEpisode | None
 ) -> bool:
-    """Delete the spans of a trace, and store the episode `made` if it is not None.
+    """Delete the spans of a trace, and store the `episode` if it is not None.
 
     Does nothing and returns False if new spans have arrived or another process finished
     the trace.
     """
     key = key_of(scope)
-    open_ = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
-    if not db.update("trace", open_, {"state": "done", "bytes": 0}):
+    unchanged = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
+    if not db.update("trace", unchanged, {"state": "done", "bytes": 0}):
         return False
     db.delete("span", {**key, "trace": trace.id})
     db.run("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
-    if made is not None:
-        _insert(db, scope, made, trace.via)
+    if episode is not None:
+        _insert(db, scope, episode, trace.via)
     return True
 
 
@@ -387,32 +391,32 @@ def finish_trace(
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Store new spans; return, for each reason to refuse spans, the number of refused
-    spans.
+    """Store new spans; return the number of refused spans by reason.
 
     `trust` is the trust of these spans. A trace with spans of different trust becomes
     "external".
     """
     refused: Counter[str] = Counter()
-    grouped: defaultdict[str, list[Piece]] = defaultdict(list)
+    by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
-        grouped[piece.trace].append(piece)
-    used = db.select(
-        "coalesce(sum(bytes), 0)", "trace", {**key_of(scope), "state": "open"}
-    )
-    room = bounds.bytes - int(used[0][0])
-    for trace, group in grouped.items():
-        known = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
-        state, spans = known[0] if known else ("open", 0)
-        size = sum(len(one.record) for one in group)
-        if state != "open":
-            refused[LATE_SPANS_REASON] += len(group)
-        elif spans + len(group) > bounds.spans:
-            refused[f"a trace may have {bounds.spans} spans"] += len(group)
+        by_trace[piece.trace].append(piece)
+    unfinished = {**key_of(scope), "state": "open"}
+    ((used,),) = db.select("coalesce(sum(bytes), 0)", "trace", unfinished)
+    room = bounds.bytes - int(used)
+    for trace, group in by_trace.items():
+        rows = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
+        is_open = not rows or rows[0]["state"] == "open"
+        stored_spans = rows[0]["spans"] if rows else 0
+        size = sum(len(piece.record) for piece in group)
+        reason = ""
+        if not is_open:
+            reason = LATE_SPANS_REASON
+        elif stored_spans + len(group) > bounds.spans:
+            reason = f"a trace may have {bounds.spans} spans"
         elif size > room:
-            refused[
-                f"unfinished traces of a project may have {bounds.bytes} bytes"
-            ] += len(group)
+            reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
+        if reason:
+            refused[reason] += len(group)
         else:
             _put(db, scope, trace=trace, pieces=group, trust=trust)
             room -= size
@@ -423,79 +427,103 @@ def _put(
     db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
 ) -> None:
     key = {**key_of(scope), "trace": trace}
-    spans = size = 0
-    root = False
-    for piece in pieces:
-        if db.insert("span", {**key, **asdict(piece)}, CONFLICT_SKIP_SQL).rowcount:
-            spans = spans + 1
-            size = size + len(piece.record)
-            root = root or not piece.parent
-    if spans:
-        counts = {"spans": spans, "bytes": size, "root": root, "now": time.time()}
-        db.run("upsert_trace", {**key, **counts, "trust": trust, "via": db.actor.via})
+    new = [
+        piece
+        for piece in pieces
+        if db.insert("span", {**key, **asdict(piece)}, CONFLICT_SKIP_SQL).rowcount
+    ]
+    if not new:
+        return
+    values = {
+        **key,
+        "spans": len(new),
+        "bytes": sum(len(piece.record) for piece in new),
+        "root": any(not piece.parent for piece in new),
+        "now": time.time(),
+        "trust": trust,
+        "via": db.actor.via,
+    }
+    db.run("upsert_trace", values)
 
 
 def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record the steps of one run: what failed, and what worked after it had failed
-    before.
+    """Record the steps of one run: what failed, and what worked after a failure.
 
     `source` names the run, so that it counts once and can be revoked. A step without a
-    time was just made. A run may be recorded again when it is longer.
+    time has just happened. A run may be recorded again when it is longer.
     """
     now = time.time()
-    worked = dict[str, float]()
+    worked = dict[str, float]()  # when each action worked last, 0 if it failed last
     for step in steps:
-        at = 0.0 if step.error else min(step.at or now, now)
-        worked.update(dict.fromkeys(step.action.digests(step.error), at))
-    for at, good in groupby(sorted(worked, key=worked.__getitem__), worked.__getitem__):
-        db.run(
-            "actions_worked",
-            {**key_of(scope), "digests": json.dumps([*good]), "at": at},
-        )
+        time_worked = 0.0 if step.error else min(step.at or now, now)
+        for digest in step.action.digests(step.error):
+            worked[digest] = time_worked
+    by_time = defaultdict[float, list[str]](list)
+    for digest, time_worked in worked.items():
+        by_time[time_worked].append(digest)
+    for time_worked, digests in sorted(by_time.items()):
+        values = {"digests": json.dumps(digests), "at": time_worked}
+        db.run("actions_worked", {**key_of(scope), **values})
     for step in steps:
-        if step.error and step.lesson:
-            values = {
-                **key_of(scope),
-                "reflection": step.lesson,
-                "source": storable(source),
-            }
-            values |= {
-                "state": storable(step.state),
-                "failed": min(step.at or now, now),
-            }
-            for digest in step.action.digests(step.error):
-                db.run(
-                    "insert_action",
-                    {**values, "digest": digest, "worked": worked[digest]},
-                )
+        if not (step.error and step.lesson):
+            continue
+        values = {
+            **key_of(scope),
+            "reflection": step.lesson,
+            "source": storable(source),
+            "state": storable(step.state),
+            "failed": min(step.at or now, now),
+        }
+        for digest in step.action.digests(step.error):
+            values |= {"digest": digest, "worked": worked[digest]}
+            db.run("insert_action", values)
 
 
 def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
     """Return what is known about an action that failed and has not worked since."""
     failures = list[KnownFailure]()
     waiting = set[int]()
-    asked = {"digests": json.dumps(action.digests()), "whole": action.whole}
-    for failed in db.all("failed_actions", scope, **asked, **ANNOUNCEMENT_LIMITS):
-        rows = db.all("lesson_and_rules", scope, id=failed["id"])
-        waiting |= {row["entry"] for row in rows if row["entry"]}
-        known = {bool(row["own"]): row for row in rows if not row["entry"]}
-        if True in known and len(failures) < MAX_ANNOUNCED_FAILURES:
-            rule = known.get(False)
-            best = rule or known[True]
-            text = known[True]["text"]
-            what, _, fix = text.partition(f"\n{MEND_HEADING}\n")
-            told = (
-                {"what": text, "fix": rule["text"]}
-                if rule
-                else {"what": what, "fix": fix}
-            )
-            told |= {
-                "lesson": failed["id"],
-                "trust": best["trust"],
-                "lesson_state": best["state"],
-            }
-            failures.append(from_row(KnownFailure, failed, **told))
+    rows = db.all(
+        "failed_actions",
+        scope,
+        digests=json.dumps(action.digests()),
+        whole=action.whole,
+        **ANNOUNCEMENT_LIMITS,
+    )
+    for failure in rows:
+        texts = db.all("lesson_and_rules", scope, id=failure["id"])
+        waiting.update(text["entry"] for text in texts if text["entry"])
+        lesson = rule = None
+        for text in texts:
+            if text["entry"]:
+                continue
+            if text["own"]:
+                lesson = text
+            else:
+                rule = text
+        if lesson is not None and len(failures) < MAX_ANNOUNCED_FAILURES:
+            failures.append(_known_failure(failure, lesson, rule))
     return ActionHistory(tuple(failures), tuple(sorted(waiting)))
+
+
+def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:
+    """Return a failure with its lesson; a `rule` about it says how to avoid it."""
+    if rule is None:
+        best = lesson
+        wrong, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
+    else:
+        best = rule
+        wrong = lesson["text"]
+        fix = rule["text"]
+    return from_row(
+        KnownFailure,
+        failure,
+        what=wrong,
+        fix=fix,
+        lesson=failure["id"],
+        trust=best["trust"],
+        lesson_state=best["state"],
+    )
 
 
 # The events of sessions that a scope keeps.
@@ -507,8 +535,9 @@ MAX_SESSION_EVENTS = 20_000
 def append_events(
     db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add events to a session: the columns of a row. Other sessions give way, the
-    oldest first.
+    """Add events to a session: the columns of a row.
+
+    Other sessions give way, the oldest first.
     """
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
@@ -519,17 +548,20 @@ def append_events(
 
 def event_row(event: Event) -> dict[str, Any]:
     """Return an event as a row: without secrets, and with what finds it again."""
-    acted = (
-        action(event.tool, event.arguments or {}).whole
-        if event.type == "tool_call"
-        else ""
-    )
+    called = ""
+    if event.type == "tool_call":
+        called = action(event.tool, event.arguments or {}).whole
     event = clean_event(event, Limits().content)
     names = "type content tool arguments call error agent origin".split()
-    held = {name: getattr(event, name) for name in names}
-    record = json.dumps(held, ensure_ascii=False, default=repr)
-    named = {name: storable(held[name]) for name in ("type", "tool", "call")}
-    return {**named, "action": acted, "failed": bool(event.error), "record": record}
+    record = {name: getattr(event, name) for name in names}
+    return {
+        "type": storable(event.type),
+        "tool": storable(event.tool),
+        "call": storable(event.call),
+        "action": called,
+        "failed": bool(event.error),
+        "record": json.dumps(record, ensure_ascii=False, default=repr),
+    }
 
 
 def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
@@ -548,12 +580,14 @@ def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
-    """Return whether a call is kept, and whether its tool or action failed when it ran
-    last.
-    """
-    about = {"session": session, "tool": tool, "call": call, "action": action.whole}
+    """Return whether a call is stored, and whether its tool or action failed last."""
     (row,) = db.all(
-        "course_of", scope, **{name: storable(one) for name, one in about.items()}
+        "course_of",
+        scope,
+        session=storable(session),
+        tool=storable(tool),
+        call=storable(call),
+        action=storable(action.whole),
     )
     return bool(row["known"]), bool(row["failed"])
 
@@ -565,26 +599,27 @@ def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key that sent the first event of a session, "" in process; None
-    without events.
+    """Return the key that sent the first event of a session.
+
+    It is "" in process; returns None without events.
     """
     key = {**key_of(scope), "session": storable(session)}
-    return next(
-        (row["via"] for row in db.select("via", "event", key, "order by n limit 1")),
-        None,
-    )
+    for row in db.select("via", "event", key, "order by n limit 1"):
+        return str(row["via"])
+    return None
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
-    """Return the events of a session in order, each with its time and key as `at` and
-    `via`.
+    """Return the events of a session in order.
+
+    Each has its time and key as `at` and `via`.
     """
     key = {**key_of(scope), "session": storable(session)}
-    rows = db.select("record, via, at", "event", key, "order by n")
-    return [
-        {**json.loads(row["record"]), "at": row["at"], "via": row["via"]}
-        for row in rows
-    ]
+    events = []
+    for row in db.select("record, via, at", "event", key, "order by n"):
+        event = {**json.loads(row["record"]), "at": row["at"], "via": row["via"]}
+        events.append(event)
+    return events
 
 
 @holds()

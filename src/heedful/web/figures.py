@@ -25,7 +25,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
-from heedful.store import patterns
+from heedful.store import editions
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, key_of, token
 
@@ -272,7 +272,7 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 
 def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
     """Return the lessons with these ids, in this order, as `list_lessons` does."""
-    return [patterns.one(db, scope, id) for id in ids]
+    return [editions.one(db, scope, id) for id in ids]
 
 
 def waiting(

@@ -16,7 +16,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
-from heedful.store import patterns
+from heedful.store import editions
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
@@ -46,7 +46,7 @@ async def lessons(visit: Visit) -> Document:
         rows = await _found_lessons(visit, filters)
     else:
         listed = await visit.caller.read(
-            patterns.list_lessons,
+            editions.list_lessons,
             MAX_PAGE_LESSONS + 1,
             visit.number("cursor") or MAX_INTEGER,
             kind=filters["kind"],

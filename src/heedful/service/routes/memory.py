@@ -39,7 +39,7 @@ from heedful.service.middleware import PROTOBUF_TYPE
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
 from heedful.service.wire import MAX_ROW_ID, Page
-from heedful.store import episodes, exposures, loops, patterns, records
+from heedful.store import editions, episodes, exposures, loops, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
@@ -263,7 +263,7 @@ async def listed(
     1970.
     """
     rows = await caller.read(
-        patterns.list_lessons,
+        editions.list_lessons,
         page.limit + 1,
         page.id or MAX_ROW_ID,
         kind=kind or "",
@@ -279,7 +279,7 @@ async def one(id: Id, caller: Reading, response: Response) -> Document:
     """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`,
     too.
     """
-    return _with_etag(await caller.read(patterns.one, id), response)
+    return _with_etag(await caller.read(editions.one, id), response)
 
 
 @lessons.patch("/reflections/{id}")
@@ -304,7 +304,7 @@ async def edit(
         detail["text"] = lesson.short_digest(redact(body.text))
     caller.record("reflection.edit", str(id), **detail)
     edited = await caller.write(
-        patterns.amend,
+        editions.amend,
         id,
         if_match.strip().strip('"'),
         caller.by,

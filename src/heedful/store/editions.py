@@ -1,0 +1,116 @@
+"""Lessons as a client lists and changes them, each with its edition.
+
+An edition is a hash of the text, states and settings of a lesson, without its counters.
+A client changes the edition that it has read: if the lesson has another one by now, the
+change is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.errors import Changed, NotFound
+from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.store import exposures, lessons, patterns
+from heedful.store.connection import Db, Row, key_of, resumable
+from heedful.validation import MAX_INTEGER, require
+
+# The fields that the edition of a lesson covers: its text and states, but no counters.
+EDITION_FIELDS = (
+    "text",
+    "tags",
+    "state",
+    "trust",
+    "importance",
+    "meta",
+    "pinned",
+    "apart",
+)
+
+
+def list_lessons(
+    db: Db, scope: Scope, /, limit: int, before: int = MAX_INTEGER, **only: str
+) -> list[Mapping[str, Any]]:
+    """Return lessons as plain data, newest first.
+
+    The texts of tools and documents are left empty. Only lessons with an id below
+    `before` are listed: pass the last id of a page to get the next. `only` may have a
+    `kind`, `error_type`, `tag` and `state`: "" is any, "settled" none that waits.
+    """
+    filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
+    rows = db.all("list_reflections", scope, **filters, limit=limit, before=before)
+    return [_with_edition(row) for row in rows]
+
+
+def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+    """Return the lesson with this id as plain data. Raises NotFound."""
+    before = min(id, MAX_INTEGER - 1) + 1
+    for lesson in list_lessons(db, scope, limit=1, before=before):
+        if lesson["id"] == id:
+            return lesson
+    raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
+
+
+@resumable(result=Mapping[str, Any])
+def amend(
+    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: Any
+) -> Mapping[str, Any]:
+    """Change a lesson, record a ruling for each change, and return the lesson.
+
+    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern
+    from groups. `retired` takes the lesson out of recall, and `restored` brings it
+    back, also after a proof retired it. `text` gives it new words. Raises Changed if
+    the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
+    """
+    lesson = one(db, scope, id)
+    if lesson["edition"] != edition:
+        raise Changed("lesson", str(id), lesson["edition"])
+    pinned = change.get("pinned")
+    if pinned is not None:
+        lessons.pin(db, scope, id=id, pinned=pinned, by=by, why=why)
+    apart = change.get("apart")
+    if apart is not None:
+        digests = [lesson["signature"]]
+        patterns.set_apart(db, scope, digests=digests, apart=apart, by=by, why=why)
+    if change.get("retired"):
+        _retire(db, scope, lesson, by, why)
+    if change.get("restored"):
+        exposures.restore(db, scope, id=id, by=by, why=why)
+    text = change.get("text")
+    if text is not None:
+        lessons.edit(db, scope, id=id, text=text, by=by, why=why)
+    return one(db, scope, id)
+
+
+def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) -> None:
+    require(
+        lesson["state"] in ("candidate", "verified"),
+        "retired",
+        value=True,
+        allowed=f"left out: the lesson is {lesson['state']}",
+    )
+    key = {**key_of(scope), "id": lesson["id"]}
+    db.update("reflection", key, {"state": "retired"})
+    lessons.rule(
+        db,
+        scope,
+        action="retire",
+        subject=lessons.name_of(lesson),
+        by=by,
+        why=why,
+        now=time.time(),
+        record={"digest": lessons.words_digest(lesson["text"])},
+    )
+
+
+def _with_edition(row: Row) -> Mapping[str, Any]:
+    meta = {} if row["trust"] in QUARANTINE_TRUST else json.loads(row["meta"])
+    lesson = {**lessons.plain(row), "meta": meta}
+    fields = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
+    digest = hashlib.sha256(fields.encode("ascii")).hexdigest()
+    return {**lesson, "edition": digest[:16]}
