@@ -1,4 +1,9 @@
-"""The lessons that loops were shown, how these loops ended, and rulings on lessons."""
+"""The lessons that loops were shown, how these loops ended, and rulings on lessons.
+
+An exposure is a lesson that recall ranked into the prompt of a loop; it was shown or
+withheld. From exposures and outcomes, `lessons.proof` computes whether a lesson helps.
+What is recorded first stays: later exposures and outcomes of a loop change nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ from heedful.store.connection import (
     MAX_ROWS,
     Actor,
     Db,
+    Row,
     from_row,
     key_of,
     resumable,
@@ -32,6 +38,7 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
+MAX_SOURCE_CHARS = 200  # of a session in the source of a lesson
 MAX_COUNTED_QUARANTINE = 100  # texts in quarantine are counted up to this number
 
 
@@ -56,16 +63,14 @@ def remember(
     """
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
-    untaught = {""}
-    for loop in {one.loop for one in reflections if one.loop}:
-        if db.insert(
-            "taught", {**key_of(scope), "loop": loop}, CONFLICT_SKIP_SQL
-        ).rowcount:
-            untaught.add(loop)
-    new = [one for one in reflections if one.loop in untaught]
-    return evict(
-        db, scope, upsert(db, scope, reflections=new, now=now, quota=quota), most
-    )
+    taught = {""}
+    for loop in {lesson.loop for lesson in reflections if lesson.loop}:
+        row = {**key_of(scope), "loop": loop}
+        if db.insert("taught", row, CONFLICT_SKIP_SQL).rowcount:
+            taught.add(loop)
+    new = [lesson for lesson in reflections if lesson.loop in taught]
+    answers = upsert(db, scope, reflections=new, now=now, quota=quota)
+    return evict(db, scope, answers, most)
 
 
 def expose(
@@ -81,74 +86,77 @@ def expose(
     the loop. Returns the number of a new outcome in its scope, else 0.
     """
     if exposures and not shown_to(db, scope, exposures[0].loop):
-        for one in exposures:
-            told = {
-                name: getattr(one, name)
-                for name in ("loop", "shown", "share", "together")
-            }
+        for exposure in exposures:
             values = {
-                **_key(scope, one.lesson),
-                **told,
+                **_key(scope, exposure.lesson),
+                "loop": exposure.loop,
+                "shown": exposure.shown,
+                "share": exposure.share,
+                "together": exposure.together,
                 "among": len(exposures),
                 "at": now,
+                "via": db.actor.via,
+                "most": db.actor.outcomes,
+                "examples": json.dumps(exposure.examples),
             }
-            values["via"] = db.actor.via
-            values["most"] = db.actor.outcomes
-            db.insert(
-                "exposure",
-                {**values, "examples": json.dumps(one.examples)},
-                CONFLICT_SKIP_SQL,
-            )
-    return (
-        0
-        if outcome is None
-        else _count(db, scope, outcome=outcome, now=now, actor=db.actor)
-    )
+            db.insert("exposure", values, CONFLICT_SKIP_SQL)
+    if outcome is None:
+        return 0
+    return _count(db, scope, outcome=outcome, now=now, actor=db.actor)
 
 
 def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> int:
-    new = 0
-    if _ran(db, scope, outcome.loop, actor.via):
-        broken = set(outcome.signatures)
-        for rule in outcome.rules:  # its lesson may have been learnt from other words
-            known = {**key_of(scope), "memory_key": outcome.memory_key, "rule": rule}
-            broken |= {
-                row["signature"] for row in db.select("signature", "cause", known)
-            }
-        fields = ("loop", "right_at_once", "calls", "memory_key")
-        values = {name: getattr(outcome, name) for name in fields}
-        values["signatures"] = json.dumps(sorted(broken))
-        limits = {
-            "via": actor.via,
-            "most": actor.outcomes,
-            "now": now,
-            "day": ABANDONED_LOOP_SECONDS,
-        }
-        row = db.one("insert_outcome", scope, **values, **limits)
-        new = (row and row["n"]) or 0
-        if new:
-            db.run("count_outcome", {**key_of(scope), **values, "times": 1})
-        # A rule that the loop broke is written later.
-        if outcome.memory_key and (new or not shown_to(db, scope, outcome.loop)):
-            db.run(
-                "keep_rules",
-                {**key_of(scope), **values, "quiet": records.MIN_QUIET_LOOPS},
-            )
-    return new
+    """Record an outcome, and count it for the lessons that its loop was shown.
+
+    Returns its number in the scope, or 0 if nothing is recorded.
+    """
+    if not _ran(db, scope, outcome.loop, actor.via):
+        return 0
+    broken = set(outcome.signatures)
+    for broken_rule in outcome.rules:  # its lesson may come from other words
+        cause = {"memory_key": outcome.memory_key, "rule": broken_rule}
+        rows = db.select("signature", "cause", {**key_of(scope), **cause})
+        broken |= {row["signature"] for row in rows}
+    values = {
+        "loop": outcome.loop,
+        "right_at_once": outcome.right_at_once,
+        "calls": outcome.calls,
+        "memory_key": outcome.memory_key,
+        "signatures": json.dumps(sorted(broken)),
+    }
+    row = db.one(
+        "insert_outcome",
+        scope,
+        **values,
+        via=actor.via,
+        most=actor.outcomes,
+        now=now,
+        day=ABANDONED_LOOP_SECONDS,
+    )
+    number = 0
+    if row is not None:
+        number = row["n"] or 0
+    if number:
+        db.run("count_outcome", {**key_of(scope), **values, "times": 1})
+    # A rule that the loop broke is written later.
+    if outcome.memory_key and (number or not shown_to(db, scope, outcome.loop)):
+        values["quiet"] = records.MIN_QUIET_LOOPS
+        db.run("keep_rules", {**key_of(scope), **values})
+    return number
 
 
 def _ran(db: Db, scope: Scope, loop: str, via: str) -> bool:
-    """Return False if a key writes that reported no attempt or event: it may invent the
-    loop.
+    """Return False for a key that reported no attempt or event of the loop.
+
+    It may have invented the loop.
     """
-    session = {**key_of(scope), "session": loop.rpartition("/")[0]}
-    loops = db.select("n", "loop", {**key_of(scope), "id": loop}) if via else []
-    tried = any(db.select("1", "attempt", {"loop": n, "via": via}) for (n,) in loops)
-    return (
-        not via
-        or tried
-        or bool(db.select("1", "event", {**session, "via": via}, "limit 1"))
-    )
+    if not via:
+        return True
+    for row in db.select("n", "loop", {**key_of(scope), "id": loop}):
+        if db.select("1", "attempt", {"loop": row["n"], "via": via}):
+            return True
+    session = {**key_of(scope), "session": loop.rpartition("/")[0], "via": via}
+    return bool(db.select("1", "event", session, "limit 1"))
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.LoopExposures:
@@ -175,30 +183,29 @@ def brief(
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
         memory_key = rows[0]["memory_key"] if rows else ""
-    rules = search.by_cause(db, scope, memory_key) if memory_key else []
-    found = find(db, scope, memory_key=memory_key) + rules
-    held = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
-    waiting = len(db.run("held", held).fetchall())
-    return found, replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
+    matches = find(db, scope, memory_key=memory_key)
+    if memory_key:
+        matches = matches + search.by_cause(db, scope, memory_key)
+    values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
+    waiting = len(db.run("held", values).fetchall())
+    history = replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
+    return matches, history
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
-    """Return the exposures of a loop: the lessons shown to it, and the lessons withheld
-    from it.
-    """
+    """Return the exposures of a loop: the lessons shown to it or withheld from it."""
     columns = "kind || '/' || signature as lesson, exposure.*"
     rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
     return [from_row(Exposure, row) for row in rows]
 
 
 def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
-    """Return for each lesson how often each `Case` occurred, and the number of open
-    loops.
+    """Return how often each `Case` occurred, by lesson, and the number of open loops.
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a
     loop has no outcome after a day, heedful assumes that its first attempt failed, that
-    every error occurred again, and that it made `MAX_COUNTED_CALLS` calls. If a lesson was
-    restored or its text was replaced, only loops after that count.
+    every error occurred again, and that it made `MAX_COUNTED_CALLS` calls. If a lesson
+    was restored or its text was replaced, only loops after that count.
     """
     from heedful.lessons.proof import MAX_COUNTED_CALLS
 
@@ -226,24 +233,26 @@ def conclude(
     for lesson, factor in useful.items():
         db.run("set_useful", {**_key(scope, lesson), "useful": factor})
     retired = []
-    for one in hurting:
-        lesson = str(one.lesson)
+    for comparison in hurting:
+        lesson = str(comparison.lesson)
         for row in db.run("retire", _key(scope, lesson)).fetchall():
             action = "retire" if row["state"] == "retired" else "review"
-            record = {**asdict(one), "digest": words_digest(row["text"])}
-            known = {**key_of(scope), "subject": lesson, "action": "review"}
-            if action == "retire" or not db.select("id", "ruling", known):
-                rule(
-                    db,
-                    scope,
-                    action=action,
-                    subject=lesson,
-                    by="proof",
-                    why=str(one),
-                    now=time.time(),
-                    record=record,
-                )
-            retired += [lesson] if action == "retire" else []
+            if action == "retire":
+                retired.append(lesson)
+            else:
+                review = {**key_of(scope), "subject": lesson, "action": action}
+                if db.select("id", "ruling", review):
+                    continue
+            rule(
+                db,
+                scope,
+                action=action,
+                subject=lesson,
+                by="proof",
+                why=str(comparison),
+                now=time.time(),
+                record={**asdict(comparison), "digest": words_digest(row["text"])},
+            )
     return retired
 
 
@@ -274,7 +283,7 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
-# Characters of a lesson's signature in the name of an opportunity.
+OPPORTUNITY_DIGEST_CHARS = 16  # of a signature in the name of an opportunity
 
 
 def announce(
@@ -285,53 +294,65 @@ def announce(
     share: float,
     record: bool = True,
 ) -> frozenset[int]:
-    """Return the ids of the lessons to be shown; `record` that they fit this moment of
-    a session.
+    """Return the ids of the lessons to be shown at this moment of a session.
 
-    Each is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`. A
-    lesson is withheld with the probability `share`, in the whole session or not at all.
-    Nothing is withheld from the first sessions of a scope, and nothing shown that it
-    alone taught, without an operator.
+    With `record`, each is recorded as one opportunity to avoid its error: an exposure
+    named `SESSION/SIGNATURE`. A lesson is withheld with the probability `share`, in the
+    whole session or not at all. Nothing is withheld from the first sessions of a scope,
+    and nothing shown that this session alone taught, without an operator.
     """
     shown = set[int]()
-    seed = f"{scope.tenant}\0{scope.project}"
-    own = storable(f"episode:{session}"[:200]), 1
-    share = (
-        share
-        if lessons and past(db, scope, "").ended >= FIRST_LOOPS_WITHOUT_HOLDOUT
-        else 0.0
-    )
+    if lessons and past(db, scope, "").ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
+        share = 0.0
     for id in lessons:
         columns = "kind, signature, source, seen, trust"
         for row in db.select(columns, "reflection", {**key_of(scope), "id": id}):
-            if (row["source"], row["seen"]) == own and row["trust"] != "operator":
+            if _taught_itself(row, session):
                 continue
-            name = f"{row['kind']}/{row['signature']}"
-            digest = row["signature"]
-            loop = f"{storable(session)}/{digest[:16]}"
-            known = shown_to(db, scope, loop)
-            tell = (
-                known[0].shown if known else not is_withheld(seed, session, name, share)
-            )
+            exposure = _opportunity(db, scope, session, row, share)
             if record:
                 expose(
                     db,
                     scope,
-                    exposures=(
-                        Exposure(name, loop, shown=tell, signature=digest, share=share),
-                    ),
+                    exposures=(exposure,),
                     outcome=None,
                     now=time.time(),
                 )
-            shown |= {id} if tell else set()
+            if exposure.shown:
+                shown.add(id)
     return frozenset(shown)
 
 
+def _taught_itself(lesson: Row, session: str) -> bool:
+    """Return True if this session alone taught a lesson, without an operator."""
+    source = storable(f"episode:{session}"[:MAX_SOURCE_CHARS])
+    is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
+    return is_only_source and bool(lesson["trust"] != "operator")
+
+
+def _opportunity(
+    db: Db, scope: Scope, session: str, lesson: Row, share: float
+) -> Exposure:
+    """Return the exposure of a lesson in a session; what is recorded decides."""
+    digest = lesson["signature"]
+    name = f"{lesson['kind']}/{digest}"
+    loop = f"{storable(session)}/{digest[:OPPORTUNITY_DIGEST_CHARS]}"
+    recorded = shown_to(db, scope, loop)
+    if recorded:
+        shown = recorded[0].shown
+    else:
+        seed = f"{scope.tenant}\0{scope.project}"
+        shown = not is_withheld(seed, session, name, share)
+    return Exposure(name, loop, shown=shown, signature=digest, share=share)
+
+
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
-    """Return the opportunities of a session that have no outcome: name, signature,
-    time.
+    """Return the opportunities of a session that have no outcome.
+
+    Each has its name, its signature and its time.
     """
-    return list(map(tuple, db.all("opportunities", scope, session=storable(session))))
+    rows = db.all("opportunities", scope, session=storable(session))
+    return [tuple(row) for row in rows]
 
 
 @resumable(result=None)
@@ -340,7 +361,8 @@ def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None
     for outcome in outcomes:
         key = {**key_of(scope), "loop": outcome.loop}
         for row in db.select("via, most", "exposure", key):
-            _count(db, scope, outcome=outcome, now=at, actor=Actor(*row))
+            actor = Actor(via=row["via"], outcomes=row["most"])
+            _count(db, scope, outcome=outcome, now=at, actor=actor)
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 # than 12 did not improve the results.
 MAX_COUNTED_WORDS = 256
 MAX_SEARCHED_WORDS = 16
-# A search looks at `BASE_MATCHES` matches, plus one for every `TEXTS_PER_MATCH` texts. With half as
-# many, the first five results of 391 questions to 23,000 texts contain 1 % less of the
-# evidence.
+# A search looks at `BASE_MATCHES` matches, plus one for every `TEXTS_PER_MATCH` texts.
+# With half as many, the first five results of 391 questions to 23,000 texts contain 1 %
+# less of the evidence.
 BASE_MATCHES = 2_000
 TEXTS_PER_MATCH = 20
 # How many examples in quarantine a query reads: no index has their words.
@@ -53,12 +53,15 @@ BM25_B = 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Return how many texts contain each word, rarest first, for the first `MAX_COUNTED_WORDS` of
-    `words`.
+    """Return how many texts contain each word, rarest first.
+
+    Counts only the first `MAX_COUNTED_WORDS` of `words`.
     """
-    wanted = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
-    values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
-    rows = db.run("count_terms", values).fetchall() if wanted else []
+    terms = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
+    if not terms:
+        return {}
+    values = {"mark": corpus["mark"], "terms": json.dumps(terms)}
+    rows = db.run("count_terms", values).fetchall()
     return {
         row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))
     }
@@ -71,29 +74,27 @@ def matching(
     many: int,
     among: set[int] | None = None,
 ) -> list[int]:
-    """Return the ids of the `many` texts with the highest total weight of rare words,
-    best first.
+    """Return the ids of the `many` texts with the most weight of rare words.
 
-    Searches only for the rarest words: as many as have about `BASE_MATCHES` matches in
-    total. If the rarest word alone has more matches, only its newest matches count.
-    With `among`, only texts with these ids count, and the number of their matches is
-    not limited.
+    The best comes first. Searches only for the rarest words: as many as have about
+    `BASE_MATCHES` matches in total. If the rarest word alone has more matches, only its
+    newest matches count. With `among`, only texts with these ids count, and the number
+    of their matches is not limited.
     """
-    most = (
-        MAX_ROWS
-        if among is not None
-        else BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
-    )
+    limit = MAX_ROWS
+    if among is None:
+        limit = BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
     rare = [term for term, count in counts.items() if count][:MAX_SEARCHED_WORDS]
-    upto = sum(total <= most for total in accumulate(counts[term] for term in rare))
-    terms = json.dumps(rare[: max(1, upto)])
+    totals = accumulate(counts[term] for term in rare)
+    searched = len([total for total in totals if total <= limit])
+    terms = json.dumps(rare[: max(1, searched)])
     scores: dict[int, float] = {}
-    for row in db.run(
-        "match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}
-    ):
+    values = {"mark": corpus["mark"], "terms": terms, "limit": limit}
+    for row in db.run("match_terms", values):
         weight = rarity(counts[row["term"]], corpus["texts"])
         ids = json.loads(row["ids"])
-        ids = ids if among is None else filter(among.__contains__, ids)
+        if among is not None:
+            ids = filter(among.__contains__, ids)
         if not scores:  # an id occurs once in a row
             scores = dict.fromkeys(ids, weight)
         else:
@@ -103,8 +104,9 @@ def matching(
 
 
 def rarity(count: int, texts: int) -> float:
-    """Return the inverse document frequency (above 0) of a word in `count` of `texts`
-    texts.
+    """Return the inverse document frequency of a word in `count` of `texts` texts.
+
+    It is above 0.
     """
     return log(1 + (texts - count + 0.5) / (count + 0.5))
 
@@ -117,13 +119,15 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     `searched_words` of a text, and `mean` is the mean length of all texts in
     characters.
     """
-    said: defaultdict[str, int] = defaultdict(int)
+    occurrences: defaultdict[str, int] = defaultdict(int)
     for word in words.split(" "):
         if word in rarities:
-            said[word] += 1
-    long = BM25_K1 * (1 - BM25_B + BM25_B * len(words.partition("  ")[0]) / mean)
+            occurrences[word] += 1
+    length = len(words.partition("  ")[0])
+    damping = BM25_K1 * (1 - BM25_B + BM25_B * length / mean)
     return sum(
-        rarities[word] * n * (BM25_K1 + 1) / (n + long) for word, n in said.items()
+        rarities[word] * n * (BM25_K1 + 1) / (n + damping)
+        for word, n in occurrences.items()
     )
 
 
@@ -166,28 +170,26 @@ class Vectors:
 
     def __init__(self, most: int = MAX_VECTOR_CACHE_BYTES) -> None:
         self._most = most
-        self._kept: dict[tuple[str, str, int], Codes] = {}
+        self._codes: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the up-to-date codes of the vectors in the scope and space that `key`
-        holds.
-        """
+        """Return the up-to-date codes of the vectors in the scope and space of `key`."""
         name = corpus["scope"], key["space"], width
-        codes = self._kept.pop(name, None)
+        codes = self._codes.pop(name, None)
         # Codes of deleted vectors stay until a search finds them, so too many codes are
         # read again.
         if codes is None or codes.count > 2 * corpus["texts"] + VECTOR_BATCH_ROWS:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
-        self._kept[name] = codes
-        while self.bytes > self._most and len(self._kept) > 1:
-            del self._kept[next(iter(self._kept))]
+        self._codes[name] = codes
+        while self.bytes > self._most and len(self._codes) > 1:
+            del self._codes[next(iter(self._codes))]
         return codes
 
     @property
     def bytes(self) -> int:
         """The size in RAM of all compressed vectors (codes), in bytes."""
-        return sum(codes.bytes for codes in self._kept.values())
+        return sum(codes.bytes for codes in self._codes.values())
 
 
 class Codes:
@@ -206,7 +208,8 @@ class Codes:
         self.count: int = 0
         self._ids = np.empty(room, np.int64)
         self._scales = np.empty(room, np.float32)
-        self._codes = np.empty((room, width), np.int8 if _numkong() else np.float32)
+        kind = np.float32 if _numkong() is None else np.int8
+        self._codes = np.empty((room, width), kind)
 
     @property
     def bytes(self) -> int:
@@ -219,8 +222,9 @@ class Codes:
         return self._ids[: self.count]
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Add vectors that became searchable since the last call; `changed` is the new
-        version.
+        """Add vectors that became searchable since the last call.
+
+        `changed` is the new version.
         """
         import numpy as np
 
@@ -228,15 +232,20 @@ class Codes:
             return
         rows = db.run("new_vectors", {**key, "since": self._followed})
         size = 4 * self._codes.shape[1]
-        while part := rows.fetchmany(VECTOR_BATCH_ROWS):
-            if known := {id: data for id, data in part if len(data) == size}:
-                data = np.frombuffer(b"".join(known.values()), "<f4")
-                self._put(np.array(list(known), np.int64), data.reshape(len(known), -1))
+        batch = rows.fetchmany(VECTOR_BATCH_ROWS)
+        while batch:
+            vectors = {id: data for id, data in batch if len(data) == size}
+            if vectors:
+                data = np.frombuffer(b"".join(vectors.values()), "<f4")
+                ids = np.array(list(vectors), np.int64)
+                self._put(ids, data.reshape(len(vectors), -1))
+            batch = rows.fetchmany(VECTOR_BATCH_ROWS)
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by their codes; `among` limits
-        the ids.
+        """Return the ids of the `many` nearest vectors by their codes.
+
+        `among` limits the ids.
         """
         import numpy as np
 
@@ -248,9 +257,9 @@ class Codes:
             products = _numkong().cdist(_coded(query[None])[0], codes, "dot")
             scores = np.asarray(products)[0] * self._scales[: self.count]
         if among is not None:
-            known = np.isin(ids, among)
-            scores = scores[known]
-            ids = ids[known]
+            allowed = np.isin(ids, among)
+            scores = scores[allowed]
+            ids = ids[allowed]
         if many < len(ids):
             least = np.partition(scores, -many)[-many]
             near = np.flatnonzero(scores >= least)
@@ -262,10 +271,10 @@ class Codes:
         """Remove the rows with these ids; rows from the end fill the gaps."""
         import numpy as np
 
-        was = np.isin(self.ids, gone)
-        self.count -= int(was.sum())
-        holes = np.flatnonzero(was[: self.count])
-        last = self.count + np.flatnonzero(~was[self.count :])
+        dropped = np.isin(self.ids, gone)
+        self.count -= int(dropped.sum())
+        holes = np.flatnonzero(dropped[: self.count])
+        last = self.count + np.flatnonzero(~dropped[self.count :])
         for rows in (self._ids, self._scales, self._codes):
             rows[holes] = rows[last]
 
@@ -285,17 +294,16 @@ class Codes:
                 setattr(self, name, new)
         self._ids[self.count : end] = ids
         if self._codes.dtype == np.int8:
-            coded = _coded(vectors)
-            self._codes[self.count : end], self._scales[self.count : end] = coded
+            codes, scales = _coded(vectors)
+            self._codes[self.count : end] = codes
+            self._scales[self.count : end] = scales
         else:
             self._codes[self.count : end] = vectors
         self.count = end
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Return each row's code in -127..127 and its scale, which is 1 for a row of
-    zeros.
-    """
+    """Return each row's code in -127..127 and its scale, 1 for a row of zeros."""
     import numpy as np
 
     scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
@@ -328,54 +336,58 @@ def search(
     waiting: bool = False,
     memory_key: str = "",
 ) -> list[Match]:
-    """Return the examples most like `text`: at most `limit` by words and `limit` by
-    vector.
+    """Return the examples most like `text`.
 
-    `space` is the vector space of `vector`, and `only` filters the examples. A match
-    has a `keyword` score if the search by words found it, and a `cosine` if its vector
-    is in `space`. With `waiting`, examples in quarantine are returned, too, and a blank
-    `text` finds all examples. The examples of the `memory_key` are `own`, if its loops
-    broke rules.
+    There are at most `limit` by words and `limit` by vector. `space` is the vector
+    space of `vector`, and `only` filters the examples. A match has a `keyword` score if
+    the search by words found it, and a `cosine` if its vector is in `space`. With
+    `waiting`, examples in quarantine are returned, too, and a blank `text` finds all
+    examples. The examples of the `memory_key` are `own`, if its loops broke rules.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
-    key = {**key_of(scope), "space": space, "memory_key": memory_key}
-    one = SearchParameters(
+    parameters = SearchParameters(
         db=db,
-        key=key,
+        key={**key_of(scope), "space": space, "memory_key": memory_key},
         corpus=corpus,
         limit=limit,
         only=only or ANY_LESSON,
         waiting=waiting,
     )
     counts = count_texts(db, corpus, words(storable(text)))
-    keyword = by_text(one, counts)
-    cosine = {} if vector is None else by_vector(one, vector, [*keyword, *one.held])
-    every = [*one.read(one.filtered), *one.held] if waiting and not text.strip() else ()
+    keyword = by_text(parameters, counts)
+    cosine: dict[int, float] = {}
+    if vector is not None:
+        cosine = by_vector(parameters, vector, [*keyword, *parameters.waiting_ids])
+    ids: Iterable[int] = keyword | cosine
+    if waiting and not text.strip():
+        ids = [
+            *parameters.read(parameters.filtered_ids),
+            *parameters.waiting_ids,
+        ] or ids
     weighed = weights(counts, corpus["texts"])
-    found = []
-    for id in every or keyword | cosine:
-        row = one.rows[id]
-        measured = {
-            "cause": None,
-            "worked": None,
-            "cosine": cosine.get(id),
-            "keyword": keyword.get(id),
-            "coverage": coverage(weighed, frozenset(row["words"].split(" "))),
-            "overlap": 0.0,
-        }
-        example = Example(**json.loads(row["record"]))
-        found.append(
-            from_row(Match, row, example=example, lesson=row["text"], **measured)
+    matches = []
+    for id in ids:
+        row = parameters.rows[id]
+        match = from_row(
+            Match,
+            row,
+            example=Example(**json.loads(row["record"])),
+            lesson=row["text"],
+            cause=None,
+            worked=None,
+            cosine=cosine.get(id),
+            keyword=keyword.get(id),
+            coverage=coverage(weighed, frozenset(row["words"].split(" "))),
+            overlap=0.0,
         )
-    return found
+        matches.append(match)
+    return matches
 
 
 class SearchParameters:
-    """The parameters of one search, and a cache of the example rows that it has
-    read.
-    """
+    """The parameters of one search, and the example rows that it has read."""
 
     def __init__(
         self,
@@ -405,131 +417,125 @@ class SearchParameters:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Read these examples; return the ids of those that may be recalled and pass
-        the filter.
-        """
+        """Read these examples; return those that may be recalled and pass the filter."""
         ids = list(ids)
-        values = {
-            **self.values,
-            "ids": json.dumps([id for id in ids if id not in self.rows]),
-        }
-        rows = self.db.run("read_examples", values)
+        unread = json.dumps([id for id in ids if id not in self.rows])
+        rows = self.db.run("read_examples", {**self.values, "ids": unread})
         self.rows.update((row["id"], row) for row in rows)
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
 
     @cached_property
-    def filtered(self) -> set[int]:
+    def filtered_ids(self) -> set[int]:
         """The ids of all examples that may be recalled and pass the filter."""
         rows = self.db.run("filtered", self.values)
         return {id for (id,) in rows}
 
     @cached_property
-    def held(self) -> list[int]:
-        """The ids of the newest `MAX_QUARANTINE_EXAMPLES` examples in quarantine, if they are searched."""
+    def waiting_ids(self) -> list[int]:
+        """The ids of the newest examples in quarantine, if they are searched."""
         if not self.values["waiting"]:
             return []
-        rows = self.db.run(
-            "held",
-            {
-                "scope": self.corpus["scope"],
-                "most": MAX_QUARANTINE_EXAMPLES,
-                "before": MAX_ROWS,
-            },
-        )
-        return self.read(id for (id,) in rows)
+        values = {
+            "scope": self.corpus["scope"],
+            "most": MAX_QUARANTINE_EXAMPLES,
+            "before": MAX_ROWS,
+        }
+        return self.read(id for (id,) in self.db.run("held", values))
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """Return the exact cosine of each example whose vector has the length of the
-        query.
-        """
+        """Return the exact cosines of examples whose vectors are as long as `query`."""
         import numpy as np
 
-        data = {id: self.rows[id]["data"] or b"" for id in ids}
-        data = {id: one for id, one in data.items() if len(one) == query.nbytes}
-        matrix = np.frombuffer(b"".join(data.values()), "<f4").reshape(
-            len(data), len(query)
-        )
-        return dict(zip(data, (matrix @ query).tolist(), strict=True))
+        vectors = {id: self.rows[id]["data"] or b"" for id in ids}
+        vectors = {
+            id: data for id, data in vectors.items() if len(data) == query.nbytes
+        }
+        matrix = np.frombuffer(b"".join(vectors.values()), "<f4")
+        matrix = matrix.reshape(len(vectors), len(query))
+        return dict(zip(vectors, (matrix @ query).tolist(), strict=True))
 
 
-def by_text(one: SearchParameters, counts: Mapping[str, int]) -> dict[int, float]:
-    """Return the BM25 score of each matching example, divided by the best score:
-    0..1.
-    """
-    many = 2 * one.limit
-    ids = matching(one.db, one.corpus, counts, many)
-    found = one.read(ids)
-    if len(found) < one.limit and len(ids) == many:
-        found = one.read(
-            matching(
-                one.db, corpus=one.corpus, counts=counts, many=many, among=one.filtered
-            )
+def by_text(
+    parameters: SearchParameters, counts: Mapping[str, int]
+) -> dict[int, float]:
+    """Return the BM25 scores of matching examples, divided by the best one: 0..1."""
+    corpus = parameters.corpus
+    limit = parameters.limit
+    many = 2 * limit
+    ids = matching(parameters.db, corpus, counts, many)
+    matches = parameters.read(ids)
+    if len(matches) < limit and len(ids) == many:
+        ids = matching(
+            parameters.db,
+            corpus=corpus,
+            counts=counts,
+            many=many,
+            among=parameters.filtered_ids,
         )
-    if not found and not one.held:
+        matches = parameters.read(ids)
+    waiting = parameters.waiting_ids
+    if not matches and not waiting:
         return {}
-    every = one.corpus["texts"] + len(one.held)
-    mean = (
-        max(
-            1, one.corpus["length"] + sum(len(one.rows[id]["words"]) for id in one.held)
-        )
-        / every
-    )
-    rarities = {term: rarity(count, every) for term, count in counts.items()}
-    scores = {
-        id: bm25(rarities, one.rows[id]["words"], mean) for id in [*found, *one.held]
-    }
-    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))[
-        : one.limit
-    ]
-    return {id: scores[id] / scores[best[0]] for id in best}
+    texts = {id: parameters.rows[id]["words"] for id in [*matches, *waiting]}
+    count = corpus["texts"] + len(waiting)
+    length = corpus["length"] + sum(len(texts[id]) for id in waiting)
+    rarities = {term: rarity(n, count) for term, n in counts.items()}
+    mean = max(1, length) / count
+    scores = {id: bm25(rarities, text, mean) for id, text in texts.items()}
+    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))
+    return {id: scores[id] / scores[best[0]] for id in best[:limit]}
 
 
 def by_vector(
-    one: SearchParameters, vector: Sequence[float], also: Iterable[int] = ()
+    parameters: SearchParameters, vector: Sequence[float], also: Iterable[int] = ()
 ) -> dict[int, float]:
-    """Return the cosines of the nearest examples, nearest first, then of the examples
-    in `also`.
+    """Return the cosines of the nearest examples, and then those of `also`.
+
+    The nearest comes first.
     """
     import numpy as np
 
     query = np.asarray(vector, "<f4")
-    found = (by_codes if one.db.dialect == "sqlite" else by_database)(one, query)
-    cosine = one.cosines(found, query)
-    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: one.limit]
-    return {id: cosine[id] for id in best} | one.cosines(also, query)
+    if parameters.db.dialect == "sqlite":
+        matches = by_codes(parameters, query)
+    else:
+        matches = by_database(parameters, query)
+    cosine = parameters.cosines(matches, query)
+    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: parameters.limit]
+    return {id: cosine[id] for id in best} | parameters.cosines(also, query)
 
 
-def by_codes(one: SearchParameters, query: Rows) -> list[int]:
-    """Return the ids of the examples nearest to `query`, found with the codes in
-    memory.
-    """
+def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
+    """Return the ids of the nearest examples, found with the codes in memory."""
     import numpy as np
 
-    codes = one.db.local(Vectors).codes(one.db, one.key, one.corpus, len(query))
-    many = one.limit + SPARE_VECTORS
+    cache = parameters.db.local(Vectors)
+    codes = cache.codes(parameters.db, parameters.key, parameters.corpus, len(query))
+    many = parameters.limit + SPARE_VECTORS
     ids = codes.nearest(query, many).tolist()
-    found = one.read(ids)
-    if gone := [id for id in ids if id not in one.rows]:
-        codes.drop(np.array(gone))
-    if len(found) < one.limit and len(ids) == many:
-        among = np.array(list(one.filtered), np.int64)
-        found = one.read(codes.nearest(query, many, among).tolist())
-        if one.all:
+    matches = parameters.read(ids)
+    deleted = [id for id in ids if id not in parameters.rows]
+    if deleted:
+        codes.drop(np.array(deleted))
+    if len(matches) < parameters.limit and len(ids) == many:
+        among = np.array(list(parameters.filtered_ids), np.int64)
+        matches = parameters.read(codes.nearest(query, many, among).tolist())
+        if parameters.all:
             codes.drop(np.setdiff1d(codes.ids, among))
-    return found
+    return matches
 
 
-def by_database(one: SearchParameters, query: Rows) -> list[int]:
-    """Return the ids of the examples nearest to `query`, found by the database."""
+def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
+    """Return the ids of the nearest examples, found by the database."""
+    among = "" if parameters.all else json.dumps(list(parameters.filtered_ids))
     values = {
+        **parameters.key,
         "near": short(query.tobytes()),
         "width": len(query),
-        "limit": one.limit + SPARE_VECTORS,
+        "limit": parameters.limit + SPARE_VECTORS,
+        "among": among,
     }
-    among = "" if one.all else json.dumps(list(one.filtered))
-    return one.read(
-        id for (id,) in one.db.run("nearest", {**one.key, **values, "among": among})
-    )
+    return parameters.read(id for (id,) in parameters.db.run("nearest", values))
 
 
 # characters of the example of a rule: two of them fit into the budget of a prompt
@@ -542,30 +548,29 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     A rule has no accepted output and no score, but a `cause`, and an example if that is
     short.
     """
-    found = []
-    unscored = {
-        "cosine": None,
-        "keyword": None,
-        "coverage": 0.0,
-        "overlap": 0.0,
-        "own": False,
-    }
+    matches = []
     for row in db.all("by_cause", scope, memory_key=memory_key):
-        one = Example(**json.loads(row["record"]))
-        short = (
-            len(one.task) + len(one.rejected) + len(one.accepted)
-            <= MAX_RULE_EXAMPLE_CHARS
+        example = Example(**json.loads(row["record"]))
+        chars = len(example.task) + len(example.rejected) + len(example.accepted)
+        is_worked = bool(example.accepted and example.rejected)
+        worked = None
+        if is_worked and chars <= MAX_RULE_EXAMPLE_CHARS:
+            worked = example
+        match = from_row(
+            Match,
+            row,
+            cause=from_row(Cause, row),
+            lesson=row["text"],
+            example=Example(example.task, ""),
+            worked=worked,
+            cosine=None,
+            keyword=None,
+            coverage=0.0,
+            overlap=0.0,
+            own=False,
         )
-        worked = one if one.accepted and one.rejected and short else None
-        values = {
-            "lesson": row["text"],
-            "example": Example(one.task, ""),
-            "worked": worked,
-        }
-        found.append(
-            from_row(Match, row, cause=from_row(Cause, row), **values, **unscored)
-        )
-    return found
+        matches.append(match)
+    return matches
 
 
 # The characters of a blank task. A blank task gets no vector.
@@ -573,40 +578,38 @@ BLANK_CHARACTERS = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
-    """Return the number of recallable examples in each vector space; "" means without a
-    vector.
+    """Return the number of recallable examples in each vector space.
+
+    "" means without a vector.
     """
-    return {
-        row["space"]: row["n"]
-        for row in db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
-    }
+    rows = db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
+    return {row["space"]: row["n"] for row in rows}
 
 
 def unplaced(
     db: Db, scope: Scope, space: str, after: int, limit: int, since: float = 0.0
 ) -> list[tuple[int, str]]:
-    """Return id and task of recallable examples without a vector in `space`, above id
-    `after`.
+    """Return id and task of recallable examples without a vector in `space`.
 
-    Only examples that were stored at the time `since` or later are returned.
+    Their ids are above `after`. Only examples that were stored at the time `since` or
+    later are returned.
     """
     values = {
+        "scope": token(scope),
         "space": space,
         "after": after,
         "limit": limit,
         "since": since,
         "blank": BLANK_CHARACTERS,
     }
-    rows = db.run("unplaced", {"scope": token(scope), **values})
-    return [(row["id"], row["task"]) for row in rows]
+    return [(row["id"], row["task"]) for row in db.run("unplaced", values)]
 
 
 @resumable(result=int)
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write vectors, given as (id, task, vector) of examples; return the number
-    written.
+    """Write vectors, given as (id, task, vector) of examples; return their number.
 
     Skips an example that was deleted, or that has another task now.
     """
