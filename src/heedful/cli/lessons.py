@@ -46,7 +46,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
-from heedful.store import own_db
+from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200  # characters of a text that are shown
 # Of a longer file, only the error lines are looked up.

@@ -22,7 +22,8 @@ from heedful.errors import NotFound, UsageError
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES_PREFIXES, open_store, own_db, prepare
+from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store.workspace import own_db, prepare_database
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
             "create one"
         )
         raise NotFound("database", values.db, f"reach; {hint}")
-    store = open_store(prepare(values.db))
+    store = open_store(prepare_database(values.db))
     try:
         yield store
     finally:

@@ -38,14 +38,8 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
-from heedful.store import (
-    DEFAULT_DATABASE_FILE,
-    episodes,
-    open_store,
-    own_db,
-    prepare,
-    repository,
-)
+from heedful.store import DEFAULT_DATABASE_FILE, episodes, open_store
+from heedful.store.workspace import own_db, prepare_database, repository
 from heedful.store.store import Store
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
@@ -221,7 +215,7 @@ async def _learn(
             try:
                 db = await asyncio.to_thread(_database, file, values)
                 if db not in memories:
-                    store = open_store(prepare(db))
+                    store = open_store(prepare_database(db))
                     stack.push_async_callback(store.close)
                     memories[db] = memory_of(values, store)
                 await _learn_file(file, memories[db], db, survey)

@@ -20,7 +20,8 @@ from typer import Option
 from heedful.cli.output import call
 from heedful.errors import InvalidInput, UsageError
 from heedful.lessons.lesson import Scope, Trust
-from heedful.store import DEFAULT_DATABASE_FILE, read_table, repository, shown
+from heedful.store import DEFAULT_DATABASE_FILE, shown
+from heedful.store.workspace import read_table, repository
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.

@@ -24,7 +24,8 @@ from typing import IO, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.redact import redact
-from heedful.store import DEFAULT_DATABASE_FILE, own_db, prepare, read_table, repository
+from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store.workspace import own_db, prepare_database, read_table, repository
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -126,7 +127,7 @@ def _answer(event: str, agent: str, strict: bool) -> None:
     from heedful.integrations import hooks
 
     _log_warnings(event)
-    rules, host = hooks.follow(settings, prepare(settings["db"]), strict)
+    rules, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
     if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
         _run_long(niceness=0)
     reply = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
@@ -151,7 +152,7 @@ def _work(event: str, session: str, strict: bool) -> None:
     from heedful.integrations import hooks
 
     _log_warnings(event)
-    _, host = hooks.follow(settings, prepare(settings["db"]), strict)
+    _, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
     _run_long(niceness=10)
     what: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, what))

@@ -25,7 +25,8 @@ from typing import Any, NoReturn
 from heedful.errors import LineError, UsageError
 from heedful.integrations.hook import private
 from heedful.integrations.hooks import AGENTS
-from heedful.store import DEFAULT_DATABASE_FILE, repository
+from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store.workspace import repository
 
 # The agent whose settings are written; for others the docs have snippets.
 INSTALL_AGENT = "claude-code"

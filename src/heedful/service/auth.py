@@ -235,7 +235,7 @@ class Callers:
 
     async def _without_key(self) -> Caller:
         setup = self._setup
-        keys_made = len(keys.made)
+        keys_made = len(keys.created_ids)
         now = time.monotonic()
         if not setup.open or self._keyless < (keys_made, now):
             if not setup.open or await setup.store.read(Scope(), keys.any_key):

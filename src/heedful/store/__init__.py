@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
+from heedful.errors import InvalidInput, PackageMissing, UnknownName
 from heedful.redact import redact
 
-if (
-    TYPE_CHECKING
-):  # records are imported without asyncio, and a store is opened without paths
-    from pathlib import Path
-
+if TYPE_CHECKING:  # records are imported without asyncio
     from heedful.store.store import Store
 
 POSTGRES_PREFIXES = ("postgresql://", "postgres://")
@@ -37,23 +32,26 @@ def open_store(url: str) -> Store:
         )
     if url.startswith(POSTGRES_PREFIXES):
         needs_psycopg()
-        make = import_module("heedful.store.postgres").in_database
+        connect = import_module("heedful.store.postgres").in_database
         key = url
     elif "://" in url:
-        known = [
+        names = [
             "a path such as heedful.db",
             ":memory:",
             "postgresql://user@host/database",
         ]
-        raise UnknownName("store", url.partition("://")[0] + "://", known)
+        raise UnknownName("store", url.partition("://")[0] + "://", names)
     else:
-        make = import_module("heedful.store.sqlite").in_file
+        connect = import_module("heedful.store.sqlite").in_file
         key = os.path.realpath(url)
-    with _guard:
-        store: Store = (url != ":memory:" and _shared.get(key)) or make(url)
-        if url != ":memory:":
-            _shared[key] = store
+    store: Store
+    if url == ":memory:":
+        store = connect(url)
         return store
+    with _guard:
+        if key not in _shared:
+            _shared[key] = connect(url)
+        return _shared[key]
 
 
 def needs_psycopg() -> None:
@@ -70,78 +68,13 @@ def shown(url: str) -> str:
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other")
     'postgresql://erin@host/heedful'
     """
-    scheme, slashes, rest = url.partition("://")
-    place, _, more = rest.partition("?")
-    if (
-        slashes
-    ):  # an "@" after the "?" ends a password, which may begin anywhere before it
-        user, at, host = place.rpartition("@")
-        rest = "..." if "@" in more else user.partition(":")[0] + at + host
-    return redact(scheme + slashes + rest)  # a user may be a token
-
-
-def repository(folder: Path) -> Path | None:
-    """Return the root of the git repository with this folder; of a worktree, the main
-    root.
-    """
-    for place in (folder, *folder.parents):
-        git = place / ".git"
-        if git.is_dir():
-            return place
-        with suppress(OSError, ValueError):
-            inner = (
-                place / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-            )
-            common = (
-                inner / (inner / "commondir").read_text(encoding="utf-8").strip()
-            ).resolve()
-            return common.parent
-    return None
-
-
-def prepare(db: str) -> str:
-    """Return the name of a database; let git ignore a new file in the root of a
-    repository.
-    """
-    from pathlib import Path
-
-    path = Path(db).absolute()
-    if db.startswith(POSTGRES_PREFIXES) or db == ":memory:" or path.exists():
-        return db
-    if (path.parent / ".git").is_dir():
-        ignored = path.parent / ".git" / "info" / "exclude"
-        ignored.parent.mkdir(exist_ok=True)
-        with ignored.open("a", encoding="utf-8") as file:
-            file.write(f"\n/{path.name}*\n")
-    return db
-
-
-def own_db() -> Path:
-    """Return the database of one's own memory, for what belongs to no repository."""
-    from pathlib import Path
-
-    return Path.home() / ".heedful" / DEFAULT_DATABASE_FILE
-
-
-def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
-    """Return a table of a TOML file, {} if the file does not exist. Raises
-    UsageError.
-    """
-    from pathlib import Path
-
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-        import tomllib  # few folders have such a file
-
-        found: Any = tomllib.loads(text)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{file} cannot be read: {error}; correct or remove it"
-        ) from error
-    for key in keys:
-        found = found.get(key, {}) if isinstance(found, dict) else {}
-    if not isinstance(found, dict):
-        raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
-    return found
+    scheme, slashes, place = url.partition("://")
+    if slashes:
+        place, _, query = place.partition("?")
+        if "@" in query:
+            # It ends a password, which may begin anywhere before it.
+            place = "..."
+        else:
+            user, at_sign, host = place.rpartition("@")
+            place = user.partition(":")[0] + at_sign + host
+    return redact(scheme + slashes + place)  # a user may be a token

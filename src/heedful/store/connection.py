@@ -129,7 +129,7 @@ class Db:
     def update(
         self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]
     ) -> int:
-        """Set the columns in `changes` in the rows that match `key`; return their number."""
+        """Set `changes` in the rows that match `key`; return the number of rows."""
         assignments = ", ".join(f"{name} = :new_{name}" for name in changes)
         new = {f"new_{name}": value for name, value in changes.items()}
         sql = f"update {table} set {assignments} where {_matches(key)}"

@@ -32,6 +32,7 @@ from heedful.store.store import Store
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
+MAX_KEY_NAME_CHARS = 200
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
 # A guess of an unknown key is compared with this hash, so that it takes as long as a
 # wrong secret.
@@ -63,14 +64,13 @@ class Key:
 
     @property
     def revoke(self) -> str:
-        """The command that shows and removes what a revoked key wrote; "" for a valid
-        key.
+        """The command that shows and removes what a revoked key wrote.
+
+        It is "" for a valid key.
         """
-        return (
-            ""
-            if self.revoked is None
-            else f"heedful quarantine revoke key:{self.id} --by NAME"
-        )
+        if self.revoked is None:
+            return ""
+        return f"heedful quarantine revoke key:{self.id} --by NAME"
 
 
 async def create(
@@ -90,23 +90,20 @@ async def create(
     now = time.time()
     for project in projects or ("default",):
         Scope(tenant, project)  # raises InvalidInput
-    if not name or len(name) > 200 or not name.isprintable():
+    if not name or len(name) > MAX_KEY_NAME_CHARS or not name.isprintable():
         raise InvalidInput("name", name, "1 to 200 printable characters")
     if not may or not set(may) <= set(KEY_PERMISSIONS):
-        raise InvalidInput(
-            "may", list(may), f"at least one of {', '.join(KEY_PERMISSIONS)}"
-        )
+        allowed = f"at least one of {', '.join(KEY_PERMISSIONS)}"
+        raise InvalidInput("may", list(may), allowed)
     if expires is not None and not now < expires < inf:
         raise InvalidInput("expires", expires, "a time in the future")
     secret = secrets.token_hex(32)
-    held = tuple(one for one in KEY_PERMISSIONS if one in may)
-    name = redact(name)  # a caller may send anything
     key = Key(
         id=secrets.token_hex(6),
         tenant=tenant,
-        name=name,
+        name=redact(name),  # a caller may send anything
         projects=tuple(projects),
-        may=held,
+        may=tuple(permission for permission in KEY_PERMISSIONS if permission in may),
         by=by,
         at=now,
         expires=expires,
@@ -115,21 +112,25 @@ async def create(
     return key, f"{key.shown}_{secret}"
 
 
-made: list[str] = []  # the ids of the keys that this process has made
+created_ids: list[str] = []  # of the keys that this process has made
 
 
 @holds("keys")
 @resumable(result=None)
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
-    """Insert a key with the hash of its secret, and a row in the audit. Raises
-    Conflict.
+    """Insert a key with the hash of its secret, and a row in the audit.
+
+    Raises Conflict.
     """
-    lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    if not db.insert(
-        "key", {**asdict(key), **lists, "hash": hash}, CONFLICT_SKIP_SQL
-    ).rowcount:
+    row = {
+        **asdict(key),
+        "projects": json.dumps(key.projects),
+        "may": json.dumps(key.may),
+        "hash": hash,
+    }
+    if not db.insert("key", row, CONFLICT_SKIP_SQL).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
-    made.append(key.id)
+    created_ids.append(key.id)
     detail = {"id": key.id, "projects": key.projects, "may": key.may}
     append(
         db,
@@ -148,28 +149,29 @@ async def holder(store: Store, token: str) -> Key:
     Raises KeyRefused if the key is unknown, revoked or expired.
     """
     parts = _KEY_TOKEN_PATTERN.fullmatch(token)
-    key, hash = (
-        await store.read(Scope(), find, parts[1])
-        if parts
-        else (None, _UNKNOWN_KEY_HASH)
-    )
-    same = hmac.compare_digest(_hash(parts[2]) if parts else _UNKNOWN_KEY_HASH, hash)
-    ended = (
-        key is None or key.revoked is not None or (key.expires or inf) <= time.time()
-    )
-    if key is None or ended or not same:
+    key = None
+    hash = secret_hash = _UNKNOWN_KEY_HASH
+    if parts is not None:
+        key, hash = await store.read(Scope(), find, parts[1])
+        secret_hash = _hash(parts[2])
+    is_same = hmac.compare_digest(secret_hash, hash)
+    if key is None or not is_same or not _is_valid(key):
         raise KeyRefused(
             "the key is unknown, revoked or expired; heedful key create makes one"
         )
     return key
 
 
+def _is_valid(key: Key) -> bool:
+    return key.revoked is None and (key.expires or inf) > time.time()
+
+
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant (or None), and the hash of its
-    secret.
-    """
+    """Return the key with this id, of any tenant, or None, and the secret's hash."""
     row = db.run("find_key", {"id": id}).fetchone()
-    return (from_row(Key, row), row["hash"]) if row else (None, _UNKNOWN_KEY_HASH)
+    if row is None:
+        return None, _UNKNOWN_KEY_HASH
+    return from_row(Key, row), row["hash"]
 
 
 def any_key(db: Db, scope: Scope) -> bool:
@@ -183,14 +185,18 @@ def any_key(db: Db, scope: Scope) -> bool:
 def newest(
     db: Db, scope: Scope, limit: int, before: str = "", projects: Sequence[str] = ()
 ) -> list[Key]:
-    """Return a tenant's keys, newest first; with `before` (a key's id), only older
-    keys.
+    """Return a tenant's keys, newest first.
 
-    With `projects`, return only keys that are limited to these projects.
+    With `before` (a key's id), returns only older keys; with `projects`, only keys that
+    are limited to these projects.
     """
-    values = {"tenant": scope.tenant, "cursor": before, "limit": limit}
-    rows = db.run("list_keys", {**values, "projects": json.dumps(projects)})
-    return [from_row(Key, row) for row in rows]
+    values = {
+        "tenant": scope.tenant,
+        "cursor": before,
+        "limit": limit,
+        "projects": json.dumps(projects),
+    }
+    return [from_row(Key, row) for row in db.run("list_keys", values)]
 
 
 @holds("keys")
@@ -218,8 +224,9 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
 
 
 def id_of(key: str) -> str:
-    """Return the id of a key, given as the full key, its first part `heedful_ID`, or
-    the id.
+    """Return the id of a key.
+
+    `key` is the full key, its first part `heedful_ID`, or the id.
     """
     parts = _KEY_TOKEN_PATTERN.fullmatch(key)
     return parts[1] if parts else key.removeprefix("heedful_")
@@ -290,66 +297,59 @@ def append(
 def audit_rows(
     db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return audit rows as plain data, newest first, with numbers below `before` (0:
-    all).
+    """Return audit rows as plain data, newest first.
 
-    With `projects`, return only rows about these projects.
+    Their numbers are below `before` (0: all). With `projects`, returns only rows about
+    these projects.
     """
-    values = {"tenant": scope.tenant, "before": before, "limit": limit}
-    rows = db.run(
-        "newest_audit", {**values, "projects": json.dumps(projects)}
-    ).fetchall()
-    parts = ("projects", "detail")
-    return [
-        {**dict(row), **{name: json.loads(row[name]) for name in parts}} for row in rows
-    ]
+    values = {
+        "tenant": scope.tenant,
+        "before": before,
+        "limit": limit,
+        "projects": json.dumps(projects),
+    }
+    rows = []
+    for row in db.run("newest_audit", values).fetchall():
+        lists = {name: json.loads(row[name]) for name in ("projects", "detail")}
+        rows.append({**dict(row), **lists})
+    return rows
 
 
 def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
-    """Check that no audit row of a tenant was changed or removed; return the result.
+    """Check that no audit row of a tenant was changed or removed.
 
     `kept` is the `head` of an earlier check. If no row has this hash, somebody rewrote
     the chain.
     """
     tenant = scope.tenant
     heads = db.select("n, hash", "audit_head", {"tenant": tenant})
-    end, last = heads[0] if heads else (0, "")
+    count, head = heads[0] if heads else (0, "")
+    broken, problem = _broken_row(db, tenant, count, head, kept)
+    return AuditVerification(
+        tenant=tenant, rows=count, head=head, broken=broken, what=problem
+    )
+
+
+def _broken_row(
+    db: Db, tenant: str, count: int, head: str, kept: str
+) -> tuple[int, str]:
+    """Return the number of the first broken row, or 0, and what is wrong with it."""
+    number = 0
     previous = ""
-    n = 0
-    found = not kept
+    has_kept = not kept
     for row in db.run("all_audit", {"tenant": tenant}):
-        n += 1
-        if row["n"] != n:
-            return AuditVerification(
-                tenant=tenant, rows=end, head=last, broken=n, what=f"row {n} is missing"
-            )
+        number += 1
+        if row["n"] != number:
+            return number, f"row {number} is missing"
         if row["previous"] != previous or row["hash"] != _hash_audit(row):
-            return AuditVerification(
-                tenant=tenant,
-                rows=end,
-                head=last,
-                broken=n,
-                what=f"row {n} was changed",
-            )
+            return number, f"row {number} was changed"
         previous = row["hash"]
-        found = found or previous == kept
-    if (n, previous) != (end, last):
-        return AuditVerification(
-            tenant=tenant,
-            rows=end,
-            head=last,
-            broken=n + 1,
-            what=f"row {n + 1} is missing",
-        )
-    if not found:
-        return AuditVerification(
-            tenant=tenant,
-            rows=end,
-            head=last,
-            broken=max(end, 1),
-            what=f"no row has the hash {kept}",
-        )
-    return AuditVerification(tenant=tenant, rows=end, head=last)
+        has_kept = has_kept or previous == kept
+    if number != count or previous != head:
+        return number + 1, f"row {number + 1} is missing"
+    if not has_kept:
+        return max(count, 1), f"no row has the hash {kept}"
+    return 0, ""
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ def parse_url(url: str) -> Address:
         if name == "pool_size":
             size = value
         else:
-            # As in `options=-c statement_timeout=60s`: libpq wants the second = escaped.
+            # libpq wants the second = of `options=-c statement_timeout=60s` escaped.
             parameters.append(f"{name}{equals}{value.replace('=', '%3D')}")
     is_number = size.isascii() and size.isdigit()
     if not (is_number and 1 <= int(size) <= MAX_POOL_CONNECTIONS):
@@ -289,8 +289,10 @@ _TRANSLATIONS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     ),
     errors.QueryCanceled: (
         StoreUnavailable,
-        "it took longer than statement_timeout; try again, or raise it in the URL: "
-        "?options=-c%20statement_timeout=60s",
+        (
+            "it took longer than statement_timeout; try again, or raise it in the URL: "
+            "?options=-c%20statement_timeout=60s"
+        ),
     ),
     errors.ReadOnlySqlTransaction: (
         StoreUnavailable,

@@ -173,7 +173,7 @@ class Vectors:
         self._codes: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the up-to-date codes of the vectors in the scope and space of `key`."""
+        """Return the current codes of the vectors in the scope and space of `key`."""
         name = corpus["scope"], key["space"], width
         codes = self._codes.pop(name, None)
         # Codes of deleted vectors stay until a search finds them, so too many codes are
@@ -417,7 +417,7 @@ class SearchParameters:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Read these examples; return those that may be recalled and pass the filter."""
+        """Read examples; return those that may be recalled and pass the filter."""
         ids = list(ids)
         unread = json.dumps([id for id in ids if id not in self.rows])
         rows = self.db.run("read_examples", {**self.values, "ids": unread})

@@ -31,7 +31,7 @@ _unseen = threading.local()
 
 
 class WorkItem:
-    """A function `work` that waits for a free thread, and the `future` of its result."""
+    """A function `work` that waits for a thread, and the `future` of its result."""
 
     __slots__ = ("done", "error", "future", "value", "work")
 

@@ -36,6 +36,7 @@ from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
+    Row,
     from_row,
     key_of,
     resumable,
@@ -44,12 +45,18 @@ from heedful.store.connection import (
 )
 from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.search import short
-from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, connect, translate_error
+from heedful.store.sqlite import (
+    BUSY_TIMEOUT_SECONDS,
+    Connection,
+    connect,
+    translate_error,
+)
 
 
 class FieldBounds:
-    """Constraints on a field, named as in pydantic's core schema; they do not need
-    pydantic.
+    """Constraints on a field, named as in pydantic's core schema.
+
+    Declaring them does not import pydantic.
     """
 
     def __init__(self, **constraints: Any) -> None:
@@ -63,9 +70,8 @@ class FieldBounds:
 
 Count = Annotated[int, FieldBounds(ge=0, le=2**53)]
 Share = Annotated[float, FieldBounds(ge=0, le=1)]
-Time = Annotated[
-    float, FieldBounds(ge=0, le=253_402_300_800)
-]  # before the year 10000; 0 is unknown
+# Before the year 10000; 0 is unknown.
+Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
 Mark = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
 
 
@@ -81,12 +87,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson; with `digest` "lesson", the text of a lesson without an
-    example.
+    """An example of a lesson, or the text of a lesson without an example.
 
-    `lesson` is the text of the lesson that came with the example. `author` is True if
-    the lesson still has this text. Searches compare a query with `words`. `sources` are
-    all sources of the example.
+    Such a text has the `digest` "lesson". `lesson` is the text of the lesson that came
+    with the example. `author` is True if the lesson still has this text. Searches
+    compare a query with `words`. `sources` are all sources of the example.
     """
 
     digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
@@ -102,20 +107,21 @@ class ExampleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
-    """A link to another lesson: a strategy's reflection, or what replaced a superseded
-    lesson.
+    """A link to another lesson, whose name `kind/signature` is `parent`.
+
+    A strategy belongs to the lesson about a failure; a superseded lesson became
+    another one.
     """
 
     relation: Literal["became", "strategy"]
-    parent: Annotated[
-        str, FieldBounds(pattern="^[^/]{1,200}/[0-9a-f]{16}$")
-    ]  # kind/signature
+    parent: Annotated[str, FieldBounds(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonRecord:
-    """A lesson of an export. `seen` counts its sightings, `words` is the digest of its
-    words.
+    """A lesson of an export.
+
+    `seen` counts its sightings, and `words` is the digest of its words.
     """
 
     type: Literal["lesson"] = "lesson"
@@ -151,6 +157,7 @@ class End:
 
 
 Record = Header | LessonRecord | End
+MAX_UNTRUSTED_META_CHARS = 20_000
 # What a lesson of an export has and a new one does not.
 EXPORT_ONLY_FIELDS = (
     "state",
@@ -174,18 +181,19 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """Return the record in a line. Raises InvalidInput if a field is missing, unknown
-    or wrong.
+    """Return the record in a line.
+
+    Raises InvalidInput if a field is missing, unknown or wrong.
     """
     from pydantic import ValidationError
 
     try:
         return cast("Record", _adapter().validate_json(line))
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        place = ".".join(map(str, wrong["loc"])) or "line"
-        allowed = wrong["msg"].removeprefix("Input should be ")
-        raise InvalidInput(place, wrong["input"], allowed) from None
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "line"
+        allowed = first["msg"].removeprefix("Input should be ")
+        raise InvalidInput(place, first["input"], allowed) from None
 
 
 @cache
@@ -199,26 +207,21 @@ def _adapter() -> Any:
 
 
 def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
-    """Yield the lessons of a scope, sorted by kind and signature, as an export has
-    them.
+    """Yield the lessons of a scope as an export has them.
+
+    They are sorted by kind and signature.
     """
     key = key_of(scope)
-    sources = cache(
-        lambda id: {row["source"] for row in db.run("rests_on", {"example": id})}
-    )
+
+    @cache
+    def sources_of(example: int) -> tuple[str, ...]:
+        rows = db.run("rests_on", {"example": example})
+        return tuple(sorted({row["source"] for row in rows}))
+
     for row in db.select("*", "reflection", key, "order by kind, signature"):
         examples = [
-            from_row(
-                ExampleRecord,
-                one,
-                digest=LESSON_DIGEST_PREFIX
-                if one["digest"].startswith(LESSON_DIGEST_PREFIX)
-                else one["digest"],
-                author=one["id"] == row["author"],
-                example=Example(**_load(one["record"])),
-                sources=tuple(sorted(sources(one["id"]))),
-            )
-            for one in db.select(
+            _example_record(example, row["author"], sources_of(example["id"]))
+            for example in db.select(
                 "*", "example", {"reflection": row["id"]}, "order by digest"
             )
         ]
@@ -230,8 +233,24 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             type="lesson",
             meta=_load(row["meta"]),
             examples=tuple(examples),
-            links=tuple(from_row(LinkRecord, one) for one in links),
+            links=tuple(from_row(LinkRecord, link) for link in links),
         )
+
+
+def _example_record(
+    row: Row, author: int | None, sources: tuple[str, ...]
+) -> ExampleRecord:
+    digest = row["digest"]
+    if digest.startswith(LESSON_DIGEST_PREFIX):
+        digest = LESSON_DIGEST_PREFIX
+    return from_row(
+        ExampleRecord,
+        row,
+        digest=digest,
+        author=row["id"] == author,
+        example=Example(**_load(row["record"])),
+        sources=sources,
+    )
 
 
 def _load(text: str) -> dict[str, Any]:
@@ -241,30 +260,36 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
-    """Yield the texts of a lesson for which nobody vouches, as words of `source` in
-    quarantine.
+    """Yield the texts of a lesson for which nobody vouches.
 
-    Decisions and counts are dropped, and so are retired and superseded texts.
+    They are words of `source`, in quarantine. Decisions and counts are dropped, and so
+    are retired and superseded texts.
     """
-    name = Signature("", record.pattern, digest=record.signature)
-    meta = record.meta if len(json.dumps(record.meta)) <= 20_000 else {}
-    for one in record.examples:
-        if one.state not in ("retired", "superseded"):
-            reflection = Lesson(
-                record.kind,
-                name,
-                error_type=record.error_type,
-                text=clip(one.lesson),
-                sighting="",
-                example=None if one.digest == LESSON_DIGEST_PREFIX else one.example,
-                trust="external",
-                importance=record.importance,
-                tags=record.tags,
-                source=source,
-                sources=one.sources,
-                meta=meta,
-            )
-            yield clip_reflection(reflection)
+    pattern = Signature("", record.pattern, digest=record.signature)
+    meta = record.meta
+    if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
+        meta = {}
+    for text in record.examples:
+        if text.state in ("retired", "superseded"):
+            continue
+        example = None
+        if text.digest != LESSON_DIGEST_PREFIX:
+            example = text.example
+        lesson = Lesson(
+            record.kind,
+            pattern,
+            error_type=record.error_type,
+            text=clip(text.lesson),
+            sighting="",
+            example=example,
+            trust="external",
+            importance=record.importance,
+            tags=record.tags,
+            source=source,
+            sources=text.sources,
+            meta=meta,
+        )
+        yield clip_reflection(lesson)
 
 
 @resumable(result=Mapping[str, int])
@@ -277,8 +302,7 @@ def import_lessons(
     why: str,
     dry_run: bool = False,
 ) -> Mapping[str, int]:
-    """Write lessons; return how many are new, how many were known, and how many new
-    texts wait.
+    """Write lessons; return how many are new, were known, and how many new texts wait.
 
     The texts, trust and states of stored lessons do not change; their counts may rise.
     `by` is the person who vouches for the import, or "". `source` is the name of the
@@ -297,9 +321,10 @@ def import_lessons(
         )
     counts = Counter[str]()
     for record in records:
-        counts.update(
-            _import(db, scope, record) if by else _quarantine(db, scope, record, source)
-        )
+        if by:
+            counts.update(_import(db, scope, record))
+        else:
+            counts.update(_quarantine(db, scope, record, source))
     if dry_run:
         db.execute("rollback to importing")
     db.execute("release importing")
@@ -311,88 +336,100 @@ def _quarantine(
 ) -> Counter[str]:
     """Store the new texts of a lesson for which nobody vouches."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
-    known = db.select("id", "reflection", key)
-    there = [db.select("digest", "example", {"reflection": row["id"]}) for row in known]
-    digests = {row["digest"] for rows in there for row in rows}
-    texts = {
-        one.example.digest if one.example else words_digest(storable(one.text)): one
-        for one in untrusted_texts(record, source)
-    }
-    new = [one for digest, one in texts.items() if digest not in digests]
-    waiting = sum(one.entry > 0 for one in lessons.upsert(db, scope, new, time.time()))
-    return Counter({"known" if known else "new": int(bool(texts)), "waiting": waiting})
+    rows = db.select("id", "reflection", key)
+    digests = set[str]()
+    for row in rows:
+        examples = db.select("digest", "example", {"reflection": row["id"]})
+        digests.update(example["digest"] for example in examples)
+    texts = dict[str, Lesson]()
+    for lesson in untrusted_texts(record, source):
+        digest = words_digest(storable(lesson.text))
+        if lesson.example is not None:
+            digest = lesson.example.digest
+        texts[digest] = lesson
+    new = [lesson for digest, lesson in texts.items() if digest not in digests]
+    answers = lessons.upsert(db, scope, new, time.time())
+    counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
+    counts["known" if rows else "new"] = 1 if texts else 0
+    return counts
 
 
 def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
-    """Write a lesson for which an operator vouches, with what of it is not stored
-    yet.
-    """
+    """Write what is new of a lesson for which an operator vouches."""
     key = key_of(scope)
     now = time.time()
-    named = {**key, "kind": record.kind, "signature": record.signature}
-    known = db.select("id, text, author", "reflection", named)
-    rows = known
-    if known:
-        times = {"first_seen": record.first_seen or now, "last_seen": record.last_seen}
-        db.run("merge_counts", {"id": known[0]["id"], "seen": record.seen, **times})
+    name = {**key, "kind": record.kind, "signature": record.signature}
+    rows = db.select("id, text, author", "reflection", name)
+    is_known = bool(rows)
+    if is_known:
+        values = {
+            "id": rows[0]["id"],
+            "seen": record.seen,
+            "first_seen": record.first_seen or now,
+            "last_seen": record.last_seen,
+        }
+        db.run("merge_counts", values)
     else:
-        plain = {
-            name: value
-            for name, value in asdict(record).items()
-            if name not in LESSON_TABLE_FIELDS
-        }
-        plain |= {
-            n: storable(plain[n]) for n in ("error_type", "pattern", "text", "source")
-        }
-        plain["first_seen"] = record.first_seen or record.last_seen or now
-        plain["last_seen"] = record.last_seen or now
-        plain["tags"] = json.dumps([storable(tag) for tag in record.tags])
-        plain["meta"] = json.dumps(redact_data(plain["meta"]))
-        plain["mark"] = words_digest(plain["text"])
-        rows = db.run("upsert_reflection", {**key, **plain, "now": now}).fetchall()
-        db.update(
-            "reflection",
-            {"id": rows[0]["id"]},
-            {name: plain[name] for name in EXPORT_ONLY_FIELDS},
-        )
-    lesson = {**named, **dict(rows[0]), "scope": token(scope), "now": now}
-    written = [_write_example(db, lesson, one) for one in record.examples]
-    for link in () if known else record.links:
-        db.insert(
-            "link",
-            {**key, **asdict(link), "child": lessons.name_of(lesson)},
-            CONFLICT_SKIP_SQL,
-        )
-    return Counter(
-        {"known" if known else "new": 1, "waiting": written.count("quarantined")}
-    )
+        columns = _columns(record, now)
+        rows = db.run("upsert_reflection", {**key, **columns, "now": now}).fetchall()
+        changes = {column: columns[column] for column in EXPORT_ONLY_FIELDS}
+        db.update("reflection", {"id": rows[0]["id"]}, changes)
+    lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
+    states = [_write_example(db, lesson, example) for example in record.examples]
+    counts = Counter(waiting=states.count("quarantined"))
+    counts["known" if is_known else "new"] += 1
+    if not is_known:
+        child = lessons.name_of(lesson)
+        for link in record.links:
+            row = {**key, **asdict(link), "child": child}
+            db.insert("link", row, CONFLICT_SKIP_SQL)
+    return counts
 
 
-def _write_example(db: Db, lesson: dict[str, Any], one: ExampleRecord) -> State | None:
-    """Write an example of `lesson`; return its state, or None if the lesson has it
-    already.
-    """
-    text = storable(one.lesson)
-    digest = words_digest(text) if one.digest == LESSON_DIGEST_PREFIX else one.digest
+def _columns(record: LessonRecord, now: float) -> dict[str, Any]:
+    """Return the columns of a new lesson; those of other tables are left out."""
+    columns = asdict(record)
+    for field in LESSON_TABLE_FIELDS:
+        del columns[field]
+    for field in ("error_type", "pattern", "text", "source"):
+        columns[field] = storable(columns[field])
+    columns["first_seen"] = record.first_seen or record.last_seen or now
+    columns["last_seen"] = record.last_seen or now
+    columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
+    columns["meta"] = json.dumps(redact_data(columns["meta"]))
+    columns["mark"] = words_digest(columns["text"])
+    return columns
+
+
+def _write_example(
+    db: Db, lesson: dict[str, Any], record: ExampleRecord
+) -> State | None:
+    """Write an example of `lesson`; return its state, or None if it is stored."""
+    text = storable(record.lesson)
+    digest = record.digest
+    if digest == LESSON_DIGEST_PREFIX:
+        digest = words_digest(text)
     key = {"reflection": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
-    values = {**lesson, **key, "text": text, "state": one.state, "trust": one.trust}
-    values |= {
-        "source": next(iter(one.sources), ""),
-        "sources": one.sources,
+    values = {
+        **lesson,
+        **key,
+        "text": text,
+        "state": record.state,
+        "trust": record.trust,
+        "source": next(iter(record.sources), ""),
+        "sources": record.sources,
         "parents": "[]",
-    }
-    values |= {
-        "now": one.at or lesson["now"],
-        "searched": storable(one.words),
+        "now": record.at or lesson["now"],
+        "searched": storable(record.words),
         "memory_key": "",
     }
-    lessons.add_example(db, values, example=one.example, context="", place=None)
-    ((id, state),) = db.select("id, state", "example", key)
-    if one.author and text == lesson["text"] and not lesson["author"]:
-        db.update("reflection", {"id": lesson["id"]}, {"author": id})
-    return cast("State", state)
+    lessons.add_example(db, values, example=record.example, context="", place=None)
+    (row,) = db.select("id, state", "example", key)
+    if record.author and text == lesson["text"] and not lesson["author"]:
+        db.update("reflection", {"id": lesson["id"]}, {"author": row["id"]})
+    return cast("State", row["state"])
 
 
 # The tables to which other tables refer are written first.
@@ -426,53 +463,50 @@ class StoreTable(NamedTuple):
 
 @cache
 def tables() -> tuple[StoreTable, ...]:
-    """Return the tables of both engines, each after the tables to which its rows
-    refer.
-    """
-    db = connect(":memory:", BUSY_TIMEOUT_SECONDS)
-    sql = (
-        "select name from sqlite_schema where type = 'table' and name not like "
-        "'example_fts%'"
-    )
-    found = {}
-    for (name,) in db.execute(f"{sql} order by name"):
-        info = db.execute(
-            f"select name, type, pk from pragma_table_info('{name}')"
+    """Return the tables of both engines, each after the tables that it refers to."""
+    with closing(connect(":memory:", BUSY_TIMEOUT_SECONDS)) as db:
+        names = db.execute(
+            "select name from sqlite_schema where type = 'table' "
+            "and name not like 'example_fts%' order by name"
         ).fetchall()
-        owner = db.execute(
-            f"select * from pragma_foreign_key_list('{name}')"
-        ).fetchone()
-        tenant = _TENANT_EXPRESSIONS.get(name, "t.tenant")
-        if "tenant" not in [row["name"] for row in info] and owner:
-            tenant = "(select tenant from {table} where {to} = t.{from})".format(
-                **owner
+        by_name = {row["name"]: _table(db, row["name"]) for row in names}
+    in_order = dict.fromkeys((*REFERENCED_TABLES, *by_name))
+    return tuple(by_name[name] for name in in_order)
+
+
+def _table(db: Db, name: str) -> StoreTable:
+    sql = f"select name, type, pk from pragma_table_info('{name}')"
+    info = db.execute(sql).fetchall()
+    columns = [row["name"] for row in info if row["name"] not in OMITTED_COLUMNS]
+    tenant = _TENANT_EXPRESSIONS.get(name, "t.tenant")
+    if "tenant" not in [row["name"] for row in info]:
+        sql = f"select * from pragma_foreign_key_list('{name}')"
+        key = db.execute(sql).fetchone()
+        if key is not None:
+            tenant = (
+                f"(select tenant from {key['table']} where {key['to']} = "
+                f"t.{key['from']})"
             )
-        columns = [row["name"] for row in info if row["name"] not in OMITTED_COLUMNS]
-        keys = [
-            row["name"]
-            for row in info
-            if row["pk"] == 1 and row["type"].lower() == "integer"
-        ]
-        number = keys[0] if keys and keys[0] in ("n", "id") else ""
-        found[name] = StoreTable(
-            name=name, columns=(*columns, "tenant"), tenant=tenant, number=number
-        )
-    db.close()
-    return tuple(found[name] for name in dict.fromkeys((*REFERENCED_TABLES, *found)))
+    number = ""
+    for row in info:
+        if row["pk"] == 1 and row["type"].lower() == "integer":
+            number = row["name"] if row["name"] in ("n", "id") else ""
+            break
+    return StoreTable(
+        name=name, columns=(*columns, "tenant"), tenant=tenant, number=number
+    )
 
 
 def copy(source: str, target: str) -> dict[str, int]:
-    """Copy the SQLite file `source` as of one moment; return the number of rows by
-    table.
+    """Copy the SQLite file `source` as of one moment; return the rows by table.
 
     `target` is a new file, or an empty PostgreSQL database: connect as the role that
     owns the tables, because only this role sees all rows. Then the copy is one
     transaction. Raises NotFound, Conflict, InvalidInput, StoreError.
     """
     if source.startswith(POSTGRES_PREFIXES):
-        raise InvalidInput(
-            "source", shown(source), "a SQLite file; pg_dump copies PostgreSQL"
-        )
+        allowed = "a SQLite file; pg_dump copies PostgreSQL"
+        raise InvalidInput("source", shown(source), allowed)
     if not os.path.exists(source):
         raise NotFound("database", source, "this folder; check the path")
     if os.path.exists(target):
@@ -482,78 +516,104 @@ def copy(source: str, target: str) -> dict[str, int]:
             if target.startswith(POSTGRES_PREFIXES):
                 db.execute("begin")
                 return _copy_rows(db, target)
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
-            with closing(sqlite3.connect(target)) as copied:
-                db.backup(copied)
-                names = [table.name for table in tables()]
-                sql = "select count(*) from "
-                return {
-                    name: copied.execute(sql + name).fetchone()[0] for name in names
-                }
+            return _copy_file(db, target)
     except (sqlite3.Error, OSError) as error:
         raise translate_error(error) from error
 
 
-def _copy_rows(db: Any, target: str) -> dict[str, int]:
+def _copy_file(db: Connection, target: str) -> dict[str, int]:
+    """Copy a whole file into a new one that only its owner may read."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(target)) as copied:
+        db.backup(copied)
+        counts = {}
+        for table in tables():
+            row = copied.execute(f"select count(*) from {table.name}").fetchone()
+            counts[table.name] = row[0]
+        return counts
+
+
+def _copy_rows(db: Connection, target: str) -> dict[str, int]:
     """Copy the rows of all tenants to an empty PostgreSQL database."""
     needs_psycopg()
-    from heedful.store import postgres, postgres_session
+    from heedful.store import postgres_session
 
     try:
-        with closing(
-            postgres_session.PostgresSession(
-                postgres_session.parse_url(target).conninfo
-            )
-        ) as copied:
-            role = postgres.describe_role(copied)
-            postgres.check_schema(copied, role)
-            if not role["owner"]:
-                raise RoleRefused(
-                    f"role {role['role']} sees only one tenant at a time, but a copy "
-                    "needs all "
-                    "tenants; connect as the role that owns heedful's tables"
-                )
-            copied.script(
-                f"begin; set constraints all immediate; {postgres_session.PATIENT_TRANSACTION_SQL}"
-            )
-            for table in tables():
-                if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
-                    raise Conflict(
-                        f"{shown(target)} holds rows already (in {table.name}); copy "
-                        "into an empty "
-                        "database, or add lessons to it with heedful export and "
-                        "heedful import"
-                    )
+        session = postgres_session.PostgresSession(
+            postgres_session.parse_url(target).conninfo
+        )
+        with closing(session) as copied:
+            _begin_copy(copied, target)
             scopes = db.execute("select tenant, project from tally").fetchall()
-            tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
+            tenants = {
+                token(Scope(row["tenant"], row["project"])): row["tenant"]
+                for row in scopes
+            }
             db.create_function("tenant_of", 1, tenants.get)
             counts = {table.name: _copy_table(db, copied, table) for table in tables()}
             copied.script(_TRIGGER_UPDATES_SQL)
-            for name, key in ((one.name, one.number) for one in tables() if one.number):
-                # the copy counts on
-                last = f"max({key})) from {name} having max({key}) > 0"
-                copied.script(
-                    f"select setval(pg_get_serial_sequence('{name}', '{key}'), {last}"
-                )
+            for table in tables():
+                if table.number:  # the copy counts on
+                    last = f"max({table.number})"
+                    sequence = (
+                        f"pg_get_serial_sequence('{table.name}', '{table.number}')"
+                    )
+                    copied.script(
+                        f"select setval({sequence}, {last}) from {table.name} "
+                        f"having {last} > 0"
+                    )
             copied.run_boundary("commit")
             return counts
     except postgres_session.PSYCOPG_ERRORS as error:
         raise postgres_session.translate_error(error) from error
 
 
-def _copy_table(db: Any, copied: Any, table: StoreTable) -> int:
-    near = ("near",) if table.name == "vector" else ()
+def _begin_copy(copied: Any, target: str) -> None:
+    """Begin a transaction in an empty database, as the role that owns the tables.
+
+    Raises RoleRefused, Conflict, StoreError.
+    """
+    from heedful.store import postgres, postgres_session
+
+    role = postgres.describe_role(copied)
+    postgres.check_schema(copied, role)
+    if not role["owner"]:
+        raise RoleRefused(
+            f"role {role['role']} sees only one tenant at a time, but a copy needs all "
+            "tenants; connect as the role that owns heedful's tables"
+        )
+    copied.script(
+        "begin; set constraints all immediate; "
+        f"{postgres_session.PATIENT_TRANSACTION_SQL}"
+    )
+    for table in tables():
+        if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
+            raise Conflict(
+                f"{shown(target)} holds rows already (in {table.name}); copy into an "
+                "empty database, or add lessons to it with heedful export and heedful "
+                "import"
+            )
+
+
+def _copy_table(db: Connection, copied: Any, table: StoreTable) -> int:
+    # The column `near` of a vector exists only in PostgreSQL.
+    is_vector = table.name == "vector"
+    columns = (*table.columns, "near") if is_vector else table.columns
     sql = f"select {', '.join(table.columns[:-1])}, {table.tenant} from {table.name} t"
 
     def rows() -> Iterator[list[Any]]:
         for row in db.execute(sql):
-            # PostgreSQL cannot hold the character NUL.
-            cells = [
-                one.replace("\0", "?") if isinstance(one, str) else one for one in row
-            ]
-            yield [*cells, *(short(row["data"]) for _ in near)]
+            cells = [_cell(value) for value in row]
+            if is_vector:
+                cells.append(short(row["data"]))
+            yield cells
 
     copied.script(f"alter table {table.name} disable trigger user")
-    written: int = copied.load(table.name, (*table.columns, *near), rows())
+    written: int = copied.load(table.name, columns, rows())
     copied.script(f"alter table {table.name} enable trigger user")
     return written
+
+
+def _cell(value: Any) -> Any:
+    """Return a value without the character NUL, which PostgreSQL cannot hold."""
+    return value.replace("\0", "?") if isinstance(value, str) else value
