@@ -23,8 +23,8 @@ from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES, open_store
-from heedful.store.workspace import own_db, prepare_database
 from heedful.store.store import Store
+from heedful.store.workspace import own_db, prepare_database
 
 T = TypeVar("T")
 # The share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks.

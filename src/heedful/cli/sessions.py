@@ -39,8 +39,8 @@ from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
 from heedful.sanitize import clean
 from heedful.store import DEFAULT_DATABASE_FILE, episodes, open_store
-from heedful.store.workspace import own_db, prepare_database, repository
 from heedful.store.store import Store
+from heedful.store.workspace import own_db, prepare_database, repository
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
 

@@ -24,7 +24,6 @@ from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import editions
-from heedful.store import patterns
 from heedful.validation import check_integer, check_number, check_share, check_texts
 
 MERGE_COSINE = 0.85  # the cosine from which on two lessons may be merged
