@@ -4,7 +4,7 @@ on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import log1p, sqrt
 from typing import Any
@@ -24,8 +24,15 @@ SECOND = "second half"
 POOLED = "all families"
 RESAMPLES = 4_000
 COLUMNS = (
-    *("family", "arm", "tasks", "right at once", "second half", "solved", "calls"),
-    *("tokens", "seconds"),
+    "family",
+    "arm",
+    "tasks",
+    "first try right",
+    "second half",
+    "solved",
+    "calls",
+    "tokens",
+    "seconds",
 )
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
@@ -93,8 +100,8 @@ class Figures:
 class Compared:
     """Both arms over the same tasks.
 
-    `gain` is how much larger the share right at once is with memory; `calls` are the
-    model calls with memory divided by those without.
+    `gain` is how much larger the share of right first tries is with memory; `calls`
+    are the model calls with memory divided by those without.
     """
 
     group: str
@@ -113,18 +120,19 @@ class Compared:
         memory: Sequence[TaskResult],
     ) -> Compared:
         """Compare rows that stand in the same order of tasks."""
-        pairs = list(zip(memory, without, strict=True))
-        strata: dict[str, list[tuple[float, float]]] = {}
-        for one, other in pairs:
-            strata.setdefault(one.group, []).append((one.calls, other.calls))
-        gained = gain([(one.at_once, other.at_once) for one, other in pairs])
+        calls_by_group: dict[str, list[tuple[float, float]]] = {}
+        first_tries = []
+        for with_row, without_row in zip(memory, without, strict=True):
+            calls = (with_row.calls, without_row.calls)
+            calls_by_group.setdefault(with_row.group, []).append(calls)
+            first_tries.append((with_row.at_once, without_row.at_once))
         return cls(
             group=group,
             part=part,
             without=Figures.of(without),
             memory=Figures.of(memory),
-            gain=gained,
-            calls=ratio(list(strata.values())),
+            gain=gain(first_tries),
+            calls=ratio(list(calls_by_group.values())),
         )
 
 
@@ -134,10 +142,11 @@ def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     The interval holds whenever one stops, also if tasks depend on each other: a task
     may rest on what an earlier task taught (`heedful.lessons.proof`).
     """
-    first = sum(a and not b for a, b in pairs)
-    second = sum(b and not a for a, b in pairs)
-    value = (first - second) / len(pairs)
-    low, high = paired_interval(first, len(pairs) - first - second, second, level=0.025)
+    better = sum(1 for first, second in pairs if first and not second)
+    worse = sum(1 for first, second in pairs if second and not first)
+    same = len(pairs) - better - worse
+    value = (better - worse) / len(pairs)
+    low, high = paired_interval(better, same, worse, level=0.025)
     return Estimate(value, min(low, value), max(high, value))
 
 
@@ -168,19 +177,19 @@ def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Est
     import numpy as np
 
     random = np.random.default_rng(seed)
-    drawn = np.zeros((RESAMPLES, 2))
-    whole = np.zeros(2)
+    resampled = np.zeros((RESAMPLES, 2))  # the two sums of each resample
+    total = np.zeros(2)
     for stratum in strata:
         pairs = np.asarray(stratum, dtype=float).reshape(-1, 2)
         if len(pairs):
-            drawn += pairs[
-                random.integers(len(pairs), size=(RESAMPLES, len(pairs)))
-            ].sum(axis=1)
-            whole += pairs.sum(axis=0)
-    if not whole[1]:
+            draws = random.integers(len(pairs), size=(RESAMPLES, len(pairs)))
+            resampled += pairs[draws].sum(axis=1)
+            total += pairs.sum(axis=0)
+    if not total[1]:
         raise InvalidInput("sum of the second", 0, "above 0, to be divided by")
-    low, high = np.quantile(drawn[:, 0] / np.maximum(drawn[:, 1], 1e-9), (0.025, 0.975))
-    return Estimate(float(whole[0] / whole[1]), float(low), float(high))
+    ratios = resampled[:, 0] / np.maximum(resampled[:, 1], 1e-9)
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    return Estimate(float(total[0] / total[1]), float(low), float(high))
 
 
 def second_half(rows: Sequence[TaskResult]) -> list[TaskResult]:
@@ -198,15 +207,24 @@ def comparisons(
     """Compare each family and all of them, over all tasks and over the second half."""
     names = list(dict.fromkeys(row.group for row in without))
     pools = [(name, [name]) for name in names]
-    pools += [(POOLED, names)] if len(names) > 1 else []
-    made = []
+    if len(names) > 1:
+        pools.append((POOLED, names))
+    compared = []
     for title, members in pools:
-        a, b = (
-            [row for row in rows if row.group in members] for rows in (without, memory)
+        without_rows = [row for row in without if row.group in members]
+        memory_rows = [row for row in memory if row.group in members]
+        compared.append(
+            Compared.of(title, ALL, without=without_rows, memory=memory_rows)
         )
-        made.append(Compared.of(title, ALL, a, b))
-        made.append(Compared.of(title, SECOND, second_half(a), second_half(b)))
-    return made
+        compared.append(
+            Compared.of(
+                title,
+                SECOND,
+                without=second_half(without_rows),
+                memory=second_half(memory_rows),
+            )
+        )
+    return compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,9 +243,7 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All that table, picture, report and result.json say; `commands` are to type
-    next.
-    """
+    """What table, picture, report and result.json say; `commands` are to type next."""
 
     ran: Ran
     compared: tuple[Compared, ...]
@@ -238,21 +254,24 @@ class Measured:
 
     def pooled(self, part: str) -> Compared:
         """Return all families over one part of the tasks."""
-        pools = [one for one in self.compared if one.part == part]
-        return next((one for one in pools if one.group == POOLED), pools[0])
+        pools = [compared for compared in self.compared if compared.part == part]
+        for compared in pools:
+            if compared.group == POOLED:
+                return compared
+        return pools[0]
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        arms = {WITHOUT: self.ran.without, MEMORY: self.ran.memory}
         return {
             "settings": dict(self.settings),
             "machine": dict(self.machine),
-            "figures": [asdict(one) for one in self.compared],
+            "figures": [asdict(compared) for compared in self.compared],
             "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
             "rows": {
-                RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()
+                RUNS[WITHOUT]: list(map(asdict, self.ran.without)),
+                RUNS[MEMORY]: list(map(asdict, self.ran.memory)),
             },
-            "lessons": [dict(one) for one in self.lessons],
+            "lessons": [dict(lesson) for lesson in self.lessons],
             "seconds": self.ran.seconds,
             "commands": [line for _, line in self.commands],
         }
@@ -261,62 +280,78 @@ class Measured:
 def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
-    pairs = by_group(measured)
-    rows = [cells(*pair, arm) for pair in pairs for arm in (WITHOUT, MEMORY)]
-    show(TextTable(COLUMNS, rows, text=2))
+    show(TextTable(COLUMNS, both_arms(by_group(measured)), text=2))
     for head, lines in sentences(measured):
         show("\n".join([head, *(f"  {line}" for line in lines)]))
 
 
 def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
     """Return for each family and pool all its tasks and the second half."""
-    halves = {one.group: one for one in measured.compared if one.part == SECOND}
-    return [(one, halves[one.group]) for one in measured.compared if one.part == ALL]
+    all_tasks = [group for group in measured.compared if group.part == ALL]
+    halves = {group.group: group for group in measured.compared if group.part == SECOND}
+    return [(group, halves[group.group]) for group in all_tasks]
 
 
-def cells(
-    whole: Compared, half: Compared, arm: str, number: str = "d"
-) -> tuple[str, ...]:
-    """Return one arm's row for the columns; `number` is the format of tokens."""
-    every, later = (
-        one.memory if arm == MEMORY else one.without for one in (whole, half)
+def both_arms(
+    groups: Iterable[tuple[Compared, Compared]], number: str = "d"
+) -> list[tuple[str, ...]]:
+    """Return the rows of both arms for the columns; `number` is the format of
+    tokens.
+    """
+    rows = []
+    for all_tasks, half in groups:
+        without = _cells(all_tasks.without, half.without, number)
+        memory = _cells(all_tasks.memory, half.memory, number)
+        name = all_tasks.group or "tasks"
+        rows.append((name, WITHOUT, str(all_tasks.without.tasks), *without))
+        rows.append(("", MEMORY, "", *memory))
+    return rows
+
+
+def _cells(all_tasks: Figures, half: Figures, number: str) -> tuple[str, ...]:
+    return (
+        percent(all_tasks.at_once),
+        percent(half.at_once),
+        percent(all_tasks.solved),
+        str(all_tasks.calls),
+        f"{all_tasks.tokens:{number}}",
+        f"{all_tasks.seconds:.0f}",
     )
-    name, tasks = (
-        (whole.group or "tasks", str(every.tasks)) if arm == WITHOUT else ("", "")
-    )
-    shares = (percent(every.at_once), percent(later.at_once), percent(every.solved))
-    counts = (str(every.calls), f"{every.tokens:{number}}", f"{every.seconds:.0f}")
-    return (name, arm, tasks, *shares, *counts)
 
 
 def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
     """Say in words what the intervals mean: a head and its sentences."""
     for part in (SECOND, ALL):
-        one = measured.pooled(part)
-        yield f"{POOLED}, {part} ({one.memory.tasks} tasks)", in_words(one)
-    named = [(one.group or "tasks", one) for one, _ in by_group(measured)]
-    worse = [name for name, one in named if one.gain.value <= 0 and name != POOLED]
+        pooled = measured.pooled(part)
+        yield f"{POOLED}, {part} ({pooled.memory.tasks} tasks)", in_words(pooled)
+    worse = [
+        group.group or "tasks"
+        for group, _ in by_group(measured)
+        if group.gain.value <= 0 and group.group != POOLED
+    ]
     if worse:
-        yield "families without a gain at once", [", ".join(worse)]
+        yield "families without a gain at the first try", [", ".join(worse)]
 
 
-def in_words(one: Compared) -> list[str]:
+def in_words(compared: Compared) -> list[str]:
     """Say what the intervals mean; an interval that covers no difference says so."""
-    better = "more are right at once with memory"
-    worse = "FEWER are right at once with memory"
-    gain = (
-        f"uplift: {points(one.gain)} right at once; "
-        f"{_verdict(one.gain, 0, better, worse)}"
+    gain_verdict = _verdict(
+        compared.gain,
+        none=0,
+        above="more first tries are right with memory",
+        below="FEWER first tries are right with memory",
     )
-    verdict = _verdict(
-        one.calls, 1, "MORE calls with memory", "fewer calls with memory"
+    calls = compared.calls
+    calls_verdict = _verdict(
+        calls, none=1, above="MORE calls with memory", below="fewer calls with memory"
     )
-    if one.calls.low == one.calls.high == 1:
-        verdict = "the same in every task"
-    ends = f"{one.calls.low:.2f}–{one.calls.high:.2f}"
+    if calls.low == calls.high == 1:
+        calls_verdict = "the same in every task"
+    ratio_words = f"{calls.value:.2f} times those without"
+    interval = f"{calls.low:.2f}–{calls.high:.2f}"
     return [
-        gain,
-        f"model calls: {one.calls.value:.2f} times those without ({ends}); {verdict}",
+        f"uplift: {points(compared.gain)} right at the first try; {gain_verdict}",
+        f"model calls: {ratio_words} ({interval}); {calls_verdict}",
     ]
 
 
@@ -335,8 +370,8 @@ def points(estimate: Estimate) -> str:
 
 
 def _signed(value: float) -> str:
-    whole = round(100 * value)
-    return f"{whole:+d}".replace("-", "−") if whole else "0"
+    percentage = round(100 * value)
+    return f"{percentage:+d}".replace("-", "−") if percentage else "0"
 
 
 def _verdict(estimate: Estimate, none: int, above: str, below: str) -> str:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
@@ -67,15 +66,16 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Return a digest that differs for plans whose answers may differ."""
+        """A digest that differs for plans whose answers may differ."""
         parts = [
             heedful.__version__,
             self.model,
             str(self.by_meaning),
             SYSTEM,
             str(MAX_TOKENS),
+            self.source,
+            *(task.id for task in self.tasks),
         ]
-        parts += [self.source, *(task.id for task in self.tasks)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:6]
 
 
@@ -92,20 +92,22 @@ def plan(
 
 def families(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """Group the tasks by family, in their order."""
-    found: dict[str, list[Task]] = {}
+    members: dict[str, list[Task]] = {}
     for task in tasks:
-        found.setdefault(task.family, []).append(task)
-    return found
+        members.setdefault(task.family, []).append(task)
+    return members
 
 
 def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
     """Return the first `most` tasks of each family (None: all), the families in
     turn.
     """
-    every = [members[:most] for members in families(tasks).values()]
-    return [
-        task for task in chain.from_iterable(zip_longest(*every)) if task is not None
-    ]
+    groups = [members[:most] for members in families(tasks).values()]
+    longest = max(map(len, groups), default=0)
+    chosen = []
+    for place in range(longest):
+        chosen += [group[place] for group in groups if place < len(group)]
+    return chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,17 +185,18 @@ async def measure(
         model = await stack.enter_async_context(opened_model(values))
         say(
             f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
-            f"{', '.join(names)}\neach task twice, first without memory, then with; "
-            "only a check "
-            f"knows the rules\n{LEGEND}\n"
+            f"{', '.join(names)}\n"
+            "each task twice, first without memory, then with; only a check knows the "
+            f"rules\n{LEGEND}\n"
         )
-        ran = await Lab(
+        lab = Lab(
             plan=chosen,
             store=store,
             model=model,
             embedder=embedder,
             screen=Screen(len(chosen.tasks)),
-        ).run()
+        )
+        ran = await lab.run()
         lessons = await store.read(SCOPE, lesson_store.top, TOP)
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
@@ -208,12 +211,12 @@ async def measure(
 
 def announce(needed: list[Weights], cache: Path) -> None:
     """Say what will be downloaded."""
-    missing = [one for one in needed if not one.cached(cache).is_file()]
+    missing = [file for file in needed if not file.cached(cache).is_file()]
     if missing:
-        total = sum(one.size for one in missing) / 1e6
+        total = sum(file.size for file in missing) / 1e6
         say(f"to download once, {total:.0f} MB into {cache}:")
-    for one in missing:
-        say(f"  {one.about} ({one.size / 1e6:.0f} MB, {one.licence})")
+    for file in missing:
+        say(f"  {file.about} ({file.size / 1e6:.0f} MB, {file.licence})")
 
 
 async def fetch(values: Settings) -> Embedder | None:
@@ -224,17 +227,18 @@ async def fetch(values: Settings) -> Embedder | None:
     """
     embedded = values.model.partition(":")[0] == "embedded"
     wanted = values.embedder == "minilm" or (embedded and values.embedder == "auto")
-    meaning = (
-        [weights.find(name) for name in weights.EMBEDDER_WEIGHTS] if wanted else []
-    )
-    needed = weights.needed(values.model)
-    model = [needed] if needed else []
-    announce([*model, *meaning], values.cache or weights.default_cache())
-    for one in model:
-        await weights.fetch(one, cache=values.cache, progress=fetched)
+    embedder_files = []
+    if wanted:
+        embedder_files = [weights.find(name) for name in weights.EMBEDDER_WEIGHTS]
+    model_file = weights.needed(values.model)
+    model_files = [model_file] if model_file else []
+    cache = values.cache or weights.default_cache()
+    announce([*model_files, *embedder_files], cache)
+    for file in model_files:
+        await weights.fetch(file, cache=values.cache, progress=fetched)
     try:
-        for one in meaning:
-            await weights.fetch(one, cache=values.cache, progress=fetched)
+        for file in embedder_files:
+            await weights.fetch(file, cache=values.cache, progress=fetched)
     except ModelError as error:
         say(f"without the embedder, so recall compares words: {error}")
         return None
@@ -253,17 +257,23 @@ def machine() -> dict[str, str]:
 
 def _settings(chosen: Plan) -> dict[str, str]:
     policy = policies.default
-    found = weights.needed(chosen.model)
-    known = {"weights": f"{found.about}, SHA-256 {found.sha256[:12]}…"} if found else {}
-    here = Path.cwd()
     path = chosen.path.resolve()
-    path = path.relative_to(here) if path.is_relative_to(here) else chosen.path
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    else:
+        path = chosen.path
+    part = "all" if chosen.full else "a subset"
+    settings = {"model": chosen.model}
+    file = weights.needed(chosen.model)
+    if file:
+        settings["weights"] = f"{file.about}, SHA-256 {file.sha256[:12]}…"
     return {
-        "model": chosen.model,
-        **known,
+        **settings,
         "recall by": "meaning (all-MiniLM-L6-v2)" if chosen.by_meaning else "words",
-        "tasks": f"{len(chosen.tasks)} of {path}, {'all' if chosen.full else 'a subset'}",
-        "order": "one task of each family in turn, both arms the same, one call at a time",
+        "tasks": f"{len(chosen.tasks)} of {path}, {part}",
+        "order": (
+            "one task of each family in turn, both arms the same, one call at a time"
+        ),
         "system prompt": SYSTEM,
         "temperature": "0, warmer after a repeated answer",
         "tokens an answer": f"at most {MAX_TOKENS}",
@@ -291,22 +301,24 @@ def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
         ("why a loop went on and why it ended", ["why", loop]),
         ("what a task brings back", ["recall", task]),
     )
-    return [
-        (what, f"{program()} {shlex.join([*line, '--db', str(db)])}")
-        for what, line in lines
-    ]
+    commands = []
+    for purpose, line in lines:
+        command = shlex.join([*line, "--db", str(db)])
+        commands.append((purpose, f"{program()} {command}"))
+    return commands
 
 
 def write(measured: Measured, out: Path, json: bool) -> None:
     """Print table or JSON; leave picture, report and result.json in the folder."""
+    tasks = len(measured.ran.memory)
     title = (
-        f"{measured.settings['model']}: {len(measured.ran.memory)} tasks, each once "
-        "without "
+        f"{measured.settings['model']}: {tasks} tasks, each once without and once with "
+        "memory"
     )
     arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
     picture = b""
     try:
-        picture = draw(arms, f"{title}and once with memory")
+        picture = draw(arms, title)
         (out / PICTURE).write_bytes(picture)
     except NoPictures as error:
         say(f"heedful: {error}")

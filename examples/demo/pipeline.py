@@ -12,8 +12,8 @@ from pathlib import Path
 from textwrap import fill
 
 from heedful.cli.output import TextTable, counted, print_json, say, show
-from heedful.cli.run import program
 from heedful.cli.resources import opened_model
+from heedful.cli.run import program
 from heedful.cli.settings import Settings
 from heedful.errors import ModelError, ModelUnavailable, NotFound
 from heedful.loop.runs import Report
@@ -29,12 +29,13 @@ from .lab import announce
 
 DB = "heedful.db"
 BY_MODEL = "-model"
-LONGEST = 800  # characters of a model's text that are shown
+MAX_MODEL_TEXT_CHARS = 800  # that are shown
 PAGES = ("html", "md", "json")
 HEADS = ("stage", "how it ended", "what had failed", "attempts", "seconds")
 TITLE = """\
-Five stages forecast tomorrow's maximum temperature in Seattle. Two of them, train and insights,
-stand in for an agent that writes code: at first they make things up, with feedback they correct it.
+Five stages forecast tomorrow's maximum temperature in Seattle. Two of them, train and
+insights, stand in for an agent that writes code: at first they make things up, with
+feedback they correct it.
 """
 
 
@@ -56,27 +57,34 @@ class Shown:
 
     @property
     def reports(self) -> list[Report]:
-        """Return all runs of this command."""
-        return [self.report, *([self.written] if self.written else [])]
+        """All runs of this command."""
+        if self.written is None:
+            return [self.report]
+        return [self.report, self.written]
 
     @property
     def files(self) -> list[Path]:
-        """Return the reports of the runs, then those of attempts."""
-        runs = [self.out / f"{one.stem}.{end}" for one in self.reports for end in PAGES]
-        stages = [stage for one in self.reports for stage in one.stages]
-        return runs + [
-            self.out / one.file for stage in stages for one in stage.attempts
-        ]
+        """The reports of the runs, then those of attempts."""
+        pages = []
+        attempts = []
+        for report in self.reports:
+            pages += [self.out / f"{report.stem}.{end}" for end in PAGES]
+            for stage in report.stages:
+                attempts += [self.out / attempt.file for attempt in stage.attempts]
+        return pages + attempts
 
     def commands(self, again: str) -> list[tuple[str, str]]:
         """Return the commands to type next, each with its purpose."""
         run = self.report.run
         db = ("--db", str(self.out / DB))
-        asked = "why did the pipeline retry stage 4?"
+        question = "why did the pipeline retry stage 4?"
         lines = (
             ("all of it in your browser: the run, its loops and lessons", ("ui", *db)),
             ("why a stage was run again, with the figures", ("why", run, "train", *db)),
-            ("an answer from the reports; no model is asked", ("ask", run, asked, *db)),
+            (
+                "an answer from the reports; no model is asked",
+                ("ask", run, question, *db),
+            ),
             ("all runs", ("runs", *db)),
         )
         named = [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
@@ -99,9 +107,9 @@ async def run(values: Settings, out: Path, fresh: bool) -> Shown:
         stack.push_async_callback(memory.store.close)
 
         async def ran(name: str, model: Model | None = None) -> Report:
-            made = forecast.pipeline(memory, out, model, progress=True)
+            pipeline = forecast.pipeline(memory, out, model, progress=True)
             days = forecast.QUARTER if model else forecast.TEST
-            return await made.run(forecast.begun(out / name, test=days), id=name)
+            return await pipeline.run(forecast.begun(out / name, test=days), id=name)
 
         name = await _unended(memory, model)
         say(f"\n{TITLE}")
@@ -114,10 +122,11 @@ async def run(values: Settings, out: Path, fresh: bool) -> Shown:
             )
             written = await ran(f"{name}{BY_MODEL}", model)
         first = await report_of(memory.store, memory.scope, "forecast-1")
-        stages = [
-            one for one in report.stages if one.briefing and not one.briefing.silence
+        helped = [
+            stage.name
+            for stage in report.stages
+            if stage.briefing and not stage.briefing.silence
         ]
-        helped = [one.name for one in stages]
         return Shown(
             out=out,
             report=report,
@@ -133,17 +142,18 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
 
     Raises ModelError, UsageError.
     """
-    usual = values.model == Settings.model_fields["model"].default
+    is_default = values.model == Settings.model_fields["model"].default
     try:
-        if usual and find_spec("xllamacpp") is None:
+        if is_default and find_spec("xllamacpp") is None:
             raise ModelUnavailable(
                 "it needs xllamacpp: pip install 'heedful[embedded]'"
             )
         needed = weights.needed(values.model)
-        announce([needed] if needed else [], values.cache or weights.default_cache())
+        if needed is not None:
+            announce([needed], values.cache or weights.default_cache())
         return await stack.enter_async_context(opened_model(values))
     except ModelError as error:
-        if not usual:
+        if not is_default:
             raise
         say(f"heedful: no model writes the insights: {error}")
         return None
@@ -164,9 +174,11 @@ async def _unended(memory: Memory, model: Model | None) -> str:
     """
     last = None
     number = 1
-    while found := await _report(memory, f"forecast-{number}"):
-        last = found
-        number = number + 1
+    report = await _report(memory, "forecast-1")
+    while report is not None:
+        last = report
+        number += 1
+        report = await _report(memory, f"forecast-{number}")
     if last is None:
         return "forecast-1"
     written = await _report(memory, f"{last.run}{BY_MODEL}") if model else last
@@ -182,7 +194,8 @@ def write(shown: Shown, again: str, json: bool) -> None:
     print_json(
         {
             "runs": [
-                {**one.plain(), "attempts": _attempts(one)} for one in shown.reports
+                {**report.plain(), "attempts": _attempts(report)}
+                for report in shown.reports
             ],
             "told_at_once": list(shown.helped),
             "attempts": {
@@ -217,9 +230,9 @@ def _print(shown: Shown, again: str) -> None:
     if shown.written is not None:
         stage = shown.written.stage("insights")
         show(f"\ninsights by the model: {happened(stage)}")
-        for one in stage.attempts:
-            show(_folded(f"  attempt {one.attempt}: ", one.output))
-            for line in one.failed_checks_summary:
+        for attempt in stage.attempts:
+            show(_folded(f"  attempt {attempt.attempt}: ", attempt.output))
+            for line in attempt.failed_checks_summary:
                 show(_folded("    ✗ ", line))
     attempts = len(shown.files) - len(PAGES) * len(shown.reports)
     for report in shown.reports:
@@ -235,9 +248,9 @@ def _print(shown: Shown, again: str) -> None:
 
 def _remembered(shown: Shown) -> str:
     """Say in figures what memory changed."""
-    known = counted(shown.lessons, "lesson")
+    lessons = counted(shown.lessons, "lesson")
     if not shown.helped:
-        return f"memory   {known} learnt; the next run recalls them"
+        return f"memory   {lessons} learnt; the next run recalls them"
     stages = ", ".join(
         f"{name} {len(shown.report.stage(name).attempts)} (first run "
         f"{len(shown.first.stage(name).attempts)})"
@@ -246,7 +259,7 @@ def _remembered(shown: Shown) -> str:
     now = _attempts(shown.report)
     first = _attempts(shown.first)
     return (
-        f"memory   {known}; recalled for {', '.join(shown.helped)}\n"
+        f"memory   {lessons}; recalled for {', '.join(shown.helped)}\n"
         f"         attempts now {now}, in {shown.first.run} {first}: {stages}"
     )
 
@@ -254,7 +267,7 @@ def _remembered(shown: Shown) -> str:
 def _folded(begin: str, text: str) -> str:
     """Fold a text into lines that begin below each other."""
     return fill(
-        clean(text, LONGEST),
+        clean(text, MAX_MODEL_TEXT_CHARS),
         100,
         initial_indent=begin,
         subsequent_indent=" " * len(begin),

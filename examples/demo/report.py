@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ from .figures import (
     WITHOUT,
     Compared,
     Estimate,
+    Figures,
     Measured,
+    both_arms,
     by_group,
-    cells,
     points,
     sentences,
     wilson_interval,
@@ -35,15 +36,16 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette keeps apart for every kind of colour vision.
 LINES = {MEMORY: ("-", "o", "#0072B2"), WITHOUT: ("--", "s", "#D55E00")}
-TOP = 1.11  # where the marks of tasks right at once stand, above the share of 1
+MARKS_HEIGHT = 1.11  # where the marks of right first tries stand, above the share of 1
+MARKS_DISTANCE = 0.06  # between the marks of the two arms
 INCHES = (10.0, 4.6)
-LEAST_WINDOW = 8  # the curve averages over a quarter of all tasks, but over no fewer
+MIN_WINDOW_TASKS = 8  # the curve averages over a quarter of all tasks, but no fewer
 STORIES = {
     "corrected": "Corrected",
-    "knew": "Right at once, from memory",
+    "knew": "Right at the first try, from memory",
     "stopped": "Stopped",
 }
-LESSON = {
+LESSON_FIELDS = {  # by the heads of the columns
     "lesson": "text",
     "check": "error_type",
     "state": "state",
@@ -52,7 +54,7 @@ LESSON = {
 }
 
 
-def page(found: Measured) -> str:
+def page(measured: Measured) -> str:
     """Return the page, with the look of the reports and pages of heedful.
 
     Every text that a model, a task or a check wrote is escaped; control characters are
@@ -60,119 +62,146 @@ def page(found: Measured) -> str:
     """
     from jinja2 import ChoiceLoader, FileSystemLoader
 
-    half = found.pooled(SECOND)
-    whole = found.pooled(ALL)
-    groups = by_group(found)
-    seconds = f"{found.ran.seconds:.0f} in this run"
+    half = measured.pooled(SECOND)
+    all_tasks = measured.pooled(ALL)
+    groups = by_group(measured)
+    seconds = f"{measured.ran.seconds:.0f} in this run"
+    gains = []
+    for group, group_half in groups:
+        name = group.group or "tasks"
+        calls = f"{group_half.calls.value:.2f}"
+        gains.append((name, points(group.gain), points(group_half.gain), calls))
+    lessons = [
+        [lesson.get(key, "") for key in LESSON_FIELDS.values()]
+        for lesson in measured.lessons
+    ]
     shared = environment(True)
-    loaders = [FileSystemLoader(Path(__file__).parent), shared.loader]
-    files = shared.overlay(loader=ChoiceLoader([one for one in loaders if one]))
+    loaders = [FileSystemLoader(Path(__file__).parent)]
+    if shared.loader is not None:
+        loaders.append(shared.loader)
+    files = shared.overlay(loader=ChoiceLoader(loaders))
     return files.get_template("demo.html.j2").render(
-        found=found,
-        settings=found.settings,
+        found=measured,
+        settings=measured.settings,
         claim=_claim(half),
-        families=len({row.group for row in found.ran.memory}),
+        families=len({row.group for row in measured.ran.memory}),
         half=half,
-        tiles=[
-            (
-                what,
-                *(
-                    form.format(arm).replace("%", " %")
-                    for arm in (one.without, one.memory)
-                ),
-            )
-            for what, form, one in (
-                ("right at once, second half", "{0.at_once.value:.0%}", half),
-                ("solved in the end, all tasks", "{0.solved.value:.0%}", whole),
-                ("model calls, all tasks", "{0.calls}", whole),
-                ("tokens, all tasks", "{0.tokens:,}", whole),
-            )
-        ],
+        tiles=_tiles(all_tasks, half),
         arms=RUNS,
         columns=COLUMNS,
-        pooled=_both_arms([(whole, half)]),
-        groups=_both_arms(groups),
-        sentences=list(sentences(found)),
-        curves=curves({MEMORY: found.ran.memory, WITHOUT: found.ran.without}),
-        gains=[
-            (
-                one.group or "tasks",
-                points(one.gain),
-                points(later.gain),
-                f"{later.calls.value:.2f}",
-            )
-            for one, later in groups
-        ],
+        pooled=both_arms([(all_tasks, half)], ","),
+        groups=both_arms(groups, ","),
+        sentences=list(sentences(measured)),
+        curves=curves({MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}),
+        gains=gains,
         stories=[(kind, title, HEADS[kind]) for kind, title in STORIES.items()],
-        lesson=list(LESSON),
-        lessons=[
-            [one.get(key, "") for key in LESSON.values()] for one in found.lessons
-        ],
-        facts={**found.settings, **found.machine, "seconds": seconds},
+        lesson=list(LESSON_FIELDS),
+        lessons=lessons,
+        facts={**measured.settings, **measured.machine, "seconds": seconds},
     )
+
+
+def _tiles(all_tasks: Compared, half: Compared) -> list[tuple[str, str, str]]:
+    """Return the figures on top of the page: what, without memory, with memory."""
+
+    def first_try(figures: Figures) -> str:
+        return f"{100 * figures.at_once.value:.0f} %"
+
+    def solved(figures: Figures) -> str:
+        return f"{100 * figures.solved.value:.0f} %"
+
+    without = all_tasks.without
+    memory = all_tasks.memory
+    return [
+        (
+            "first try right, second half",
+            first_try(half.without),
+            first_try(half.memory),
+        ),
+        ("solved in the end, all tasks", solved(without), solved(memory)),
+        ("model calls, all tasks", str(without.calls), str(memory.calls)),
+        ("tokens, all tasks", f"{without.tokens:,}", f"{memory.tokens:,}"),
+    ]
 
 
 def _claim(half: Compared) -> str:
     if half.gain.covers(0):
         return "Insufficient data: memory made no difference that this run can show"
     more = "fewer" if half.gain.value < 0 else "more"
-    return (
-        f"With memory {abs(round(100 * half.gain.value))} points {more} tasks right "
-        "at once"
-    )
-
-
-def _both_arms(groups: Iterable[tuple[Compared, Compared]]) -> list[tuple[str, ...]]:
-    return [cells(*pair, arm, ",") for pair in groups for arm in (WITHOUT, MEMORY)]
+    gain_points = abs(round(100 * half.gain.value))
+    return f"With memory {gain_points} points {more} first tries are right"
 
 
 def rolling(rows: Sequence[TaskResult], last: int) -> list[Estimate]:
-    """Return for each task the share right at once among the `last` tasks up to it."""
-    at_once = [row.at_once for row in rows]
-    recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
-    return [wilson_interval(sum(some), len(some)) for some in recent]
+    """Return for each task the share of right first tries among the `last` tasks up to
+    it.
+    """
+    shares = []
+    for end in range(1, len(rows) + 1):
+        window = rows[max(0, end - last) : end]
+        right = sum(1 for row in window if row.at_once)
+        shares.append(wilson_interval(right, len(window)))
+    return shares
 
 
 def curves(
     arms: Mapping[str, Sequence[TaskResult]],
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return two drawings with titles: the share right at once, and the model calls so
-    far.
+    """Return two drawings with titles: the share of right first tries, and the model
+    calls so far.
     """
     tasks = max((len(rows) for rows in arms.values()), default=0)
-    last = max(LEAST_WINDOW, tasks // 4)
-    shares = list[dict[str, Any]]()
-    calls = list[dict[str, Any]]()
+    last = max(MIN_WINDOW_TASKS, tasks // 4)
+    shares = []
+    calls = []
+    most_calls = [0, 1]
     for level, (name, rows) in enumerate(arms.items()):
-        found = list(enumerate(rolling(rows, last), 1))
-        share = {
-            "kind": RUNS[name],
-            "points": [(n, one.value) for n, one in found],
-            "end": "",
-        }
-        share["band"] = [(n, one.low, one.high) for n, one in found]
-        share["marks"] = [
-            (n, TOP - 0.06 * level) for n, row in enumerate(rows, 1) if row.at_once
-        ]
+        estimates = list(enumerate(rolling(rows, last), 1))
+        height = MARKS_HEIGHT - MARKS_DISTANCE * level
         sums = list(enumerate([0, *accumulate(row.calls for row in rows)]))
-        shares.append(share)
+        _, total = sums[-1]
+        most_calls.append(total)
+        shares.append(
+            {
+                "kind": RUNS[name],
+                "points": [(number, share.value) for number, share in estimates],
+                "band": [
+                    (number, share.low, share.high) for number, share in estimates
+                ],
+                "marks": [
+                    (number, height)
+                    for number, row in enumerate(rows, 1)
+                    if row.at_once
+                ],
+                "end": "",
+            }
+        )
         calls.append(
-            {**share, "points": sums, "band": (), "marks": (), "end": str(sums[-1][1])}
+            {
+                "kind": RUNS[name],
+                "points": sums,
+                "band": (),
+                "marks": (),
+                "end": str(total),
+            }
         )
     x = axis("task number", [0, max(1, tasks)])
-    levels = range(0, 101, 20)
-    y = {
-        "label": f"right at once, of the last {last} tasks",
+    share_axis = {
+        "label": f"first try right, of the last {last} tasks",
         "low": 0.0,
-        "high": TOP + 0.04,
+        "high": MARKS_HEIGHT + 0.04,
+        "ticks": [(percent / 100, f"{percent} %") for percent in range(0, 101, 20)],
     }
-    y["ticks"] = [(n / 100, f"{n} %") for n in levels]
-    most = [point[1] for one in calls for point in one["points"]]
-    spent = {"x": x, "y": axis("model calls so far", [0, 1, *most]), "lines": calls}
-    about = "Band: 95 % interval; marks on top: every task right at once"
+    calls_axis = axis("model calls so far", most_calls)
     return [
-        (about, {"x": x, "y": y, "lines": shares}),
-        ("Model calls, retries included", spent),
+        (
+            "Band: 95 % interval; marks on top: every task with a right first try",
+            {"x": x, "y": share_axis, "lines": shares},
+        ),
+        (
+            "Model calls, retries included",
+            {"x": x, "y": calls_axis, "lines": calls},
+        ),
     ]
 
 
@@ -190,11 +219,10 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], title: str) -> bytes:
         raise NoPictures(f"the picture needs matplotlib: {how}") from error
     with mpl.rc_context({"font.size": 10.5}):
         figure = Figure(figsize=INCHES, layout="constrained")
-        for place, (about, chart) in zip(
-            figure.subplots(1, 2, width_ratios=(3, 2)), curves(arms), strict=True
-        ):
+        axes = figure.subplots(1, 2, width_ratios=(3, 2))
+        for place, (title_of_curve, chart) in zip(axes, curves(arms), strict=True):
             _draw_curve(place, chart, list(arms))
-            place.set_title(about, fontsize=10.5)
+            place.set_title(title_of_curve, fontsize=10.5)
         figure.suptitle(title.replace("$", r"\$"), fontsize=13)
         names, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(names, labels, loc="outside lower center", ncols=2, frameon=False)
@@ -205,25 +233,23 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], title: str) -> bytes:
 
 def _draw_curve(place: Axes, chart: Mapping[str, Any], names: Sequence[str]) -> None:
     """Draw the lines of one of the `curves`, with their bands, marks and texts."""
-    for one, name in zip(chart["lines"], names, strict=True):
-        line, mark, color = LINES[name]
-        place.plot(
-            *zip(*one["points"], strict=True),
-            line,
+    for curve, name in zip(chart["lines"], names, strict=True):
+        style, mark, color = LINES[name]
+        xs, ys = zip(*curve["points"], strict=True)
+        place.plot(xs, ys, style, color=color, linewidth=2.2, label=name)
+        if curve["band"]:
+            xs, lows, highs = zip(*curve["band"], strict=True)
+            place.fill_between(xs, lows, highs, color=color, alpha=0.16, linewidth=0)
+        if curve["marks"]:
+            xs, ys = zip(*curve["marks"], strict=True)
+            place.plot(xs, ys, mark, color=color, markersize=3.2)
+        place.annotate(
+            curve["end"],
+            curve["points"][-1],
+            (5, -4),
+            textcoords="offset points",
             color=color,
-            linewidth=2.2,
-            label=name,
         )
-        if one["band"]:
-            at, lows, highs = zip(*one["band"], strict=True)
-            place.fill_between(at, lows, highs, color=color, alpha=0.16, linewidth=0)
-        if one["marks"]:
-            place.plot(
-                *zip(*one["marks"], strict=True), mark, color=color, markersize=3.2
-            )
-        end = one["points"][-1]
-        apart = (5, -4)
-        place.annotate(one["end"], end, apart, textcoords="offset points", color=color)
     x = chart["x"]
     y = chart["y"]
     place.set(xlim=(x["low"], x["high"]), ylim=(y["low"], y["high"]))

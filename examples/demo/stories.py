@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from heedful.cli.output import counted
 from heedful.cli.progress import Progress
 from heedful.cli.run import TaskResult
 from heedful.lessons.lesson import Scope
@@ -23,8 +24,12 @@ from heedful.store.store import Store
 
 LEGEND = "✓ right   ✗ wrong, asked again with feedback   ■ stopped"
 HEADS = {
-    "corrected": "It was wrong, got feedback, and corrected itself. The example is kept.",
-    "knew": "Now it is right at once: earlier accepted answers stood before the task.",
+    "corrected": (
+        "It was wrong, got feedback, and corrected itself. The example is kept."
+    ),
+    "knew": (
+        "Now the first try is right: earlier accepted answers stood before the task."
+    ),
     "stopped": "Not solved: it was stopped before it could spend more.",
 }
 WIDE = 88
@@ -66,13 +71,15 @@ class Story:
 
     @property
     def at_once(self) -> bool:
-        """Return True if the first answer was accepted."""
+        """True if the first answer was accepted."""
         return self.passed and len(self.tries) == 1
 
     @property
     def marks(self) -> str:
-        """Return one mark an attempt: ✗ rejected, ✓ accepted, ■ for a stop."""
-        return "✗" * (len(self.tries) - self.passed) + ("✓" if self.passed else "■")
+        """One mark an attempt: ✗ rejected, ✓ accepted; and ■ for a stop."""
+        if self.passed:
+            return "✗" * (len(self.tries) - 1) + "✓"
+        return "✗" * len(self.tries) + "■"
 
 
 async def story(store: Store, scope: Scope, loop: str) -> Story:
@@ -83,8 +90,10 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
     tries = []
     for value, attempt in zip(stored.values, stored.loop.attempts, strict=True):
         errors = attempt.evaluation.errors if attempt.evaluation else ()
-        wrong = (f"{one.message.rstrip('. ')}. {one.fix}".strip() for one in errors)
-        tries.append(Try(str(value), tuple(wrong)))
+        wrong = tuple(
+            f"{error.message.rstrip('. ')}. {error.fix}".strip() for error in errors
+        )
+        tries.append(Try(str(value), wrong))
     return Story(
         loop=loop,
         task=str(stored.head.task),
@@ -102,14 +111,14 @@ def _shown(path: Path, scope: Scope, loop: str) -> list[Shown]:
         return []
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
         rows = db.execute(SHOWN, (scope.tenant, scope.project, loop)).fetchall()
-    return [Shown(*row) for row in rows]
+    return [Shown(task, accepted) for task, accepted in rows]
 
 
 def kinds(without: Story, memory: Story) -> Iterator[tuple[str, Story, Story]]:
     """Say what the two stories of one task show, by kind, the telling one first.
 
-    "corrected": put right after feedback; "knew": right at once with examples and not
-    without; "stopped": not solved.
+    "corrected": fixed after feedback; "knew": right at the first try with examples and
+    not without; "stopped": not solved.
     """
     if memory.passed and not memory.at_once:
         yield "corrected", memory, without
@@ -136,49 +145,52 @@ class Screen(Progress):
 
     def arm(self, arm: str, rows: list[TaskResult], now: str = "") -> None:
         """Move the bar of an arm; `now` is the id of the task that runs."""
-        right = sum(row.at_once for row in rows)
+        right = sum(1 for row in rows if row.at_once)
         calls = sum(row.calls for row in rows)
-        part = f"{100 * right / len(rows):3.0f} %" if rows else "  – %"
-        state = f"{len(rows)}/{self.total}   right at once {part}   calls {calls}"
-        self.bar(arm, len(rows), self.total, f"{state}   {now}…" if now else state)
+        share = f"{100 * right / len(rows):3.0f} %" if rows else "  – %"
+        state = f"{len(rows)}/{self.total}   first try right {share}   calls {calls}"
+        if now:
+            state += f"   {now}…"
+        self.bar(arm, len(rows), self.total, state)
 
     def task(self, id: str, number: int, without: Story, memory: Story) -> None:
         """Print the line of a task when both of its loops have ended."""
         line = Text(
             f"{number:>{len(str(self.total))}}/{self.total} {id:<14.14} ", "dim"
         )
-        for name, one in (("without", without), ("with", memory)):
+        for name, arm_story in (("without", without), ("with", memory)):
             line.append(f" {name} ", "dim")
-            for mark in f"{one.marks:<5}":
+            for mark in f"{arm_story.marks:<5}":
                 line.append(mark, COLOURS.get(mark))
-        count = len(memory.shown)
-        words = f"saw {count} earlier answer{'s' * (count > 1)}" if count else ""
+        words = ""
+        if memory.shown:
+            words = f"saw {counted(len(memory.shown), 'earlier answer')}"
         if not memory.at_once:
             words = cut(f"feedback: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
         line.append(f" {words}")
         self.say(line)
 
-    def tell(self, head: str, one: Story, other: Story) -> None:
+    def tell(self, head: str, telling: Story, other: Story) -> None:
         """Print the story of a loop in a few lines; `other` is the same task in the
         other arm.
         """
         self.say(Text(f"   ┌ {head}", "bold"))
-        for line in _lines(one, other):
+        for line in _lines(telling, other):
             self.say(f"   │ {line}")
-        self.say(Text(f"   └ loop {one.loop}", "dim"))
+        self.say(Text(f"   └ loop {telling.loop}", "dim"))
 
 
-def _lines(one: Story, other: Story) -> Iterator[str]:
-    if one.at_once:
-        for task, accepted in one.shown:
+def _lines(telling: Story, other: Story) -> Iterator[str]:
+    if telling.at_once:
+        for task, accepted in telling.shown:
             yield f"recalled  {cut(task, WIDE // 2)} → {cut(accepted, WIDE // 3)}"
-    yield f"asked     {cut(one.task, WIDE)}"
-    for attempt in one.tries:
+    yield f"asked     {cut(telling.task, WIDE)}"
+    for attempt in telling.tries:
         mark = "✗" if attempt.wrong else "✓"
         yield f"answered  {mark} {cut(attempt.answer, WIDE) or '(nothing)'}"
         for wrong in attempt.wrong[:1]:
             yield f"feedback    {cut(wrong, WIDE)}"
-    if one.stopped:
-        yield f"stopped   {cut(one.stopped, WIDE)}"
-    if one.at_once:
+    if telling.stopped:
+        yield f"stopped   {cut(telling.stopped, WIDE)}"
+    if telling.at_once:
         yield f"without memory the same task went {other.marks}"

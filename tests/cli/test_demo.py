@@ -143,7 +143,7 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     for word in (
         *(
             "It was wrong, got feedback, and corrected itself",
-            "Now it is right at once",
+            "Now the first try is right",
         ),
         *(
             "recalled  Write the label as this shop does: red0 → red0!",
@@ -165,7 +165,7 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     )
     for word in ("insufficient data", "all families", "second half (9 tasks)"):
         assert word in done.out
-    assert re.search(r"families without a gain at once\n  stubborn, easy *\n", done.out)
+    assert re.search(r"families without a gain at the first try\n  stubborn, easy *\n", done.out)
     next_commands = done.out.partition("Next:\n")[2]
     opens, *commands = [
         shlex.split(line) for line in next_commands.splitlines() if "--db" in line
