@@ -310,7 +310,7 @@ class StoreInDoubt(StoreError):
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL bypasses row-level security or lacks a permission."""
+    """A PostgreSQL role bypasses row-level security, or lacks a permission."""
 
 
 class LeaseLost(StoreError):

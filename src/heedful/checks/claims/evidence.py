@@ -38,7 +38,7 @@ from heedful.validation import require
 Path = tuple[str, ...]
 Words = tuple[str, ...]
 MAX_EVIDENCE_DEPTH = 40
-_DEPTH_ERRORS = (RecursionError, MemoryError)
+_PARSE_ERRORS = (ValueError, SyntaxError, RecursionError, MemoryError)
 _CELL_TYPES = frozenset((float, int, str, bool, type(None)))
 _NAMED_LINE_PATTERN = re.compile(
     r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)"
@@ -234,10 +234,7 @@ def _parse(text: str) -> Any:
     stripped = text.strip()
     if stripped[:1] in ("{", "["):
         for reader in (json.loads, ast.literal_eval):
-            with (
-                warnings.catch_warnings(),
-                suppress(ValueError, SyntaxError, *_DEPTH_ERRORS),
-            ):
+            with warnings.catch_warnings(), suppress(*_PARSE_ERRORS):
                 warnings.simplefilter("ignore")
                 return reader(stripped)
 

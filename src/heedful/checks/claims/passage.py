@@ -116,13 +116,13 @@ class Sentence:
     @cached_property
     def quantities(self) -> list[Quantity]:
         """The numbers that are not part of a date or of the name of a row or column."""
-        taken = set(self.dated)
+        other_positions = set(self.dated)
         for mention in self.mentions:
-            taken.update(range(mention.first, mention.last + 1))
+            other_positions.update(range(mention.first, mention.last + 1))
         return [
             quantity
             for quantity in words.quantities(self.tokens)
-            if quantity.first not in taken and not self._is_label(quantity)
+            if quantity.first not in other_positions and not self._is_label(quantity)
         ]
 
     @cached_property
@@ -320,13 +320,13 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     if len(sentence.dates) == 1:
         dated = evidence.on(sentence.dates[0])
     phrases = _column_phrases(sentence, quantity)
-    for rows, whole in (
+    for rows, by_whole_name in (
         (sentence.subject(quantity.first), False),
         (dated, False),
         (evidence.singles, True),
     ):
         for phrase in phrases:
-            cells = _cells(evidence, rows, phrase, whole=whole)
+            cells = _cells(evidence, rows, phrase, by_whole_name=by_whole_name)
             if cells:
                 in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
                 return in_table or cells
@@ -347,12 +347,16 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
 
 
 def _cells(
-    evidence: Evidence, rows: Sequence[EvidenceRow], phrase: Words, *, whole: bool
+    evidence: Evidence,
+    rows: Sequence[EvidenceRow],
+    phrase: Words,
+    *,
+    by_whole_name: bool,
 ) -> list[Cell]:
     """Return the numbers of the rows in the columns that a phrase names."""
     cells = []
     for row in rows:
-        for column in evidence.tables[row.table].bind(phrase, whole=whole):
+        for column in evidence.tables[row.table].bind(phrase, whole=by_whole_name):
             value = row.number(column)
             if value is not None:
                 cells.append(Cell(value, row, column))
