@@ -52,20 +52,25 @@ def problems(path: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return
-    patterns = [MACHINE_PATH, REGISTRY] + [ADDRESS] * path.name.endswith(".lock")
+    patterns = [MACHINE_PATH, REGISTRY]
+    if path.name.endswith(".lock"):
+        patterns.append(ADDRESS)
     for number, line in enumerate(text.splitlines(), 1):
         for pattern in patterns:
-            if found := pattern.search(line):
-                shown = path.relative_to(ROOT).as_posix()
-                yield f"{shown}:{number}: {found[0]!r} in {line[:120]!r}"
+            match = pattern.search(line)
+            if match:
+                place = path.relative_to(ROOT).as_posix()
+                yield f"{place}:{number}: {match[0]!r} in {line[:120]!r}"
 
 
 def main() -> int:
     """Print every finding; return 1 if there is any."""
     files = committed()
-    found = [line for path in files for line in problems(path)]
-    print("\n".join(found) or f"{len(files)} files name no machine and no registry")
-    return 1 if found else 0
+    lines = []
+    for path in files:
+        lines += problems(path)
+    print("\n".join(lines) or f"{len(files)} files name no machine and no registry")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

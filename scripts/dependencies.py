@@ -10,44 +10,47 @@ from importlib.metadata import requires
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-DIRECT = 8
-ALL = 28
+MAX_DIRECT = 8
+MAX_ALL = 28
 
 
-def needed(
-    name: str, extras: frozenset[str] = frozenset()
-) -> set[tuple[str, frozenset[str]]]:
-    """The requirements of one distribution on this machine, with the extras they ask
-    for.
+Wanted = tuple[str, frozenset[str]]  # a distribution, and its extras
+
+
+def needed(name: str, extras: frozenset[str] = frozenset()) -> set[Wanted]:
+    """Return the requirements of one distribution on this machine, with the extras they
+    ask for.
     """
-    found: set[tuple[str, frozenset[str]]] = set()
+    requirements: set[Wanted] = set()
     for line in requires(name) or ():
         requirement = Requirement(line)
         marker = requirement.marker
-        if marker is None or any(
-            marker.evaluate({"extra": extra}) for extra in extras or {""}
-        ):
-            found.add(
-                (canonicalize_name(requirement.name), frozenset(requirement.extras))
-            )
-    return found
+        if marker is not None:
+            environments = [{"extra": extra} for extra in extras or {""}]
+            if not any(map(marker.evaluate, environments)):
+                continue
+        name = canonicalize_name(requirement.name)
+        requirements.add((name, frozenset(requirement.extras)))
+    return requirements
 
 
 def main() -> int:
     """Count the distributions; return 1 if there are too many."""
     direct = needed("heedful")
-    every = set(direct)
+    installed = set(direct)
     waiting = list(direct)
     while waiting:
-        new = needed(*waiting.pop()) - every
-        every |= new
+        name, extras = waiting.pop()
+        new = needed(name, extras) - installed
+        installed |= new
         waiting += new
-    names = sorted({name for name, _ in every})
+    names = sorted({name for name, _ in installed})
     print(
-        f"{len(direct)} direct (at most {DIRECT}), {len(names)} in all (at most {ALL}):"
+        f"{len(direct)} direct (at most {MAX_DIRECT}), {len(names)} in all (at most "
+        f"{MAX_ALL}):"
     )
     print(" ".join(names))
-    return 1 if len(direct) > DIRECT or len(names) > ALL else 0
+    return 1 if len(direct) > MAX_DIRECT or len(names) > MAX_ALL else 0
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ COMPILE = (
     "--generate-hashes "
     "--python-version 3.11 --fork-strategy fewest --all-extras --group dev --no-header"
 )
-KEPT = (
+NETWORK_VARIABLES = (
     "PATH",
     "HOME",
     "PIP_CERT",
@@ -43,11 +43,15 @@ KEPT = (
 
 def clean_environment() -> dict[str, str]:
     """The variables that the network needs, without indexes and configuration."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    authorities = os.environ.get("SSL_CERT_FILE") or kept.get("PIP_CERT")
+    variables = {
+        name: os.environ[name] for name in NETWORK_VARIABLES if name in os.environ
+    }
+    authorities = os.environ.get("SSL_CERT_FILE") or variables.get("PIP_CERT")
     if authorities:
-        kept |= {"SSL_CERT_FILE": authorities, "PIP_CERT": authorities}
-    return kept | {"PIP_CONFIG_FILE": os.devnull}
+        variables["SSL_CERT_FILE"] = authorities
+        variables["PIP_CERT"] = authorities
+    variables["PIP_CONFIG_FILE"] = os.devnull
+    return variables
 
 
 def compiled() -> str:
@@ -80,27 +84,31 @@ def for_image(text: str) -> str:
     heedful.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [
+    requirements = [
         *project["project"]["dependencies"],
         *project["dependency-groups"]["build"],
     ]
     for extra in EXTRAS:
-        wanted += project["project"]["optional-dependencies"][extra]
-    names = {re.match(r"[\w.-]+", one)[0].lower() for one in wanted}  # type: ignore[index]
-    blocks = dict(re.findall(r"^(([\w.-]+)==.*\n(?:    .*\n)*)", text, re.MULTILINE))
-    by_name = {name: block for block, name in blocks.items()}
-    while more := {
-        name
-        for name, block in by_name.items()
-        if name not in names
-        and names & set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
-    }:
-        names |= more
+        requirements += project["project"]["optional-dependencies"][extra]
+    names = set()
+    for requirement in requirements:
+        names |= {name.lower() for name in re.findall(r"\A[\w.-]+", requirement)}
+    blocks = {}  # by name, with the hashes and with what needs the distribution
+    for match in re.finditer(r"^([\w.-]+)==.*\n(?:    .*\n)*", text, re.MULTILINE):
+        blocks[match[1]] = match[0]
+    added = True
+    while added:
+        added = False
+        for name, block in blocks.items():
+            needed_by = set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
+            if name not in names and names & needed_by:
+                names.add(name)
+                added = True
     head = (
         "# The part of requirements.lock that the image installs. Remake with: make "
         "lock\n"
     )
-    return head + "".join(block for name, block in by_name.items() if name in names)
+    return head + "".join(block for name, block in blocks.items() if name in names)
 
 
 def problems(text: str) -> list[str]:
@@ -108,28 +116,28 @@ def problems(text: str) -> list[str]:
     hash.
     """
     lines = text.splitlines()
-    found = [f"an address: {line}" for line in lines if "://" in line or " @ " in line]
-    found += [f"an option: {line}" for line in lines if line.startswith("-")]
-    found += [
-        f"no hash: {line}"
-        for line in lines
-        if re.match(r"[A-Za-z0-9]", line) and not line.endswith("\\")
-    ]
-    return found
+    wrong = []
+    for line in lines:
+        if "://" in line or " @ " in line:
+            wrong.append(f"an address: {line}")
+        if line.startswith("-"):
+            wrong.append(f"an option: {line}")
+        if re.match(r"[A-Za-z0-9]", line) and not line.endswith("\\"):
+            wrong.append(f"no hash: {line}")
+    return wrong
 
 
 def main() -> int:
     """Write the lock, unless it has a problem."""
     text = HEADER + compiled()
-    if wrong := problems(text):
+    wrong = problems(text)
+    if wrong:
         print("\n".join(wrong), file=sys.stderr)
         return 1
     LOCK.write_text(text, encoding="utf-8")
     IMAGE.write_text(for_image(text), encoding="utf-8")
-    print(
-        f"{LOCK.name}: {len(re.findall(r'^[A-Za-z0-9]', text, re.MULTILINE))} "
-        "requirements"
-    )
+    requirements = re.findall(r"^[A-Za-z0-9]", text, re.MULTILINE)
+    print(f"{LOCK.name}: {len(requirements)} requirements")
     return 0
 
 

@@ -33,7 +33,7 @@ CEILINGS = {
     "a recall": 10,
     "a stage": 17,
 }
-WARM = 2
+WARM_CALLS = 2
 TASK = "say how heavy the parcel is"
 ANSWERS = ("12", "12 kg")
 BODY = {
@@ -59,31 +59,29 @@ class Watch:
             self.modules.add(frame.f_code.co_filename.removeprefix(ROOT))
 
     async def modules_of(self, action: Action) -> set[str]:
-        """Return the modules that one call of an action runs, after `WARM` other
-        calls.
+        """Return the modules that one call of an action runs, after `WARM_CALLS`
+        other calls.
         """
-        for number in range(WARM):
+        for number in range(WARM_CALLS):
             await action(number)
         self.modules = set()
         self.on = True
         try:
-            await action(WARM)
+            await action(WARM_CALLS)
         finally:
             self.on = False
         return self.modules
 
 
 def unit(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
-    """A check: the answer names a unit."""
-    return (
-        []
-        if "kg" in candidate
-        else [heedful.Finding("unit", "no unit", fix="name the unit")]
-    )
+    """Find an answer that names no unit."""
+    if "kg" in candidate:
+        return []
+    return [heedful.Finding("unit", "no unit", fix="name the unit")]
 
 
 async def weigh(task: str, hint: str) -> str:
-    """A generator that needs its hint."""
+    """Answer with the unit only if the hint asks for it."""
     return ANSWERS[1] if hint else ANSWERS[0]
 
 
@@ -100,7 +98,7 @@ async def attempt_over_http(folder: Path) -> AsyncIterator[Action]:
         async def put(path: str, body: object) -> None:
             (await client.put(f"{base}/{path}", json=body)).raise_for_status()
 
-        for number in range(WARM + 1):
+        for number in range(WARM_CALLS + 1):
             await put(f"parcel-{number}", {"task": TASK})
 
         async def report(number: int) -> None:
@@ -169,14 +167,14 @@ ACTIONS = {
 
 
 async def measured() -> dict[str, set[str]]:
-    """The modules that each action runs."""
+    """Return the modules that each action runs."""
     watch = Watch()
-    found = {}
+    modules = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, prepared in ACTIONS.items():
             async with prepared(Path(folder)) as action:
-                found[name] = await watch.modules_of(action)
-    return found
+                modules[name] = await watch.modules_of(action)
+    return modules
 
 
 def main() -> int:
@@ -184,14 +182,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="name the modules")
     parser.add_argument("--check", action="store_true", help="fail over a ceiling")
-    asked = parser.parse_args()
-    over = False
+    options = parser.parse_args()
+    is_over = False
     for name, modules in asyncio.run(measured()).items():
-        over |= len(modules) > CEILINGS[name]
+        if len(modules) > CEILINGS[name]:
+            is_over = True
         print(f"{name:<28}{len(modules):>4}  at most {CEILINGS[name]}")
-        if asked.verbose:
+        if options.verbose:
             print("\n".join(f"    {module}" for module in sorted(modules)))
-    return 1 if asked.check and over else 0
+    return 1 if options.check and is_over else 0
 
 
 if __name__ == "__main__":

@@ -4,14 +4,12 @@ home.
 In the order of the page:
 
 - ```` ```python ```` runs in one namespace a page; `await` may stand at the top level,
-  and a block
-  that begins with `>>>` is compared like a doctest;
+  and a block that begins with `>>>` is compared like a doctest;
 - any block with `title="name"` is written to that file instead;
 - ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the
-  page's folder
-  and must exit 0, or n where the line ends in `# exits n`; output shown below a line is
-  compared,
-  `...` standing for anything. Lines with other commands are not run.
+  page's folder and must exit 0, or n where the line ends in `# exits n`; output shown
+  below a line is compared, `...` standing for anything. Lines with other commands are
+  not run.
 
 `scripts/run_docs.py page …` runs only those pages.
 """
@@ -37,10 +35,12 @@ from typing import Any
 from heedful.models.weights import default_cache
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 150
+MAX_PAGE_SECONDS = 150
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(
-    r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)(?P=fence) *$",
+    r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n"
+    r"(?P<body>.*?)"
+    r"^(?P=indent)(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
 RUNS = ("heedful", "python", "cat")
@@ -64,16 +64,15 @@ class Block:
 
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, without the indentation of a list around them."""
-    for found in FENCE.finditer(page):
-        info = found["info"].strip()
-        title = re.search(r'title="([^"]+)"', info)
-        line = page.count("\n", 0, found.start("body")) + 1
-        body = re.sub(f"^{found['indent']}", "", found["body"], flags=re.MULTILINE)
+    for match in FENCE.finditer(page):
+        info = match["info"].strip()
+        named = re.search(r'title="([^"]+)"', info)
+        title = named[1] if named else ""
         yield Block(
             language=info.split(" ")[0],
-            title=title[1] if title else "",
-            line=line,
-            body=body,
+            title=title,
+            line=page.count("\n", 0, match.start("body")) + 1,
+            body=re.sub(f"^{match['indent']}", "", match["body"], flags=re.MULTILINE),
         )
 
 
@@ -85,10 +84,10 @@ def run_python(
         example = doctest.DocTestParser().get_doctest(
             block.body, names, page, page, block.line - 1
         )
-        said: list[str] = []
+        differences: list[str] = []
         runner = doctest.DocTestRunner(optionflags=LOOSE)
-        if runner.run(example, out=said.append, clear_globs=False).failed:
-            raise Wrong("".join(said))
+        if runner.run(example, out=differences.append, clear_globs=False).failed:
+            raise Wrong("".join(differences))
         names.update(example.globs)
         return
     source = "\n" * (block.line - 1) + block.body
@@ -122,6 +121,7 @@ def run_console(block: Block) -> None:
         if command.split(" ")[0] not in RUNS:
             continue
         exits = re.search(r"# exits (\d+)$", command)
+        expected = int(exits[1]) if exits else 0
         done = subprocess.run(
             command,
             shell=True,
@@ -131,7 +131,7 @@ def run_console(block: Block) -> None:
             text=True,
             check=False,
         )
-        if done.returncode != (int(exits[1]) if exits else 0):
+        if done.returncode != expected:
             raise Wrong(
                 f"$ {command}\nexited {done.returncode} and said:\n{done.stdout}"
             )
@@ -169,20 +169,19 @@ def start(path: Path) -> tuple[bool, str]:
     """Run a page in a new process and folder; return whether it passed, and its
     output.
     """
+    programs = Path(sys.executable).parent
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "TERM": "dumb",
         "PYTHONWARNINGS": "error",
     }
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
-        home = Path(
-            own
-        )  # what belongs to the user stays as it is; only the weights are shared
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
+        # What belongs to the user stays as it is; only the weights are shared.
         weights = default_cache()
         weights.mkdir(parents=True, exist_ok=True)
-        link = home / weights.relative_to(Path.home())
+        link = Path(home, weights.relative_to(Path.home()))
         link.parent.mkdir(parents=True)
         link.symlink_to(weights)
         command = [sys.executable, __file__, "--in-this-folder", str(path)]
@@ -190,16 +189,17 @@ def start(path: Path) -> tuple[bool, str]:
             done = subprocess.run(
                 command,
                 cwd=folder,
-                env=environment | {"HOME": own},
+                env=environment | {"HOME": home},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=SECONDS,
+                timeout=MAX_PAGE_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return False, f"{os.path.relpath(path, ROOT)} took longer than {SECONDS} s"
+            seconds = MAX_PAGE_SECONDS
+            return False, f"{os.path.relpath(path, ROOT)} took longer than {seconds} s"
     return done.returncode == 0, done.stdout
 
 
@@ -212,10 +212,10 @@ def main(arguments: Sequence[str]) -> int:
     pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     wrong = 0
     with ThreadPoolExecutor(2) as pool:
-        for passed, said in pool.map(start, pages):
-            wrong += not passed
+        for passed, page_output in pool.map(start, pages):
             if not passed:
-                print(said.rstrip())
+                wrong += 1
+                print(page_output.rstrip())
     print(f"{len(pages) - wrong} of {len(pages)} pages do what they show")
     return 1 if wrong else 0
 

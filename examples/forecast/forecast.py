@@ -74,14 +74,15 @@ def features(state: State) -> dict[str, Any]:
     angle = (
         2 * np.pi * np.array([day.timetuple().tm_yday for day in days[:-1]]) / 365.25
     )
-    known = {name: table[name][:-1] for name in MEASURED}
-    known |= {"season_sin": np.sin(angle), "season_cos": np.cos(angle)}
-    forecast_for = [(day + timedelta(days=1)).isoformat() for day in days[:-1]]
-    path = write(
-        state,
-        "features.parquet",
-        {"date": forecast_for, **known, "y": table["temp_max"][1:]},
-    )
+    predicted_days = [(day + timedelta(days=1)).isoformat() for day in days[:-1]]
+    table_of_features = {
+        "date": predicted_days,
+        **{name: table[name][:-1] for name in MEASURED},
+        "season_sin": np.sin(angle),
+        "season_cos": np.cos(angle),
+        "y": table["temp_max"][1:],
+    }
+    path = write(state, "features.parquet", table_of_features)
     return {"path": path, "columns": ["date", *FEATURES, "y"]}
 
 
@@ -91,12 +92,11 @@ def split(state: State) -> dict[str, Any]:
     first, last = state["test"]
     days = np.array(table["date"])
     parts = {"train": days < first, "test": (days >= first) & (days <= last)}
-    return {
-        name: write(
-            state, f"{name}.parquet", {k: np.array(v)[part] for k, v in table.items()}
-        )
-        for name, part in parts.items()
-    }
+    paths = {}
+    for name, part in parts.items():
+        rows = {column: np.array(values)[part] for column, values in table.items()}
+        paths[name] = write(state, f"{name}.parquet", rows)
+    return paths
 
 
 def train(state: State, feedback: str | None = None) -> dict[str, Any]:
@@ -117,12 +117,13 @@ def train(state: State, feedback: str | None = None) -> dict[str, Any]:
     if "hallucination_detection" not in hint:
         yhat = yhat + 273.15
     table = {"date": test["date"], "y": test["y"], "yhat": yhat}
-    found = measured(table)
-    overall = {name: found["errors"][0][name] for name in ("MAE", "RMSE")}
+    metrics = measured(table)
+    overall = metrics["errors"][0]
     return {
         "results": write(state, "results.parquet", table),
-        "R2": found["R2"],
-        **overall,
+        "R2": metrics["R2"],
+        "MAE": overall["MAE"],
+        "RMSE": overall["RMSE"],
     }
 
 
@@ -131,9 +132,9 @@ def insights(state: State, feedback: str | None = None) -> str:
     names.
     """
     hint = feedback or ""
-    found = measured(read(state["train"]["results"]))
-    overall, *months = found["errors"]
-    worst = max(months, key=lambda one: one["MAE"])["name"]
+    metrics = measured(read(state["train"]["results"]))
+    overall, *months = metrics["errors"]
+    worst = max(months, key=lambda month: month["MAE"])["name"]
     claims = (
         ("MAPE", "The forecast has a low MAPE.", "The forecast has an MAE of {MAE}."),
         ("0.97", "R² is 0.97.", "R² is {R2}."),
@@ -143,22 +144,23 @@ def insights(state: State, feedback: str | None = None) -> str:
             "{worst} has the largest MAE.",
         ),
     )
-    said = (right if named in hint else invented for named, invented, right in claims)
-    return " ".join(said).format(worst=worst, MAE=overall["MAE"], R2=found["R2"])
+    sentences = []
+    for named, invented, right in claims:
+        sentences.append(right if named in hint else invented)
+    text = " ".join(sentences)
+    return text.format(worst=worst, MAE=overall["MAE"], R2=metrics["R2"])
 
 
 def insights_prompt(state: State) -> str:
     """Return the same task for a model: the metrics, and what to write about them."""
     rows = measured(read(state["train"]["results"]))["errors"]
     lines = "\n".join(
-        f"{one['name']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in rows
+        f"{row['name']}: MAE {row['MAE']}, RMSE {row['RMSE']}" for row in rows
     )
     return (
         f"{lines}\n\nThese are the errors of a weather forecast in degrees Celsius. "
-        "Complete these "
-        "two sentences: The overall MAE is … degrees. The month with the largest MAE "
-        "is …, with an "
-        "MAE of … degrees."
+        "Complete these two sentences: The overall MAE is … degrees. The month with "
+        "the largest MAE is …, with an MAE of … degrees."
     )
 
 
@@ -169,10 +171,11 @@ def weather() -> Path:
     """Return the file of the data set without importing its package. Raises
     PackageMissing.
     """
-    if missing := [name for name in NEEDS if find_spec(name) is None]:
+    missing = [name for name in NEEDS if find_spec(name) is None]
+    if missing:
         raise PackageMissing("the forecast", ", ".join(missing), "demo")
-    found = find_spec("vega_datasets")
-    folders = (found.submodule_search_locations if found else None) or [""]
+    package = find_spec("vega_datasets")
+    folders = (package.submodule_search_locations if package else None) or [""]
     return Path(folders[0], "_data", "seattle-weather.csv")
 
 
@@ -197,16 +200,16 @@ def read(path: str) -> dict[str, Any]:
     return columns
 
 
-def fitted(known: Table, asked: Table) -> Any:
-    """Predict the days of `asked` by least squares on the known days."""
+def fitted(train: Table, test: Table) -> Any:
+    """Predict the days of `test` by least squares on those of `train`."""
 
     def matrix(table: Table) -> Any:
         return np.column_stack(
             [*(table[name] for name in FEATURES), np.ones(len(table["y"]))]
         )
 
-    weights, *_ = np.linalg.lstsq(matrix(known), np.array(known["y"]), rcond=None)
-    return matrix(asked) @ weights
+    weights, *_ = np.linalg.lstsq(matrix(train), np.array(train["y"]), rcond=None)
+    return matrix(test) @ weights
 
 
 def measured(results: Table) -> dict[str, Any]:
@@ -276,24 +279,33 @@ def pipeline(
     """Return the five stages; they use the store of `memory` and write reports to
     `reports`.
     """
-    kept: Any = {"memory": memory, "store": memory.store, "reports": reports}
-    made = Pipeline("forecast", progress=progress, **kept)
-    made.stage(
+    stages = Pipeline(
+        "forecast",
+        progress=progress,
+        memory=memory,
+        store=memory.store,
+        reports=reports,
+    )
+    stages.stage(
         checks=[numbers.results(path, at_least_rows=1000), numbers.finite(path)]
     )(load)
-    made.stage(
+    stages.stage(
         checks=[numbers.finite(path, FEATURES), numbers.ranges(path, y=(-20, 50))]
     )(features)
-    made.stage(checks=[apart])(split)
-    made.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
+    stages.stage(checks=[apart])(split)
+    stages.stage(checks=[numbers.predictions(results, "y", "yhat")], retries=2)(train)
     grounded: Sequence[Check] = [cites(evidence, columns, results), grounding(evidence)]
     if model is None:
-        made.stage(checks=grounded, retries=2)(insights)
+        stages.stage(checks=grounded, retries=2)(insights)
     else:
         writer = Writer(model, "You report figures exactly.", max_tokens=80)
-        asked: Any = {"checks": [contains("largest MAE"), *grounded], "retries": 2}
-        made.stage(name="insights", model=writer, **asked)(insights_prompt)
-    return made
+        stages.stage(
+            name="insights",
+            model=writer,
+            checks=[contains("largest MAE"), *grounded],
+            retries=2,
+        )(insights_prompt)
+    return stages
 
 
 def remembering(folder: Path) -> Memory:
@@ -325,9 +337,9 @@ def main() -> None:
     )
     options = parser.parse_args()
     model = heedful.open_model(options.model) if options.model else None
-    made = pipeline(remembering(options.out), options.out, model, progress=True)
+    stages = pipeline(remembering(options.out), options.out, model, progress=True)
     state = begun(options.out / (options.run or "latest"), options.pause)
-    report = heedful.run_sync(made.run(state, id=options.run))
+    report = heedful.run_sync(stages.run(state, id=options.run))
     print(state["insights"])
     print(f"report: {options.out / report.stem}.html")
 

@@ -32,32 +32,29 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("out/measured"), help="the folder"
     )
-    given = parser.parse_args()
-    made = pipeline(remembering(given.out), given.out, heedful.open_model(given.model))
+    options = parser.parse_args()
+    model = heedful.open_model(options.model)
+    stages = pipeline(remembering(options.out), options.out, model)
     at_first = corrected = attempts = 0
     for first in QUARTERS:
         name = f"{first:%Y-%m}"
         last = (first + timedelta(days=92)).replace(day=1) - timedelta(days=1)
-        state = begun(given.out / name, test=(first.isoformat(), last.isoformat()))
-        stage = heedful.run_sync(made.run(state, id=name)).stage("insights")
-        wrong = [
-            ", ".join(one.failed_checks_summary) or "none" for one in stage.attempts
-        ]
-        at_first += wrong[0] == "none"
-        corrected += stage.recovered
-        attempts += len(wrong)
-        for number, one in enumerate(stage.attempts):
-            print(
-                f"{name} attempt {one.attempt}: {one.output!r}\n    errors: "
-                f"{wrong[number]}"
-            )
-    rest = len(QUARTERS) - at_first
+        state = begun(options.out / name, test=(first.isoformat(), last.isoformat()))
+        stage = heedful.run_sync(stages.run(state, id=name)).stage("insights")
+        if not stage.attempts[0].failed:
+            at_first += 1
+        if stage.recovered:
+            corrected += 1
+        attempts += len(stage.attempts)
+        for attempt in stage.attempts:
+            errors = ", ".join(attempt.failed_checks_summary) or "none"
+            print(f"{name} attempt {attempt.attempt}: {attempt.output!r}")
+            print(f"    errors: {errors}")
+    wrong_at_first = len(QUARTERS) - at_first
     print(
         f"grounded at first {at_first} of {len(QUARTERS)}, corrected {corrected} of "
-        f"{rest} ",
-        end="",
+        f"{wrong_at_first} within 2 retries; {attempts} texts"
     )
-    print(f"within 2 retries; {attempts} texts")
 
 
 if __name__ == "__main__":

