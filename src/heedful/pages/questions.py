@@ -85,8 +85,8 @@ def answer(report: Report, question: str = "") -> RunAnswer:
     """Return why the stages in `question` were retried; if it names no stage, return
     all stages.
     """
-    found, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
-    stages = [stage for stage in report.stages if stage.name in found]
+    meanings, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
+    stages = [stage for stage in report.stages if stage.name in meanings]
     facts = []
     if missing or not stages:
         run = clean(report.run, MAX_STAGE_NAME_CHARS)
@@ -94,7 +94,7 @@ def answer(report: Report, question: str = "") -> RunAnswer:
         facts = [Fact(text=describe_run(report), run=report.run)]
         stages = list(report.stages)
     else:
-        places = [_place(report, stage, found[stage.name]) for stage in stages]
+        places = [_place(report, stage, meanings[stage.name]) for stage in stages]
         understood = f"why {', '.join(places)} was retried"
     for stage in stages:
         description = describe_stage(report, stage)
@@ -179,29 +179,29 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     )
     if not numbers:
         return _named_stages(report, text), ""
-    found = dict[str, str]()
+    meanings = dict[str, str]()
     missing = ""
     for number in map(int, re.findall(r"\d+", " ".join(numbers))):
         stages = _numbered(report, number)
         for stage in stages:
-            found[stage.name] = "by its place"
+            meanings[stage.name] = "by its place"
             if _number(stage.name) == number:
-                found[stage.name] = "by its name"
+                meanings[stage.name] = "by its name"
         if not stages and not missing:
             count = counted(len(report.stages), "stage")
             missing = f"stage {number}: the run has {count}"
-    return found, missing
+    return meanings, missing
 
 
 def _named_stages(report: Report, text: str) -> dict[str, str]:
     """Return the stages whose names are in a text; longer names are found first."""
-    found = dict[str, str]()
+    meanings = dict[str, str]()
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
         name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
         text, times = re.subn(rf"\b{name}\b", "", text)
         if times and _number(stage.name) is None:
-            found[stage.name] = ""
-    return found
+            meanings[stage.name] = ""
+    return meanings
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:
@@ -284,9 +284,10 @@ def statistics(reports: Iterable[Report]) -> Statistics:
         tried += [stage for stage in report.stages if stage.attempts]
     counts = _counts(tried)
     counts.sort(key=lambda count: -count.failed)
-    retries, seconds, tokens = cost(
-        attempt for stage in tried for attempt in stage.attempts[1:]
-    )
+    retried: list[StageAttempt] = []
+    for stage in tried:
+        retried += stage.attempts[1:]
+    retries, seconds, tokens = cost(retried)
     return Statistics(
         retries=retries,
         seconds=seconds,
@@ -310,13 +311,17 @@ def _counts(stages: Iterable[StageReport]) -> list[Count]:
         for name in names:
             checks[name].append((stage, failures[name]))
     counts = []
-    for name, asked in checks.items():
-        ended = [stage for stage, failed in asked if failed and stage.action != "open"]
+    for name, failures_by_stage in checks.items():
+        ended = [
+            stage
+            for stage, failed in failures_by_stage
+            if failed and stage.action != "open"
+        ]
         counts.append(
             Count(
                 name=name,
-                runs=len(asked),
-                failed=sum(failed for _, failed in asked),
+                runs=len(failures_by_stage),
+                failed=sum(failed for _, failed in failures_by_stage),
                 stages=len(ended),
                 recovered=sum(stage.action == "passed" for stage in ended),
             )

@@ -466,10 +466,9 @@ def cost(report: Report) -> list[str]:
 
 def worked(of: Report | StageReport) -> float:
     """Return how many milliseconds the attempts of a run or a stage took."""
-    stages = of.stages if isinstance(of, Report) else (of,)
-    return sum(
-        attempt.execution_time_ms for stage in stages for attempt in stage.attempts
-    )
+    if isinstance(of, Report):
+        return sum(map(worked, of.stages))
+    return sum(attempt.execution_time_ms for attempt in of.attempts)
 
 
 def text(value: Any) -> str:

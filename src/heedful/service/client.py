@@ -394,11 +394,11 @@ class Client(AbstractAsyncContextManager["Client"]):
 
 def _seconds_to_wait(answer: httpx.Response) -> float | None:
     """Return how long to wait before another try; None if the answer is the last."""
-    asked = answer.headers.get("retry-after", "")
+    retry_after = answer.headers.get("retry-after", "")
     busy = answer.status_code >= 500 or answer.status_code == 429
-    if not busy and not (answer.status_code == 409 and asked):
+    if not busy and not (answer.status_code == 409 and retry_after):
         return None
-    seconds = float(asked) if asked.isdecimal() else 0.0
+    seconds = float(retry_after) if retry_after.isdecimal() else 0.0
     return None if seconds > MAX_RETRY_AFTER_SECONDS else seconds
 
 

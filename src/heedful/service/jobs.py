@@ -212,8 +212,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     if another process runs the loop.
     """
     if by not in tools.loops:
-        known = sorted(tools.loops) or ["none"]
-        raise errors.UnknownName("loop that this worker drives", by, known)
+        names = sorted(tools.loops) or ["none"]
+        raise errors.UnknownName("loop that this worker drives", by, names)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
     opens = partial(
         tools.loops[by],

@@ -289,7 +289,7 @@ def waiting(
     "" and 0 allow all texts. The sources are of the newest `MAX_SOURCE_TEXTS` texts.
     """
     place = token(scope)
-    found = rows(
+    newest = rows(
         db,
         scope,
         "waiting",
@@ -304,8 +304,8 @@ def waiting(
         "count(*) as n", "example", {"scope": place, "state": "quarantined"}
     )
     texts: list[QuarantinedLesson] = []
-    if found:
-        texts = quarantine_store.quarantined(db, scope, [row["id"] for row in found])
+    if newest:
+        texts = quarantine_store.quarantined(db, scope, [row["id"] for row in newest])
     return texts, total["n"], list(map(dict, sources))
 
 
@@ -355,21 +355,26 @@ def listed(
     It is 0 at the end. "" and 0 allow all loops. At most `MAX_SEARCHED_LOOPS` loops are
     looked at.
     """
-    found = rows(
+    # Rules and checks are looked for in the stored JSON.
+    if rule:
+        rule = f'"rule":{json.dumps(rule)}'
+    if tag:
+        tag = f'"check":{json.dumps(tag)}'
+    newest = rows(
         db,
         scope,
         "listed",
         state=state,
         key=key,
         text=text.lower(),
-        rule=f'"rule":{json.dumps(rule)}' if rule else "",
-        tag=f'"check":{json.dumps(tag)}' if tag else "",
+        rule=rule,
+        tag=tag,
         before=before,
         since=since,
         limit=limit + 1,
         window=MAX_SEARCHED_LOOPS,
     )
-    loops = [_summary(row) for row in found]
+    loops = [_summary(row) for row in newest]
     if len(loops) > limit:
         return loops[:limit], loops[limit - 1]["n"]
     past = rows(db, scope, "past", before=before, window=MAX_SEARCHED_LOOPS)
@@ -407,14 +412,15 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         raise NotFound("loop", id, "the project")
     head = dict(heads[0])
     first = max(1, first or head["attempts"] - limit + 1)
-    place = {"n": head.pop("n"), "first": first - 1, "last": first + limit - 1}
+    n = head.pop("n")
+    last = first + limit - 1
     attempts = [
         {**json.loads(row["record"]), "output": json.loads(row["value"])}
-        for row in rows(db, scope, "attempts_of", **place)
+        for row in rows(db, scope, "attempts_of", n=n, first=first - 1, last=last)
     ]
     decided = {
         row["attempt"]: json.loads(row["record"])
-        for row in rows(db, scope, "decided", **place)
+        for row in rows(db, scope, "decided", n=n, first=first - 1, last=last)
     }
     latest = json.loads(head.pop("decision") or "{}")
     briefing = head.pop("briefing")

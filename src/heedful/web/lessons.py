@@ -66,13 +66,14 @@ async def lessons(visit: Visit) -> Document:
 
 async def _found_lessons(visit: Visit, filters: Document) -> list[Any]:
     """Return the lessons that a search for the text of the filters finds."""
+    tags = [filters["tag"]] if filters["tag"] else ()
     matches = await visit.caller.memory.query(
         filters["text"],
         MAX_PAGE_LESSONS,
         waiting=False,
         kind=filters["kind"],
         error_type=filters["error_type"],
-        tags=[filters["tag"]] if filters["tag"] else (),
+        tags=tags,
     )
     ids = list(dict.fromkeys(match.reflection for match in matches))
     rows = await visit.caller.read(figures.lessons, ids)
@@ -147,12 +148,13 @@ async def quarantine(visit: Visit) -> Document:
         trust=trust,
     )
     waiting, cursor = split_page(lessons, MAX_PAGE_LESSONS, "id")
+    sources_to_revoke = [source] if source else []
     return {
         "waiting": [asdict(lesson) for lesson in waiting],
         "texts": texts,
         "sources": sources,
         "filters": {"source": source, "trust": trust},
-        "would": await _revocable(visit, [source] if source else []),
+        "would": await _revocable(visit, sources_to_revoke),
         **page_links(visit, cursor),
     }
 
@@ -190,8 +192,11 @@ async def held(visit: Visit, n: int) -> Document:
     again = await read(
         figures.rows, "seen_since", token=place, id=n, limit=MAX_LESSON_PAGE_ROWS
     )
-    filters = {name: visit.query.get(name, "") for name in ("source", "trust")}
-    older, texts, _ = await read(figures.waiting, 1, before=n, **filters)
+    source = visit.query.get("source", "")
+    trust = visit.query.get("trust", "")
+    older, texts, _ = await read(
+        figures.waiting, 1, before=n, source=source, trust=trust
+    )
     following = f"/quarantine/{older[0].id}" if older else "/quarantine"
     return {
         "entry": entry,
@@ -199,7 +204,7 @@ async def held(visit: Visit, n: int) -> Document:
         "lesson": lesson["reflection"],
         "again": [{"loop": row["loop"], "at": row["at"]} for row in again],
         "would": await _revocable(visit, sources),
-        "following": visit.link(following, **filters),
+        "following": visit.link(following, source=source, trust=trust),
         "texts": texts,
     }
 
@@ -315,8 +320,8 @@ async def recall(visit: Visit) -> Document:
             "silence": briefing.silence,
             "rows": figures.choices(briefing),
         }
-    asked = {"text": text, "kind": kind, "key": key}
-    return {"asked": asked, "kinds": QUESTION_KINDS, "answer": answer}
+    question = {"text": text, "kind": kind, "key": key}
+    return {"asked": question, "kinds": QUESTION_KINDS, "answer": answer}
 
 
 PAGES = (

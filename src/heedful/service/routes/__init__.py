@@ -6,11 +6,17 @@ from fastapi import APIRouter
 
 from heedful.service.routes import compatible, loops, memory, operations
 
-_ROUTE_MODULES = (operations, loops, memory, compatible)
-# All routers of the modules, in the order in which the application includes them.
-ROUTERS: tuple[APIRouter, ...] = tuple(
-    value
-    for module in _ROUTE_MODULES
-    for value in vars(module).values()
-    if type(value) is APIRouter
+# All routers, in the order in which the application includes them.
+ROUTERS: tuple[APIRouter, ...] = (
+    operations.router,
+    operations.keys_router,
+    loops.router,
+    memory.router,
+    memory.lessons,
+    memory.quarantine,
+    memory.episodes_router,
+    memory.hooks_router,
+    memory.traces_router,
+    compatible.router,
+    compatible.reflections,
 )
