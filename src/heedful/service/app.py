@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from heedful import __version__
 from heedful.integrations import mcp
-from heedful.service.auth import BEARER_SCHEME, Callers
+from heedful.service.auth import Callers
 from heedful.service.middleware import Entrance
 from heedful.service.problems import COMPATIBLE_ERROR_FIELDS
 from heedful.service.routes import ROUTERS
@@ -61,13 +61,8 @@ def application(setup: Setup) -> FastAPI:
         error = "problem"
         if router.prefix in COMPATIBLE_ERROR_FIELDS:
             error = "refusal"
-        key = []
-        if router.prefix:  # public routes have none
-            key = [Depends(BEARER_SCHEME)]
         app.include_router(
-            router,
-            dependencies=key,
-            responses={"default": _API_DESCRIPTION["errors"][error]},
+            router, responses={"default": _API_DESCRIPTION["errors"][error]}
         )
     app.routes.append(Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]))
 

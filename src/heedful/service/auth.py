@@ -26,8 +26,9 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
+from fastapi.security.base import SecurityBase
 from starlette.types import ASGIApp, Message
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
@@ -260,13 +261,6 @@ def local(setup: Setup) -> Caller:
     return Caller(setup=setup, key=key, scope=setup.scope)
 
 
-BEARER_SCHEME = HTTPBearer(
-    scheme_name="key",
-    description="A key that `heedful key create` made.",
-    auto_error=False,
-)
-
-
 class JsonRequest(Request):
     """A request whose JSON is parsed once, for its body and for its caller.
 
@@ -311,15 +305,18 @@ class Route(APIRoute):
         return handle
 
 
-class CallerDependency:
+class CallerDependency(SecurityBase):
     """A FastAPI dependency that returns the caller, who needs a permission of `may`.
 
     It refuses a request that names a tenant or a project for which the key is not
-    valid.
+    valid. In the description of the API it is the scheme of keys; `Entrance` has
+    compared the key before.
     """
 
     def __init__(self, *may: May) -> None:
         self.may: tuple[May, ...] = may
+        self.scheme_name = "key"
+        self.model = HTTPBearer(description="A key that `heedful key create` made.")
 
     async def __call__(self, request: Request, project: Project = None) -> Caller:
         state = request.scope["state"]
