@@ -271,34 +271,45 @@ def _search_closed(
     exporter.set_content(span, "gen_ai.memory.query.text", task)
 
 
-loop: TraceDecorator = _traced(
-    lambda run: (
-        "heedful.loop",
-        {"heedful.loop.id": run.id, **_own(policy=run.policy.name)},
-    ),
-    lambda _, span, result, *__: span.set_attributes(
-        {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
-    ),
-)
-attempt: TraceDecorator = _traced(
-    lambda run, state: (
-        "heedful.attempt",
-        {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
-    ),
-    _attempt_closed,
-)
-search: TraceDecorator = _traced(
-    lambda memory, *_, **__: _memory("search_memory", memory), _search_closed
-)
-upsert: TraceDecorator = _traced(
-    lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
-    lambda _, span, answer, *__: span.set_attributes(
-        {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
-    ),
-)
-stage: TraceDecorator = _traced(
-    lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
-    lambda _, span, report, *__: span.set_attributes(
+def _loop_opened(run: Any) -> tuple[str, Attributes]:
+    return "heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}
+
+
+def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
+    span.set_attributes(_own(attempts=len(result.loop.attempts)))
+    span.set_attributes(_decision(result.verdict))
+
+
+def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
+    number = len(state.loop.attempts) + 1
+    return "heedful.attempt", {"heedful.loop.id": run.id, **_own(attempt=number)}
+
+
+def _search_opened(memory: Any, *_: object, **__: object) -> tuple[str, Attributes]:
+    return _memory("search_memory", memory)
+
+
+def _upsert_opened(memory: Any, lesson: Any) -> tuple[str, Attributes]:
+    return _memory("upsert_memory", memory, kind=lesson.kind)
+
+
+def _upsert_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
+    span.set_attribute("gen_ai.memory.record.id", str(answer.id))
+    span.set_attributes(_own(created=answer.created))
+
+
+def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attributes]:
+    return "heedful.stage", {"heedful.loop.id": runner.loop}
+
+
+def _stage_closed(_: _Exporter, span: Span, report: Any, *__: object) -> None:
+    span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)
-    ),
-)
+    )
+
+
+loop: TraceDecorator = _traced(_loop_opened, _loop_closed)
+attempt: TraceDecorator = _traced(_attempt_opened, _attempt_closed)
+search: TraceDecorator = _traced(_search_opened, _search_closed)
+upsert: TraceDecorator = _traced(_upsert_opened, _upsert_closed)
+stage: TraceDecorator = _traced(_stage_opened, _stage_closed)

@@ -1,8 +1,8 @@
 """Checks of the values that callers pass; every room of heedful uses them.
 
 Each function raises `InvalidInput`, which names the field, its value and what is
-allowed. `check_options` raises `UnknownName` instead. Checks of one kind of record, such
-as the goals of a loop, stand in the room of that record.
+allowed. `check_options` raises `UnknownName` instead. Checks of one kind of record,
+such as the goals of a loop, stand in the room of that record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 
 
 def require(condition: object, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `condition` holds; `allowed` says what `field` may be."""
+    """Raise InvalidInput unless `condition` holds; `allowed` says what is allowed."""
     if not condition:
         raise InvalidInput(field, value, allowed)
 
@@ -56,7 +56,7 @@ def check_texts(**arguments: object) -> None:
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence of `kind`, and no str or bytes."""
+    """Raise InvalidInput unless `values` is a sequence of `kind`, and not text."""
     if (
         isinstance(values, str | bytes)
         or not isinstance(values, Sequence)

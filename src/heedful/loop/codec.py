@@ -39,7 +39,8 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
 def to_document(record: Any) -> Plain:
     """Return a record and all records inside it as JSON data."""
     document = {}
-    for name, default in _defaults(type(record)):  # type: ignore[arg-type]  # mypy: no Hashable
+    kind: Any = type(record)  # mypy takes no class for hashable
+    for name, default in _defaults(kind):
         value = getattr(record, name)
         if default is MISSING or value != default:
             document[name] = value if type(value) in _SCALAR_TYPES else _plain(value)
@@ -52,7 +53,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     Unknown fields, which a newer version may have written, are ignored.
     """
     values = {}
-    for name, read in _readers(kind).items():  # type: ignore[arg-type]  # mypy: no Hashable
+    for name, read in _readers(kind).items():  # type: ignore[arg-type]
         if name in plain:
             values[name] = read(plain[name]) if read else plain[name]
     return kind(**values)
