@@ -235,7 +235,7 @@ class Run(Generic[C]):
             memory = Memory.of(self.memory, scope)
             scope = scope or memory.scope
         self._lease = journal.Lease(
-            self.store, scope=scope, id=self.id, known=may_exist
+            self.store, scope=scope, id=self.id, may_exist=may_exist
         )
         self._memory = None if memory is None else self._loop_memory(memory)
         self._journal = journal.Journal(
@@ -383,7 +383,7 @@ class Run(Generic[C]):
                 except BaseException:
                     # A write that raised may still have succeeded: only the journal
                     # knows.
-                    self._lease.known = True
+                    self._lease.may_exist = True
                     if self._lease.durable:
                         self._state = None
                     raise

@@ -48,27 +48,27 @@ class Writer:
     schema: Mapping[str, Any] | None = None
     max_tokens: int = 512
 
-    def messages(self, at: Context) -> list[Message]:
+    def messages(self, context: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
         messages = [Message("system", self.system)] if self.system else []
         worked = [
-            replace(rule, example=rule.worked) for rule in at.advice if rule.worked
+            replace(rule, example=rule.worked) for rule in context.advice if rule.worked
         ]
-        messages += [*as_messages(worked), *at.examples]
+        messages += [*as_messages(worked), *context.examples]
         parts = []
-        if at.advice:
-            rules = [replace(rule, worked=None) for rule in at.advice]
-            parts.append(as_text((), at.seed, rules))
-        if at.hint:
-            last = at.previous
+        if context.advice:
+            rules = [replace(rule, worked=None) for rule in context.advice]
+            parts.append(as_text((), context.seed, rules))
+        if context.hint:
+            last = context.previous
             if not isinstance(last, str):
                 last = json.dumps(last)
             last = redact(last)
             if len(last) > MAX_REWRITE_CHARS:
                 last = cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)
                 parts.append(f"Your last answer:\n{last}")
-            parts.append(at.hint)
-        task = at.task
+            parts.append(context.hint)
+        task = context.task
         if not isinstance(task, str):
             task = json.dumps(task, default=str)
         parts.append(task)
@@ -125,7 +125,7 @@ class CandidateBatch:
 
 
 async def produce(
-    generate: Generate | Writer, at: Context, thread: bool
+    generate: Generate | Writer, context: Context, thread: bool
 ) -> CandidateBatch:
     """Make an attempt's candidates, in a `thread` if true.
 
@@ -134,36 +134,40 @@ async def produce(
     if isinstance(generate, Writer):
         answer = await complete(
             generate.model,
-            generate.messages(at),
+            generate.messages(context),
             schema=generate.schema,
             max_tokens=generate.max_tokens,
-            temperature=at.temperature,
-            seed=at.seed,
+            temperature=context.temperature,
+            seed=context.seed,
         )
         return CandidateBatch((answer.text,), answer.usage)
     if takes(generate, 2):
-        return await _call(generate, at.task, whole_hint(at), at=at, thread=thread)
-    return await _call(generate, at.task, at=at, thread=thread)
+        return await _call(
+            generate, context.task, whole_hint(context), context=context, thread=thread
+        )
+    return await _call(generate, context.task, context=context, thread=thread)
 
 
-def whole_hint(at: Context) -> str:
+def whole_hint(context: Context) -> str:
     """Return as text what memory tells about the task, and the last feedback."""
-    if not at.examples and not at.advice:
-        return at.hint
-    memory = as_text(at.examples, at.seed, at.advice)
-    return "\n\n".join(filter(None, (memory, at.hint)))
+    if not context.examples and not context.advice:
+        return context.hint
+    memory = as_text(context.examples, context.seed, context.advice)
+    return "\n\n".join(filter(None, (memory, context.hint)))
 
 
 async def revised(
-    revise: Revise, at: Context, findings: Sequence[Finding]
+    revise: Revise, context: Context, findings: Sequence[Finding]
 ) -> CandidateBatch:
     """Return what `revise` makes of the last candidate. Raises GenerateFailed."""
     thread = blocking(revise)
-    return await _call(revise, at.task, at.previous, findings, at=at, thread=thread)
+    return await _call(
+        revise, context.task, context.previous, findings, context=context, thread=thread
+    )
 
 
 async def _call(
-    function: Callable[..., Any], *arguments: Any, at: Context, thread: bool
+    function: Callable[..., Any], *arguments: Any, context: Context, thread: bool
 ) -> CandidateBatch:
     """Call the user's function; return its candidates. Raises GenerateFailed."""
 
@@ -171,7 +175,7 @@ async def _call(
         what = f"{type(error).__name__}: {redact(str(error))[:300]}"
         return GenerateFailed(f"generate raised {what}")
 
-    value = await call(failed, function, *arguments, at=at, thread=thread)
+    value = await call(failed, function, *arguments, at=context, thread=thread)
     if type(value) is str:  # nearly always
         return CandidateBatch((value,), SINGLE_CALL_USAGE)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)

@@ -189,20 +189,19 @@ class Journal:
 class Lease:
     """The right of this process to write one loop, renewed while an attempt runs.
 
-    A loop is `known` if its id came from the caller: it may exist, so its lease is
-    taken by `open`, before the first attempt. Any other loop is created by its first
-    entry. The first decision of this process also writes the loop's goals and policy,
+    A loop `may_exist` if its id came from the caller: its lease is then taken by
+    `open`, before the first attempt. Any other loop is created by its first entry. The first decision of this process also writes the loop's goals and policy,
     if they differ from the stored ones. Without a store there is nothing to hold.
     """
 
     def __init__(
-        self, store: Store | str | None, scope: Scope | None, id: str, known: bool
+        self, store: Store | str | None, scope: Scope | None, id: str, may_exist: bool
     ) -> None:
         if not isinstance(store, Store | None):
             store = open_store(store)
         self.store: Store | None = store
         self.scope: Scope = scope or Scope()
-        self.known: bool = known
+        self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
         self._id = id
         self._head: Head | None = None  # if it is not stored yet
@@ -254,7 +253,7 @@ class Lease:
             return None
         check_json(task=head.task)
         stored = None
-        if self.known:
+        if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored = await self.store.write(
                 self.scope, loops.claim, self._id, head, self.owner

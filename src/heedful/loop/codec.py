@@ -47,15 +47,15 @@ def to_document(record: Any) -> Plain:
     return document
 
 
-def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
-    """Return the record of type `kind` that `to_document` turned into `plain`.
+def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
+    """Return the record of type `kind` that `to_document` turned into `document`.
 
     Unknown fields, which a newer version may have written, are ignored.
     """
     values = {}
     for name, read in _readers(kind).items():  # type: ignore[arg-type]
-        if name in plain:
-            values[name] = read(plain[name]) if read else plain[name]
+        if name in document:
+            values[name] = read(document[name]) if read else document[name]
     return kind(**values)
 
 
@@ -112,10 +112,10 @@ def verdict_to(verdict: Verdict) -> Plain:
     }
 
 
-def verdict_from(plain: Mapping[str, Any]) -> Verdict:
+def verdict_from(document: Mapping[str, Any]) -> Verdict:
     """Return the verdict that `verdict_to` wrote."""
-    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
-    return from_document(kind, plain)
+    kind: type[Again | Done] = Again if document["verdict"] == "again" else Done
+    return from_document(kind, document)
 
 
 def decision_to(
@@ -130,17 +130,17 @@ def decision_to(
     return document
 
 
-def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
+def decision_from(document: Mapping[str, Any], attempt: int, at: float) -> Decision:
     """Return the decision that `decision_to` wrote, made after `attempt` and recorded
     `at`.
     """
-    standing = from_document(Standing, plain)
+    standing = from_document(Standing, document)
     return Decision(
         attempt,
-        verdict_from(plain),
+        verdict_from(document),
         standing=standing,
         at=at,
-        decided=plain.get("decided", at),
+        decided=document.get("decided", at),
     )
 
 
@@ -156,9 +156,9 @@ def rule_to(rule: StopRule) -> Plain:
     return {"rule": name, **settings}
 
 
-def rule_from(plain: Mapping[str, Any]) -> StopRule:
-    """Return the built-in rule that `plain` describes. Raises InvalidInput."""
-    settings = dict(plain)
+def rule_from(document: Mapping[str, Any]) -> StopRule:
+    """Return the built-in rule that `document` describes. Raises InvalidInput."""
+    settings = dict(document)
     name = settings.pop("rule", "")
     if name == "all":
         return All(*rules_from(settings))
@@ -175,56 +175,55 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         ) from error
 
 
-def rules_from(plain: Mapping[str, Any]) -> tuple[StopRule, ...]:
-    """Return the built-in rules that `plain["rules"]` lists. Raises InvalidInput."""
-    return tuple(map(rule_from, _rules(plain)))
+def rules_from(document: Mapping[str, Any]) -> tuple[StopRule, ...]:
+    """Return the built-in rules that `document["rules"]` lists. Raises InvalidInput."""
+    return tuple(map(rule_from, _rules(document)))
 
 
 def policy_to(policy: Policy) -> Plain:
     """Return a policy as JSON data, with user code by name only."""
     better = policy.improvement
-    plain: Plain = {"name": policy.name, "rules": list(map(rule_to, policy.rules))}
-    plain |= {"min_gain": better.min_gain, "unscored": policy.unscored}
+    document: Plain = {"name": policy.name, "rules": list(map(rule_to, policy.rules))}
+    document |= {"min_gain": better.min_gain, "unscored": policy.unscored}
     if better.against != "best":
-        plain["against"] = better.against
+        document["against"] = better.against
     if policy.goals:
-        plain["goals"] = [to_document(goal) for goal in policy.goals]
-    return plain
+        document["goals"] = [to_document(goal) for goal in policy.goals]
+    return document
 
 
-def policy_from(plain: Mapping[str, Any]) -> Policy:
-    """Return the policy that `plain` describes, without rules that are user code."""
-    rules = _rules(plain)
+def policy_from(document: Mapping[str, Any]) -> Policy:
+    """Return the policy that `document` describes, without rules that are user code."""
+    rules = _rules(document)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
-    goals = tuple(from_document(Goal, goal) for goal in plain.get("goals", ()))
+    goals = tuple(from_document(Goal, goal) for goal in document.get("goals", ()))
     if rules and not shipped:
         shipped = (_silent,)
     return Policy(
         shipped,
-        improvement_from(plain),
-        unscored=plain.get("unscored", "stop"),
-        name=plain.get("name", ""),
+        improvement_from(document),
+        unscored=document.get("unscored", "stop"),
+        name=document.get("name", ""),
         goals=goals,
     )
 
 
-def improvement_from(plain: Mapping[str, Any]) -> Improvement:
-    """Return the `improvement` of the policy that `plain` describes."""
+def improvement_from(document: Mapping[str, Any]) -> Improvement:
+    """Return the `improvement` of the policy that `document` describes."""
     default = Improvement()
     return Improvement(
-        plain.get("min_gain", default.min_gain), plain.get("against", default.against)
+        document.get("min_gain", default.min_gain),
+        document.get("against", default.against),
     )
 
 
-def is_complete(plain: Mapping[str, Any]) -> bool:
-    """Return True if `policy_from(plain)` restores the whole policy: no part of it is
-    user code.
-    """
-    return not any(map(_has_own_code, _rules(plain)))
+def is_complete(document: Mapping[str, Any]) -> bool:
+    """Return True if `policy_from` restores the whole policy: it has no user code."""
+    return not any(map(_has_own_code, _rules(document)))
 
 
-def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    rules = plain.get("rules")
+def _rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    rules = document.get("rules")
     if not isinstance(rules, list | tuple) or not all(
         isinstance(r, Mapping) for r in rules
     ):
@@ -234,8 +233,10 @@ def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return rules
 
 
-def _has_own_code(plain: Mapping[str, Any]) -> bool:
-    return bool(plain.get("custom")) or any(map(_has_own_code, plain.get("rules", ())))
+def _has_own_code(document: Mapping[str, Any]) -> bool:
+    return bool(document.get("custom")) or any(
+        map(_has_own_code, document.get("rules", ()))
+    )
 
 
 def _silent(loop: Loop) -> None:

@@ -140,7 +140,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         loop = replace(loop, improves=policy.improvement)
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
-    for stop, names in _spoken(loop, policy, evaluation):
+    for stop, names in _stops(loop, policy, evaluation):
         index = _lifting_override(loop, names)
         if index is None:
             stops.append(stop)
@@ -258,13 +258,13 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     return tuple(reasons)
 
 
-def _spoken(
+def _stops(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
     """Return the stops by precedence, each with the rules whose override lifts it."""
-    spoken: list[tuple[Stop, frozenset[str]]] = []
+    stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
-        spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
+        stops.append((Stop("cancelled", loop.cancelled), frozenset()))
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
@@ -272,7 +272,7 @@ def _spoken(
                 ", ".join(goal.score for goal in missing)
                 or "the candidate: give checks"
             )
-            spoken.append((Stop("unscored", f"no score for {what}"), frozenset()))
+            stops.append((Stop("unscored", f"no score for {what}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
@@ -281,7 +281,7 @@ def _spoken(
                 name, detail, "a text that says why the loop must end, or None"
             )
         if detail:
-            spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
+            stops.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
     def place(rule: str) -> int:  # an `All` has the place of its last member
         named = [
@@ -291,7 +291,7 @@ def _spoken(
         ]
         return max(named, default=len(RULE_PRECEDENCE))
 
-    return sorted(spoken, key=lambda one: place(one[0].rule))
+    return sorted(stops, key=lambda one: place(one[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:

@@ -114,12 +114,14 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
             history = echoes, (*symbols, symbol)
             tried += 1
             loop = _loop(policy, parts, history)
-            spoke = [rule_name(other) for other in others if other(loop)]
-            heard = rule(loop)
-            if heard and not spoke:
+            other_stops = [rule_name(other) for other in others if other(loop)]
+            detail = rule(loop)
+            if detail and not other_stops:
                 return Reach(rule, loop)
-            before.update(spoke)
-            view = None if spoke or heard else _view(policy, parts, loop, history)
+            before.update(other_stops)
+            view = (
+                None if other_stops or detail else _view(policy, parts, loop, history)
+            )
             if view is not None and view not in views:
                 views.add(view)
                 longer.append(history)

@@ -101,14 +101,13 @@ class Budget:
 
     def __call__(self, loop: Loop) -> str | None:
         limits = {
-            what: limit for what, limit in self._limits().items() if limit is not None
+            unit: limit for unit, limit in self._limits().items() if limit is not None
         }
-        spent = (
-            (what, getattr(loop.usage, what), most) for what, most in limits.items()
-        )
-        reached = [
-            f"{n:.12g} of {most:.12g} {what}" for what, n, most in spent if n >= most
-        ]
+        reached = []
+        for unit, limit in limits.items():
+            usage = getattr(loop.usage, unit)
+            if usage >= limit:
+                reached.append(f"{usage:.12g} of {limit:.12g} {unit}")
         return f"{', '.join(reached)} spent" if reached else None
 
 
@@ -194,10 +193,10 @@ class Echo:
     def __call__(self, loop: Loop) -> str | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
-        heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        if not heard:
+        repeated = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
+        if not repeated:
             return None
-        texts = [f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3]]
+        texts = [f"{clean(key, 80)} in {n} attempts" for key, n in repeated[:3]]
         return f"the same finding again: {'; '.join(texts)}"
 
 

@@ -356,7 +356,7 @@ class PipelineRun:
         self.pipeline: Pipeline = pipeline
         self.state: Any = state
         # The run is claimed even if its id is new, so that others see it in progress.
-        self._lease = Lease(pipeline.store, pipeline.scope, self.id, known=True)
+        self._lease = Lease(pipeline.store, pipeline.scope, self.id, may_exist=True)
         self._journal = Journal(pipeline.store, pipeline.scope, self._lease)
         self._reports: list[runs.StageReport] = []
         self._began = time.time()

@@ -523,7 +523,7 @@ def _insert_attempt(
         "value": value,
     }
     row = {**key, **content, "via": db.actor.via, "created": now}
-    if db.insert("attempt", row, CONFLICT_SKIP_SQL).rowcount:
+    if db.run("insert_attempt", row).rowcount:
         if loop.has_steps:
             db.delete("step", {"loop": loop.n})
         return True

@@ -48,6 +48,10 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 
+-- name: insert_attempt
+insert into attempt (loop, number, record, text, value, via, created)
+values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;
+
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)
 select :n, coalesce(max(seq), 0) + 1,
