@@ -190,8 +190,9 @@ class Lease:
     """The right of this process to write one loop, renewed while an attempt runs.
 
     A loop `may_exist` if its id came from the caller: its lease is then taken by
-    `open`, before the first attempt. Any other loop is created by its first entry. The first decision of this process also writes the loop's goals and policy,
-    if they differ from the stored ones. Without a store there is nothing to hold.
+    `open`, before the first attempt. Any other loop is created by its first entry. The
+    first decision of this process also writes the loop's goals and policy, if they
+    differ from the stored ones. Without a store there is nothing to hold.
     """
 
     def __init__(
