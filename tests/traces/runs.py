@@ -26,8 +26,14 @@ Data = dict[str, Any]
 def steps(episode: Episode) -> list[tuple[Any, ...]]:
     """The steps of a run, without the fields that only some formats have."""
     return [
-        (one.type, one.content or one.error, one.tool, one.arguments, one.call)
-        for one in episode.events
+        (
+            event.type,
+            event.content or event.error,
+            event.tool,
+            event.arguments,
+            event.call,
+        )
+        for event in episode.events
     ]
 
 
@@ -52,8 +58,8 @@ def chat() -> list[Data]:
     for place, (call, tool, arguments, result, error) in enumerate(STEPS):
         function = {"name": tool, "arguments": json.dumps(arguments)}
         calls = [{"id": call, "type": "function", "function": function}]
-        said = None if place else THOUGHT
-        messages.append({"role": "assistant", "content": said, "tool_calls": calls})
+        thought = None if place else THOUGHT
+        messages.append({"role": "assistant", "content": thought, "tool_calls": calls})
         messages.append(
             {"role": "tool", "tool_call_id": call, "content": result or error}
         )
@@ -77,15 +83,15 @@ def claude() -> list[Data]:
         )
         entries += [entry("assistant", [block], id=f"msg_{place}") for block in blocks]
         content: Any = [{"type": "text", "text": result}] if place else error
-        given = {"type": "tool_result", "tool_use_id": call, "content": content}
-        entries.append(entry("user", [given | ({"is_error": True} if error else {})]))
+        outcome = {"type": "tool_result", "tool_use_id": call, "content": content}
+        entries.append(entry("user", [outcome | ({"is_error": True} if error else {})]))
     entries.append(entry("assistant", [{"type": "text", "text": FOUND}], id="msg_9"))
-    for place, one in enumerate(entries):
-        one |= {
+    for place, line in enumerate(entries):
+        line |= {
             "uuid": f"uuid-{place}",
             "timestamp": f"2026-01-31T12:00:{place:02}.500Z",
         }
-        one |= {"sessionId": "session-1", "isSidechain": False}
+        line |= {"sessionId": "session-1", "isSidechain": False}
     return [
         {"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}},
         *entries,
@@ -104,7 +110,9 @@ def value(data: Any) -> Data:
 
 
 def pairs(attributes: Mapping[str, Any]) -> list[Data]:
-    return [{"key": key, "value": value(held)} for key, held in attributes.items()]
+    return [
+        {"key": key, "value": value(content)} for key, content in attributes.items()
+    ]
 
 
 def span(
@@ -152,17 +160,21 @@ def part(message: Data) -> Data:
     text = content[0]["text"] if isinstance(content, list) else content
     parts: list[Data] = [{"type": "text", "content": text}] if text else []
     for call in message.get("tool_calls", ()):
-        told = {"id": call["id"], "name": call["function"]["name"]}
+        head = {"id": call["id"], "name": call["function"]["name"]}
         arguments = json.loads(call["function"]["arguments"])
-        parts.append({"type": "tool_call", **told, "arguments": arguments})
+        parts.append({"type": "tool_call", **head, "arguments": arguments})
     return {"role": message["role"], "parts": parts}
 
 
 def turns() -> list[tuple[list[Data], Data]]:
     """Each answer of the model, with all the messages before it."""
     messages = chat()
-    said = [place for place, one in enumerate(messages) if one["role"] == "assistant"]
-    return [(messages[:place], messages[place]) for place in said]
+    answers = [
+        place
+        for place, message in enumerate(messages)
+        if message["role"] == "assistant"
+    ]
+    return [(messages[:place], messages[place]) for place in answers]
 
 
 def run_spans(
@@ -209,22 +221,22 @@ def genai(as_json: bool = True) -> list[Data]:
     """Spans by the conventions of OpenTelemetry GenAI."""
 
     def ask(before: list[Data], answer: Data) -> Data:
-        asked = list(map(part, before))
-        said = [part(answer) | {"finish_reason": "stop"}]
+        prompt = list(map(part, before))
+        reply = [part(answer) | {"finish_reason": "stop"}]
         return {
             "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(asked) if as_json else asked,
-            "gen_ai.output.messages": json.dumps(said) if as_json else said,
+            "gen_ai.input.messages": json.dumps(prompt) if as_json else prompt,
+            "gen_ai.output.messages": json.dumps(reply) if as_json else reply,
         }
 
     def use(call: str, tool: str, arguments: Data, result: str, error: str) -> Data:
-        made = {
+        attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool,
             "gen_ai.tool.call.id": call,
             "gen_ai.tool.call.arguments": json.dumps(arguments),
         }
-        return made | (
+        return attributes | (
             {"gen_ai.tool.call.result": json.dumps(result)} if result else {}
         )
 
@@ -234,27 +246,29 @@ def genai(as_json: bool = True) -> list[Data]:
 
 def flat(prefix: str, messages: Sequence[Data]) -> Data:
     """Messages as OpenInference has them."""
-    made: Data = {}
+    attributes: Data = {}
     for place, message in enumerate(messages):
-        held: Data = {
+        fields: Data = {
             name: message[name] for name in ("role", "tool_call_id") if name in message
         }
         content = message["content"]
         if isinstance(content, list):
             named = content[0].items()
-            held |= {f"contents.0.message_content.{name}": text for name, text in named}
+            fields |= {
+                f"contents.0.message_content.{name}": text for name, text in named
+            }
         elif content:
-            held["content"] = content
+            fields["content"] = content
         for number, call in enumerate(message.get("tool_calls", ())):
             of = f"tool_calls.{number}.tool_call"
-            held |= {
+            fields |= {
                 f"{of}.function.{name}": text for name, text in call["function"].items()
             }
-            held[f"{of}.id"] = call["id"]
-        made |= {
-            f"{prefix}.{place}.message.{name}": value for name, value in held.items()
+            fields[f"{of}.id"] = call["id"]
+        attributes |= {
+            f"{prefix}.{place}.message.{name}": value for name, value in fields.items()
         }
-    return made
+    return attributes
 
 
 def openinference() -> list[Data]:
@@ -272,13 +286,13 @@ def openinference() -> list[Data]:
         }
 
     def use(call: str, tool: str, arguments: Data, result: str, error: str) -> Data:
-        made = {
+        attributes = {
             "openinference.span.kind": "TOOL",
             "tool.name": tool,
             "input.value": json.dumps(arguments),
             "input.mime_type": "application/json",
         }
-        return made | ({"output.value": result} if result else {})
+        return attributes | ({"output.value": result} if result else {})
 
     root = {
         "openinference.span.kind": "AGENT",
@@ -290,28 +304,28 @@ def openinference() -> list[Data]:
 
 def own() -> Data:
     """Our own form."""
-    said = (
+    texts = (
         ("system_event", SYSTEM),
         ("user_message", QUESTION),
         ("llm_response", THOUGHT),
     )
     events: list[Data] = [
-        {"event_type": kind, "content": content} for kind, content in said
+        {"event_type": kind, "content": content} for kind, content in texts
     ]
     for call, tool, arguments, result, error in STEPS:
         of = {"tool_name": tool, "call": call}
         events.append({"event_type": "tool_call", "arguments": arguments} | of)
         failed = {"error": {"message": error, "code": "LookupError"}}
-        told = failed if error else {"content": result}
-        events.append({"event_type": "tool_response"} | of | told)
+        outcome = failed if error else {"content": result}
+        events.append({"event_type": "tool_response"} | of | outcome)
     return {"events": [*events, {"event_type": "llm_response", "content": FOUND}]}
 
 
 def lines(values: Sequence[Any]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in values)
+    return b"".join(json.dumps(entry).encode() + b"\n" for entry in values)
 
 
-def protobuf(whole: Data) -> bytes:
+def protobuf(trace: Data) -> bytes:
     """The request that a document of OTLP JSON stands for."""
     import base64
 
@@ -320,13 +334,13 @@ def protobuf(whole: Data) -> bytes:
         ExportTraceServiceRequest,
     )
 
-    copy = json.loads(json.dumps(whole))
+    copy = json.loads(json.dumps(trace))
     for resource in copy["resourceSpans"]:
-        for one in resource["scopeSpans"][0]["spans"]:
+        for copied in resource["scopeSpans"][0]["spans"]:
             for name in ("traceId", "spanId", "parentSpanId"):
-                one[name] = base64.b64encode(bytes.fromhex(one[name])).decode()
-    made: bytes = ParseDict(copy, ExportTraceServiceRequest()).SerializeToString()
-    return made
+                copied[name] = base64.b64encode(bytes.fromhex(copied[name])).decode()
+    request: bytes = ParseDict(copy, ExportTraceServiceRequest()).SerializeToString()
+    return request
 
 
 FILES: Mapping[str, bytes] = {
@@ -337,7 +351,7 @@ FILES: Mapping[str, bytes] = {
     "claude": lines(claude()),
     "genai document": json.dumps(document(genai()), indent=2).encode(),
     "genai structured": lines([document(genai(as_json=False))]),
-    "genai lines": lines([document([one]) for one in genai()]),
+    "genai lines": lines([document([step]) for step in genai()]),
     "genai protobuf": protobuf(document(genai())),
     "openinference document": lines([document(openinference())]),
     "openinference protobuf": protobuf(document(openinference())),

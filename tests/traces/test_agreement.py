@@ -25,8 +25,8 @@ from tests.traces.runs import (
 )
 
 
-def only(data: bytes, **more: object) -> Episode:
-    [episode] = traces.read(data, **more)  # type: ignore[arg-type]
+def only(data: bytes) -> Episode:
+    [episode] = traces.read(data)
     return episode
 
 
@@ -58,7 +58,7 @@ def test_what_a_file_holds_twice_counts_once(entries):
 @pytest.mark.parametrize("spans", [genai(), openinference()])
 @pytest.mark.parametrize("seed", range(10))
 def test_spans_in_any_order_are_the_same_episode(spans, seed):
-    mixed = [document([one]) for one in random.Random(seed).sample(spans, len(spans))]
+    mixed = [document([step]) for step in random.Random(seed).sample(spans, len(spans))]
     assert only(lines(mixed)).digest == only(lines([document(spans)])).digest
 
 
@@ -116,7 +116,7 @@ EVENT = st.builds(
     meta=OBJECT,
 )
 EVENTS = st.lists(EVENT, max_size=5).map(
-    lambda events: tuple(replace(one, id=f"id {n}") for n, one in enumerate(events))
+    lambda events: tuple(replace(event, id=f"id {n}") for n, event in enumerate(events))
 )
 FAULT = st.builds(Fault, TEXT, TEXT, TEXT)
 TOOLS = st.lists(TEXT, max_size=3, unique=True)
@@ -141,5 +141,7 @@ def test_what_is_written_is_read_as_it_was_but_for_its_source(episodes):
     lines = list(write(episodes))
     assert all(line.isascii() and line.count(b"\n") == 1 for line in lines)
     read = list(traces.read(b"".join(lines)))
-    assert read == [replace(one, source="heedful") for one in episodes]
-    assert [one.digest for one in read] == [one.digest for one in episodes]
+    assert read == [replace(episode, source="heedful") for episode in episodes]
+    assert [episode.digest for episode in read] == [
+        episode.digest for episode in episodes
+    ]

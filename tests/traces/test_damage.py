@@ -39,7 +39,7 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
     episodes: list[Episode] = []
     with pytest.raises(TraceFileError) as caught:
         episodes.extend(traces.read(data, **more))
-    assert [one.digest for one in episodes] == [*before]
+    assert [episode.digest for episode in episodes] == [*before]
     return caught.value
 
 
@@ -115,14 +115,14 @@ def test_a_wrong_value_is_named_with_its_line(value, said):
 
 @pytest.mark.parametrize("name", ["own", "claude", "genai lines", "chat messages"])
 def test_what_is_whole_before_a_cut_is_given(name):
-    whole = FILES[name]
-    [known] = traces.read(whole)
-    error = refused(whole + b'{"ty', known.digest)
-    assert error.line == whole.count(b"\n") + 1
+    data = FILES[name]
+    [episode] = traces.read(data)
+    error = refused(data + b'{"ty', episode.digest)
+    assert error.line == data.count(b"\n") + 1
     assert ("not JSON" in str(error)) is True
     for first in (own(), [{"role": "user"}], claude()[1], document([])):
-        known_digests = [one.digest for one in traces.read(lines([first]))]
-        assert refused(lines([first, {"else": 1}]), *known_digests).line == 2
+        digests = [episode.digest for episode in traces.read(lines([first]))]
+        assert refused(lines([first, {"else": 1}]), *digests).line == 2
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -165,9 +165,9 @@ def survives(data: bytes) -> None:
     st.integers(0, 9_999),
     st.binary(max_size=40),
 )
-def test_any_bytes_and_any_damage_to_bytes(whole, at, noise):
-    at = min(at, len(whole))
-    survives(whole[:at] + noise + whole[at + len(noise) :])
+def test_any_bytes_and_any_damage_to_bytes(data, position, noise):
+    position = min(position, len(data))
+    survives(data[:position] + noise + data[position + len(noise) :])
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -193,19 +193,21 @@ PLACES = [
 @given(st.sampled_from(PLACES), JSON, st.booleans())
 def test_any_value_in_any_place(place, value, inside):
     name, path = place
-    whole: Data = json.loads(json.dumps(VALUES[name]))
-    at: Any = whole
+    root: Data = json.loads(json.dumps(VALUES[name]))
+    parent: Any = root
     for key in path[:-1]:
-        at = at[key]
+        parent = parent[key]
     # Attributes hold JSON as text, which is damaged apart.
-    at[path[-1]] = json.dumps(value) if inside else value
-    survives(lines([whole]))
-    if "resourceSpans" in whole:  # what waits in a store, too
+    parent[path[-1]] = json.dumps(value) if inside else value
+    survives(lines([root]))
+    if "resourceSpans" in root:  # what waits in a store, too
         with suppress(InvalidInput):
-            spans = list(from_json(whole))
-            kept, refused = pieces(spans)
-            assert len(kept) + refused.total() == len(spans)
-            assert all(len(episode.digest) == 64 for episode in spans_episodes(kept))
+            spans = list(from_json(root))
+            accepted, refused = pieces(spans)
+            assert len(accepted) + refused.total() == len(spans)
+            assert all(
+                len(episode.digest) == 64 for episode in spans_episodes(accepted)
+            )
 
 
 # What is too long, and what is secret
@@ -255,29 +257,34 @@ def test_texts_data_and_names_are_all_cut():
     )
     event |= {"arguments": {"a": long}, "meta": {"b": [long]}}
     episode = read([event], Limits(content=1_000), task=long, session=long)
-    [one] = episode.events
+    [shown] = episode.events
     assert (
-        max(map(len, (one.content, one.error, str(one.arguments), episode.task)))
+        max(map(len, (shown.content, shown.error, str(shown.arguments), episode.task)))
         <= 1_000
     )
-    assert max(map(len, (one.type, one.tool, one.id, one.call, episode.session))) <= 200
-    assert isinstance(one.arguments, str)
-    assert one.arguments.startswith('{"a": "yyy')
-    assert one.meta["cut"].startswith('{"b": ["yyy')
-    assert read([event], Limits(content=1_000)).events == (one,)
+    assert (
+        max(map(len, (shown.type, shown.tool, shown.id, shown.call, episode.session)))
+        <= 200
+    )
+    assert isinstance(shown.arguments, str)
+    assert shown.arguments.startswith('{"a": "yyy')
+    assert shown.meta["cut"].startswith('{"b": ["yyy')
+    assert read([event], Limits(content=1_000)).events == (shown,)
 
 
 def test_data_that_is_very_deep_is_text():
     deep: Any = {"end": 1}
     for _ in range(MAX_DATA_DEPTH + 1):
         deep = [deep]
-    [one] = read([{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]).events
-    assert isinstance(one.arguments, str)
-    assert set(one.meta) == {"cut"}
-    whole = (
+    [event] = read(
+        [{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]
+    ).events
+    assert isinstance(event.arguments, str)
+    assert set(event.meta) == {"cut"}
+    data = (
         b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * 400 + b"]" * 400 + b"}}]}"
     )
-    [episode] = traces.read(whole)
+    [episode] = traces.read(data)
     assert set(episode.events[0].meta) == {"cut"}
 
 
@@ -307,10 +314,10 @@ def test_ids_that_hold_secrets_still_tell_calls_apart():
 def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
     good: Data = {"events": []}
     long = {"events": [{"type": "x", "content": "y" * 2_000}]}
-    found = traces.read(lines([good, long, good]), limits=Limits(bytes=1_000))
-    assert next(found).events == ()
+    episodes = traces.read(lines([good, long, good]), limits=Limits(bytes=1_000))
+    assert next(episodes).events == ()
     with pytest.raises(TraceFileError, match="longer than 1000 bytes") as error:
-        next(found)
+        next(episodes)
     assert error.value.line == 2
     for name in ("chat document", "genai protobuf"):
         with pytest.raises(TraceFileError, match="longer than 800 bytes"):

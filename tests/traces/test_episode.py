@@ -78,7 +78,7 @@ def test_a_digest_covers_everything_but_the_source():
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
     same = replace(EVENT, arguments={"a": [2], "b": 1})
     assert replace(EPISODE, source="otlp", events=(same,)).digest == EPISODE.digest
-    timed = [replace(EPISODE, events=(replace(EVENT, at=at),)) for at in (2, 2.0)]
+    timed = [replace(EPISODE, events=(replace(EVENT, at=time),)) for time in (2, 2.0)]
     assert timed[0].digest == timed[1].digest
 
 
@@ -100,8 +100,8 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
         event = Event(type, agent="operator", meta={"trust": "operator"})
         trust = "model" if type in model else "tool" if type in tool else "external"
         assert Study.of(Episode((event,))).floor(0) == trust
-        own = {"user_message", "system_event", "llm_call", "error_event", *model}
-        trust = "model" if type in own else trust
+        of_loop = {"user_message", "system_event", "llm_call", "error_event", *model}
+        trust = "model" if type in of_loop else trust
         assert Study.of(Episode((event,), source="loop")).floor(0) == trust
 
 

@@ -54,10 +54,10 @@ def test_of_many_errors_the_first_and_the_last_are_found():
         f"error: cannot open {'abcdefghij'[n % 10] * (n // 10 + 1)}"
         for n in range(9 * MAX_ERROR_LINES)
     ]
-    found = error_lines([*many, *many[:1]])
-    assert len(found) == MAX_ERROR_LINES
-    assert found[0] == many[0]
-    assert found[-1] == many[-1]
+    errors = error_lines([*many, *many[:1]])
+    assert len(errors) == MAX_ERROR_LINES
+    assert errors[0] == many[0]
+    assert errors[-1] == many[-1]
     assert error_lines([f"error: attempt {n} failed" for n in range(999)]) == [
         "error: attempt 0 failed"
     ]

@@ -1,6 +1,7 @@
 """The particulars of each format: errors, gaps, agents and older conventions."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,20 +11,28 @@ from heedful.traces.episode import Episode, Event, Fault
 from tests.traces.runs import Data, document, failed, lines, protobuf, span
 
 
-def only(*values: Any) -> Episode:
+def read_one(values: Sequence[Any]) -> Episode:
+    """Read a file of these values, which is one episode."""
     [episode] = traces.read(lines(values))
     return episode
 
 
+def only(value: Any) -> Episode:
+    return read_one([value])
+
+
 def summary(episode: Episode) -> list[tuple[str, str]]:
-    return [(one.type, one.content or one.error or one.tool) for one in episode.events]
+    return [
+        (event.type, event.content or event.error or event.tool)
+        for event in episode.events
+    ]
 
 
-def otlp(*spans: Data) -> Episode:
+def otlp(spans: Sequence[Data]) -> Episode:
     return only(document(spans))
 
 
-def at(
+def timed_span(
     seconds: tuple[int, int], kind: str, id: str = "a1", parent: str = "", **more: Any
 ) -> Data:
     """A span of GenAI; attributes by name without `gen_ai.`."""
@@ -31,7 +40,7 @@ def at(
         name: more.pop(name) for name in ("status", "events", "name") if name in more
     }
     names = {"gen_ai.operation.name": kind}
-    names |= {f"gen_ai.{key.replace('__', '.')}": held for key, held in more.items()}
+    names |= {f"gen_ai.{key.replace('__', '.')}": value for key, value in more.items()}
     return (
         span(id, parent, name=status.pop("name", kind), times=seconds, attributes=names)
         | status
@@ -86,7 +95,7 @@ def test_the_rare_of_chats():
         {"role": "critic", "content": "Poor."},
     ]
     events = only(messages).events
-    assert [(one.type, one.content or one.tool) for one in events] == [
+    assert [(event.type, event.content or event.tool) for event in events] == [
         ("system_event", "Be brief."),
         ("tool_call", "look"),
         ("tool_response", "a wall"),
@@ -113,40 +122,43 @@ def test_side_chains_errors_and_bookkeeping_of_a_session():
         "content": "denied",
         "is_error": True,
     }
-    episode = only(
-        {"type": "summary", "summary": "Mending a test", "leafUuid": "u9"},
-        {
-            "type": "user",
-            "isMeta": True,
-            "message": {"content": "a caveat"},
-            "uuid": "u0",
-        }
-        | shared,
-        {"type": "user", "message": {"content": "Mend it."}, "uuid": "u1"} | shared,
-        {"type": "progress", "data": {}} | shared,
-        {"type": "assistant", "uuid": "u2", "isSidechain": True, "agentId": "f00"}
-        | {"message": {"content": [{"type": "thinking", "thinking": "Which?"}]}}
-        | shared,
-        {
-            "type": "user",
-            "uuid": "u3",
-            "isSidechain": True,
-            "message": {"content": [result]},
-        }
-        | shared,
-        {
-            "type": "system",
-            "subtype": "api_error",
-            "error": {"status": 529},
-            "uuid": "u4",
-        }
-        | shared,
-        {"type": "assistant", "isApiErrorMessage": True, "uuid": "u5"}
-        | {"message": {"content": [{"type": "text", "text": "API Error: timeout"}]}}
-        | shared,
+    episode = read_one(
+        [
+            {"type": "summary", "summary": "Mending a test", "leafUuid": "u9"},
+            {
+                "type": "user",
+                "isMeta": True,
+                "message": {"content": "a caveat"},
+                "uuid": "u0",
+            }
+            | shared,
+            {"type": "user", "message": {"content": "Mend it."}, "uuid": "u1"} | shared,
+            {"type": "progress", "data": {}} | shared,
+            {"type": "assistant", "uuid": "u2", "isSidechain": True, "agentId": "f00"}
+            | {"message": {"content": [{"type": "thinking", "thinking": "Which?"}]}}
+            | shared,
+            {
+                "type": "user",
+                "uuid": "u3",
+                "isSidechain": True,
+                "message": {"content": [result]},
+            }
+            | shared,
+            {
+                "type": "system",
+                "subtype": "api_error",
+                "error": {"status": 529},
+                "uuid": "u4",
+            }
+            | shared,
+            {"type": "assistant", "isApiErrorMessage": True, "uuid": "u5"}
+            | {"message": {"content": [{"type": "text", "text": "API Error: timeout"}]}}
+            | shared,
+        ]
     )
     assert [
-        (one.type, one.content or one.error, one.agent) for one in episode.events
+        (event.type, event.content or event.error, event.agent)
+        for event in episode.events
     ] == [
         ("summary", "Mending a test", ""),
         ("system_event", "a caveat", ""),
@@ -188,22 +200,22 @@ def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
             ("second", {"timestamp": "2026-01-31T12:00:01Z", "isSidechain": True}),
         )
     ]
-    episode = only(*entries)
-    assert [one.content for one in episode.events] == [
+    episode = read_one(entries)
+    assert [event.content for event in episode.events] == [
         "first",
         "second",
         "third",
         "fourth",
     ]
     assert episode.task == "first"
-    assert only(*entries[1:]).task == "third"
+    assert read_one(entries[1:]).task == "third"
     early = {
         "type": "user",
         "sessionId": "s",
         "timestamp": 7,
         "message": {"content": "early"},
     }
-    assert only(*entries[1:], early).task == "early"
+    assert read_one([*entries[1:], early]).task == "early"
 
 
 # OpenTelemetry GenAI
@@ -221,18 +233,24 @@ def turn(n: int) -> list[Data]:
     ask = message(
         "assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
     )
-    given = {"tool__name": "look", "tool__call__id": "c", "tool__call__arguments": {}}
+    arguments = {
+        "tool__name": "look",
+        "tool__call__id": "c",
+        "tool__call__arguments": {},
+    }
     return [
-        at((n, n + 1), "chat", f"m{n}", "r", output__messages=json.dumps([ask])),
-        at(
+        timed_span(
+            (n, n + 1), "chat", f"m{n}", "r", output__messages=json.dumps([ask])
+        ),
+        timed_span(
             (n + 2, n + 5),
             "execute_tool",
             f"t{n}",
             "r",
             tool__call__result="dark",
-            **given,
+            **arguments,
         ),
-        at((n + 3, n + 4), "execute_tool", f"i{n}", f"t{n}", **given),
+        timed_span((n + 3, n + 4), "execute_tool", f"i{n}", f"t{n}", **arguments),
     ]
 
 
@@ -240,31 +258,31 @@ BROKEN = failed("RateLimited", "429")
 MORE = message("user", text("More."))
 YES = says("Yes.")
 UNTIMED = {"startTimeUnixNano": "0", "endTimeUnixNano": 0}
-EARLY = at(
+EARLY = timed_span(
     (100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))]
 )
 # The spans, their events, and what else the episode says: a function of it, and its
 # value.
 SPANS: dict[str, Any] = {
     "one id for calls that come after each other": (
-        [at((0, 40), "invoke_agent", "r"), *turn(1), *turn(11), *turn(21)],
+        [timed_span((0, 40), "invoke_agent", "r"), *turn(1), *turn(11), *turn(21)],
         3 * [("tool_call", "look"), ("tool_response", "dark")],
         (lambda e: len({v.call for v in e.events}), 3),
     ),
     "no content": (
         [
-            at((0, 9), "invoke_agent", "r"),
-            at((1, 2), "chat", "m", "r"),
-            at((3, 4), "execute_tool", "t", "r", name="execute_tool look"),
+            timed_span((0, 9), "invoke_agent", "r"),
+            timed_span((1, 2), "chat", "m", "r"),
+            timed_span((3, 4), "execute_tool", "t", "r", name="execute_tool look"),
         ],
         [("llm_response", ""), ("tool_call", "look")],
         (lambda e: e.events[1].call, "t"),
     ),
     "an error that is passed on": (
         [
-            at((0, 9), "invoke_agent", "r", agent__name="a") | BROKEN,
-            at((1, 2), "chat", "m", "r") | BROKEN,
-            at((3, 4), "chat", "n", "r", error__type="x"),
+            timed_span((0, 9), "invoke_agent", "r", agent__name="a") | BROKEN,
+            timed_span((1, 2), "chat", "m", "r") | BROKEN,
+            timed_span((3, 4), "chat", "n", "r", error__type="x"),
         ],
         [("error_event", "429"), ("llm_response", "")],
         (
@@ -274,8 +292,8 @@ SPANS: dict[str, Any] = {
     ),
     "a message twice, and a chat that is repeated": (
         [
-            at((0, 1), "chat", "m1", input__messages=[MORE], **YES),
-            at(
+            timed_span((0, 1), "chat", "m1", input__messages=[MORE], **YES),
+            timed_span(
                 (2, 3),
                 "chat",
                 "m2",
@@ -286,31 +304,34 @@ SPANS: dict[str, Any] = {
         2 * [("user_message", "More."), ("llm_response", "Yes.")],
     ),
     "a child before its parent": (
-        [at((1, 2), "chat", "c", "r", **says("too early")), EARLY],
+        [timed_span((1, 2), "chat", "c", "r", **says("too early")), EARLY],
         [("user_message", "Go."), ("llm_response", "too early")],
     ),
     "no times": (
         [
             EARLY | UNTIMED,
-            at((3, 4), "chat", "c", "r", **says("first")) | UNTIMED,
-            at((1, 2), "chat", "d", "r", **says("then")) | UNTIMED,
+            timed_span((3, 4), "chat", "c", "r", **says("first")) | UNTIMED,
+            timed_span((1, 2), "chat", "d", "r", **says("then")) | UNTIMED,
         ],
         [("user_message", "Go."), ("llm_response", "first"), ("llm_response", "then")],
         (lambda e: {event.at for event in e.events}, {None}),
     ),
     "a model around a model": (
-        [at((0, 9), "chat", "o", **YES), at((1, 2), "chat", "i", "o", **YES)],
+        [
+            timed_span((0, 9), "chat", "o", **YES),
+            timed_span((1, 2), "chat", "i", "o", **YES),
+        ],
         [("llm_response", "Yes.")],
     ),
     "a retrieval, and data that does not follow the convention": (
         [
-            at(
+            timed_span(
                 (0, 1),
                 "chat",
                 "m1",
                 system_instructions=json.dumps([text("Be brief.")]),
             ),
-            at(
+            timed_span(
                 (1, 2),
                 "chat",
                 "m2",
@@ -318,7 +339,7 @@ SPANS: dict[str, Any] = {
                 output__messages=[{"role": "assistant", "parts": "just text"}],
                 tool__definitions="nonsense",
             ),
-            at(
+            timed_span(
                 (3, 4),
                 "retrieval",
                 "t",
@@ -349,7 +370,7 @@ SPANS: dict[str, Any] = {
 @pytest.mark.parametrize("name", SPANS)
 def test_spans_become_events(name):
     spans, events, *beside = SPANS[name]
-    episode = otlp(*spans)
+    episode = otlp(spans)
     assert summary(episode) == events
     for of, value in beside:
         assert of(episode) == value
@@ -357,13 +378,17 @@ def test_spans_become_events(name):
 
 def test_traces_apart_agents_of_agents_and_nothing_of_agents():
     def agent(id: str, parent: str, name: str) -> Data:
-        return at((0, 9), "invoke_agent", id, parent, agent__name=name)
+        return timed_span((0, 9), "invoke_agent", id, parent, agent__name=name)
 
-    lone = at((1, 2), "chat", "x", **says("x")) | {"traceId": "ff" * 16}
-    spans = [agent("r", "", "lead"), at((1, 2), "chat", "a", "r", **says("a"))]
-    spans += [agent("s", "r", "scout"), at((1, 2), "chat", "b", "s", **says("b")), lone]
+    lone = timed_span((1, 2), "chat", "x", **says("x")) | {"traceId": "ff" * 16}
+    spans = [agent("r", "", "lead"), timed_span((1, 2), "chat", "a", "r", **says("a"))]
+    spans += [
+        agent("s", "r", "scout"),
+        timed_span((1, 2), "chat", "b", "s", **says("b")),
+        lone,
+    ]
     first, second = traces.read(lines([document(spans)]))
-    assert {(one.content, one.agent) for one in first.events} == {
+    assert {(event.content, event.agent) for event in first.events} == {
         ("a", "lead"),
         ("b", "scout"),
     }
@@ -391,8 +416,11 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
         )
         == []
     )
-    ring = [at((1, 2), "chat", id, parent, **says(id)) for id, parent in ("ab", "ba")]
-    assert [event.content for event in otlp(*ring).events] == ["b", "a"]
+    ring = [
+        timed_span((1, 2), "chat", id, parent, **says(id))
+        for id, parent in ("ab", "ba")
+    ]
+    assert [event.content for event in otlp(ring).events] == ["b", "a"]
 
 
 def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
@@ -402,15 +430,28 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
     ]
     in_b: Data = {"tool__call__arguments": {"at": "b"}, "tool__call__result": "in b"}
     episode = otlp(
-        at((0, 1), "chat", "m1", output__messages=[message("assistant", *calls)]),
-        at((3, 4), "execute_tool", "t1", tool__name="look", **in_b),
-        at((5, 6), "execute_tool", "t2", tool__name="look", tool__call__result="in a"),
+        [
+            timed_span(
+                (0, 1),
+                "chat",
+                "m1",
+                output__messages=[{"role": "assistant", "parts": calls}],
+            ),
+            timed_span((3, 4), "execute_tool", "t1", tool__name="look", **in_b),
+            timed_span(
+                (5, 6),
+                "execute_tool",
+                "t2",
+                tool__name="look",
+                tool__call__result="in a",
+            ),
+        ]
     )
-    first, second, one, other = episode.events
-    assert one.content == "in b"
-    assert other.content == "in a"
-    assert one.call == second.call
-    assert other.call == first.call
+    first, second, in_first, in_second = episode.events
+    assert in_first.content == "in b"
+    assert in_second.content == "in a"
+    assert in_first.call == second.call
+    assert in_second.call == first.call
 
 
 @pytest.mark.parametrize(
@@ -433,15 +474,17 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
     episode = otlp(
-        span(
-            "r",
-            parent="",
-            name="POST /ask",
-            times=(0, 9),
-            attributes={"http.route": "/ask"},
-        )
-        | status,
-        at((1, 2), "chat", "m", "r", output__messages=answer),
+        [
+            span(
+                "r",
+                parent="",
+                name="POST /ask",
+                times=(0, 9),
+                attributes={"http.route": "/ask"},
+            )
+            | status,
+            timed_span((1, 2), "chat", "m", "r", output__messages=answer),
+        ]
     )
     assert episode.outcome == outcome
     assert episode.fault == fault
@@ -449,48 +492,55 @@ def test_the_root_says_how_it_ended(status, outcome, fault):
 
 
 def test_values_of_every_type_are_told_alike_in_json_and_protobuf():
-    held = {"t": True, "i": -7, "d": 0.5, "l": [1, "a"], "o": {"k": None}}
+    result = {"t": True, "i": -7, "d": 0.5, "l": [1, "a"], "o": {"k": None}}
     attributes = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.call.result": held,
+        "gen_ai.tool.call.result": result,
     }
-    whole = document(
+    trace = document(
         [span("ab" * 8, parent="", name="look", times=(0, 1), attributes=attributes)]
     )
-    listed = whole["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    listed = trace["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
     listed[1]["value"]["kvlistValue"]["values"][-1]["value"]["kvlistValue"][
         "values"
     ] = [
         {"key": "none", "value": {}},
         {"key": "bytes", "value": {"bytesValue": "AAE="}},
     ]
-    [said] = traces.read(lines([whole]))
-    assert json.loads(said.events[1].content) == held | {
+    [episode] = traces.read(lines([trace]))
+    assert json.loads(episode.events[1].content) == result | {
         "o": {"none": None, "bytes": "AAE="}
     }
-    [same] = traces.read(protobuf(whole))
-    assert same.digest == said.digest
+    [same] = traces.read(protobuf(trace))
+    assert same.digest == episode.digest
 
 
 # OpenInference
 
 
 def test_retrievers_agents_and_the_old_of_openinference():
-    def one(
-        id: str, kind: str, start: int, held: Data, parent: str = "r", end: int = 0
+    def inferred(
+        id: str,
+        kind: str,
+        start: int,
+        attributes: Data,
+        parent: str = "r",
+        end: int = 0,
     ) -> Data:
         times = (start, end or start + 1)
         kinds = {"openinference.span.kind": kind}
-        return span(id, parent, name=kind.lower(), times=times, attributes=kinds | held)
+        return span(
+            id, parent, name=kind.lower(), times=times, attributes=kinds | attributes
+        )
 
     message = "llm.output_messages.0.message"
     documents = "retrieval.documents"
-    found: Data = {"input.value": "walls"}
-    found |= {
+    walls: Data = {"input.value": "walls"}
+    walls |= {
         f"{documents}.1.document.content": "second",
         f"{documents}.0.document.score": 0.5,
     }
-    found |= {f"{documents}.0.document.content": "first"}
+    walls |= {f"{documents}.0.document.content": "first"}
     thought = {
         f"{message}.role": "assistant",
         f"{message}.contents.0.message_content.type": "reasoning",
@@ -502,30 +552,32 @@ def test_retrievers_agents_and_the_old_of_openinference():
     called = {"tool.name": "look", "tool_call.id": "k9", "output.value": "{}"}
     json_input = {"input.value": "{}", "input.mime_type": "application/json"}
     episode = otlp(
-        one(
-            "r",
-            "AGENT",
-            0,
-            {"input.value": "Find it.", "output.value": "Found."},
-            "",
-            20,
-        ),
-        one("c", "CHAIN", 0, json_input, end=20),
-        one("q", "RETRIEVER", 1, found),
-        one("m", "LLM", 3, thought),
-        one(
-            "n",
-            "LLM",
-            5,
-            {"input.value": "plain prompt", "output.value": "plain answer"},
-        ),
-        one("e", "EMBEDDING", 7, {}) | failed("OSError", "no network"),
-        one("t", "TOOL", 9, called),
+        [
+            inferred(
+                "r",
+                "AGENT",
+                0,
+                {"input.value": "Find it.", "output.value": "Found."},
+                "",
+                20,
+            ),
+            inferred("c", "CHAIN", 0, json_input, end=20),
+            inferred("q", "RETRIEVER", 1, walls),
+            inferred("m", "LLM", 3, thought),
+            inferred(
+                "n",
+                "LLM",
+                5,
+                {"input.value": "plain prompt", "output.value": "plain answer"},
+            ),
+            inferred("e", "EMBEDDING", 7, {}) | failed("OSError", "no network"),
+            inferred("t", "TOOL", 9, called),
+        ]
     )
     # Without a name of its own an agent has that of its span.
-    assert {one.agent for one in episode.events if one.type != "user_message"} == {
-        "agent"
-    }
+    assert {
+        inferred.agent for inferred in episode.events if inferred.type != "user_message"
+    } == {"agent"}
     assert summary(episode) == [
         ("user_message", "Find it."),
         ("tool_call", "retriever"),
@@ -628,25 +680,30 @@ def test_a_session_of_codex_is_one_episode():
             "payload": {"type": kind, **more},
         }
 
-    def said(role: str, text: str) -> Data:
+    def prompt(role: str, text: str) -> Data:
         return item(
             "message", role=role, content=[{"type": "input_text", "text": text}]
         )
 
-    given = '{"command": ["bash", "-lc", "npm test"]}'
+    command = '{"command": ["bash", "-lc", "npm test"]}'
     failed = {"output": "no script", "metadata": {"exit_code": 1}}
-    episode = only(
-        {"type": "session_meta", "payload": {"id": "c1", "cwd": "/app"}},
-        said("user", "<environment_context>linux</environment_context>"),
-        said("user", "Run the tests."),
-        {"type": "turn_context", "payload": {"model": "m"}},
-        item("function_call", name="shell", arguments=given, call_id="1"),
-        item("function_call_output", call_id="1", output=json.dumps(failed)),
-        item(
-            "custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="2"
-        ),
-        item("custom_tool_call_output", call_id="2", output="done"),
-        item("reasoning", summary=[]),
+    episode = read_one(
+        [
+            {"type": "session_meta", "payload": {"id": "c1", "cwd": "/app"}},
+            prompt("user", "<environment_context>linux</environment_context>"),
+            prompt("user", "Run the tests."),
+            {"type": "turn_context", "payload": {"model": "m"}},
+            item("function_call", name="shell", arguments=command, call_id="1"),
+            item("function_call_output", call_id="1", output=json.dumps(failed)),
+            item(
+                "custom_tool_call",
+                name="apply_patch",
+                input="*** Begin Patch",
+                call_id="2",
+            ),
+            item("custom_tool_call_output", call_id="2", output="done"),
+            item("reasoning", summary=[]),
+        ]
     )
     assert episode.session == "c1"
     assert episode.task == "Run the tests."

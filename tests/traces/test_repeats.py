@@ -1,5 +1,6 @@
 """Repeated steps: equal calls, equal results, and steps in a row."""
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -25,26 +26,28 @@ BROKEN = Event("error_event", error="no such file")
 NAMED = Event("error_event", error="no such file", call="1")
 
 
-def times(*events: Event) -> int:
-    found = repeated_step(events, 2)
-    return len(found.evidence) if found else 1
+def count_repeats(events: Sequence[Event]) -> int:
+    signal = repeated_step(events, 2)
+    return len(signal.evidence) if signal else 1
 
 
 def test_the_first_run_that_is_long_enough_is_the_answer_with_all_its_steps():
     assert repeated_step([USER, *4 * STEP, call()]) is None
-    found = repeated_step([USER, *5 * STEP])
-    assert found is not None
-    assert found.kind == "repeated"
-    assert found.at == 3
-    assert found.evidence == (1, 3, 5, 7, 9)
+    signal = repeated_step([USER, *5 * STEP])
+    assert signal is not None
+    assert signal.kind == "repeated"
+    assert signal.at == 3
+    assert signal.evidence == (1, 3, 5, 7, 9)
     assert (
-        found.words == "look: the same arguments and the same result 5 times in a row"
+        signal.words == "look: the same arguments and the same result 5 times in a row"
     )
-    events = [e for tool in "aabbbbbbcddddddd" for e in (call(tool), result())]
-    found = repeated_step(events)
-    assert found is not None
-    assert found.evidence == (4, 6, 8, 10, 12, 14)
-    assert times(*events) == 2
+    events: list[Event] = []
+    for tool in "aabbbbbbcddddddd":
+        events += [call(tool), result()]
+    signal = repeated_step(events)
+    assert signal is not None
+    assert signal.evidence == (4, 6, 8, 10, 12, 14)
+    assert count_repeats(events) == 2
 
 
 ARGUMENTS: list[tuple[Any, Any, bool]] = [
@@ -60,8 +63,8 @@ ARGUMENTS: list[tuple[Any, Any, bool]] = [
 ]
 CALLS = [
     *(
-        (call(arguments=one), call(arguments=other), equal)
-        for one, other, equal in ARGUMENTS
+        (call(arguments=first), call(arguments=second), equal)
+        for first, second, equal in ARGUMENTS
     ),
     (call(arguments=None, content="ls"), call(arguments=None, content="pwd"), False),
     (call(arguments=None, content="ls -l"), call(arguments="ls -l"), True),
@@ -73,10 +76,12 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other", "equal"), CALLS)
-def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
-    assert times(one, result(id="2"), other, result(id="3")) == 1 + equal
-    assert times(one, result(), one, result(), other, result()) == 2 + equal
+@pytest.mark.parametrize(("first", "second", "equal"), CALLS)
+def test_calls_are_equal_by_tool_agent_and_arguments(first, second, equal):
+    assert count_repeats([first, result(id="2"), second, result(id="3")]) == 1 + equal
+    assert (
+        count_repeats([first, result(), first, result(), second, result()]) == 2 + equal
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
     ],
 )
 def test_which_result_belongs_to_a_call(events, count):
-    assert times(*events) == count
+    assert count_repeats(events) == count
 
 
 TIMER = Event("system_event", "the timer fired")
@@ -134,11 +139,11 @@ REASONS = [[USER], [TIMER], OTHER, [call(), SAID], [call(agent="bob"), result()]
 
 @pytest.mark.parametrize(
     ("between", "same"),
-    [*((one, True) for one in NO_REASON), *((one, False) for one in REASONS)],
+    [*((first, True) for first in NO_REASON), *((first, False) for first in REASONS)],
 )
 def test_a_reason_to_ask_again_restarts_the_count(between, same):
-    assert times(*STEP, *between, *STEP) == 1 + same
-    assert times(*STEP, *between, *STEP, *STEP) == 2 + same
+    assert count_repeats([*STEP, *between, *STEP]) == 1 + same
+    assert count_repeats([*STEP, *between, *STEP, *STEP]) == 2 + same
 
 
 def test_a_tool_that_polls_is_never_reported_and_is_another_step():

@@ -24,7 +24,7 @@ def result(content: str = "41.90", **fields: Any) -> Event:
     return Event("tool_response", content, **fields)
 
 
-def said(content: str, agent: str = "writer", **fields: Any) -> Event:
+def speech(content: str, agent: str = "writer", **fields: Any) -> Event:
     return Event("llm_response", content, agent=agent, **fields)
 
 
@@ -32,14 +32,17 @@ def chat(content: str, agent: str = "coder") -> Event:
     return Event("message", content, agent=agent)
 
 
-def found(kind: str, *events: Event, **fields: Any) -> list[Signal]:
-    return [one for one in signals(Episode(events, **fields)) if one.kind == kind]
+def find_signals(kind: str, events: Sequence[Event], **fields: Any) -> list[Signal]:
+    episode = Episode(tuple(events), **fields)
+    return [signal for signal in signals(episode) if signal.kind == kind]
 
 
-def places(
-    kind: str, *events: Event, **fields: Any
+def positions_of(
+    kind: str, events: Sequence[Event], **fields: Any
 ) -> list[tuple[int, tuple[int, ...]]]:
-    return [(one.at, one.evidence) for one in found(kind, *events, **fields)]
+    return [
+        (signal.at, signal.evidence) for signal in find_signals(kind, events, **fields)
+    ]
 
 
 def tried(n: int, item: str) -> Event:
@@ -52,11 +55,11 @@ OTHER = result("Error: the disk is full")
 STEP = (call(), result("nothing"))
 
 
-def late(error: str, code: str = "") -> Event:
+def late_result(error: str, code: str = "") -> Event:
     return result(error, error=error or "late", code=code)
 
 
-def retried(first: Any, second: Any) -> tuple[Event, ...]:
+def retry_events(first: Any, second: Any) -> tuple[Event, ...]:
     return call(arguments=first), LOST, call(arguments=second), result()
 
 
@@ -67,7 +70,7 @@ TABLE: list[
     ("cause", (call(), LOST), (0, (1,)), (call(), result("no errors"))),
     (
         "cause",
-        (call(), LOST, said("again"), call(), LOST),
+        (call(), LOST, speech("again"), call(), LOST),
         (0, (1, 4)),
         (call(), result("")),
     ),
@@ -79,18 +82,18 @@ TABLE: list[
     ),
     (
         "timeout",
-        (call(), late("", "DEADLINE_EXCEEDED")),
+        (call(), late_result("", "DEADLINE_EXCEEDED")),
         (0, (1,)),
-        (call(), late("", "E1")),
+        (call(), late_result("", "E1")),
     ),
     (
         "timeout",
-        (call(), late("ReadTimeout: x")),
+        (call(), late_result("ReadTimeout: x")),
         (0, (1,)),
         (call(), result("Error: time-outs")),
     ),
     *(
-        ("retry", retried(*same), (2, (0, 2)), retried(*other))
+        ("retry", retry_events(*same), (2, (0, 2)), retry_events(*other))
         for same, other in (
             (
                 ({"item": "ketle", "n": 1}, {"item": "kettle", "n": 1}),
@@ -104,45 +107,53 @@ TABLE: list[
             (("a = 1\nc = d", "a = 1\nc = a"), ("a = 1", "b = 2; d")),
         )
     ),
-    ("retry", retried("a", "a"), (2, (0, 2)), (call("a"), LOST, call("b"), result())),
+    (
+        "retry",
+        retry_events("a", "a"),
+        (2, (0, 2)),
+        (call("a"), LOST, call("b"), result()),
+    ),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
     (
         "answer",
-        (call(), result("It is 41.90"), said("It costs 41.90.")),
+        (call(), result("It is 41.90"), speech("It costs 41.90.")),
         (0, (0, 2)),
-        (call(), result("It is 41.90"), said("It costs a lot.")),
+        (call(), result("It is 41.90"), speech("It costs a lot.")),
     ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "events", "place", "near"), TABLE)
 def test_a_signal_is_there_and_its_near_miss_is_none(kind, events, place, near):
-    assert place in places(kind, *events)
-    assert place not in places(kind, *near)
-    assert kind in ("cause", "answer") or not found(kind, *near)
+    assert place in positions_of(kind, events)
+    assert place not in positions_of(kind, near)
+    assert kind in ("cause", "answer") or not find_signals(kind, near)
 
 
 def test_failures_are_one_by_signature_or_by_what_they_are_about():
-    [one] = found("cause", replace(call(), id="c"), replace(LOST, id="r"))
-    assert one.id == "c"
-    assert one.evidence_ids == ("r",)
-    assert one.strength == 0.5
-    assert str(one) == "event c: fails first here: Error: no file '/data/prices.csv'"
-    assert str(found("cause", call(), LOST)[0]).startswith("event 0: ")
+    [signal] = find_signals("cause", [replace(call(), id="c"), replace(LOST, id="r")])
+    assert signal.id == "c"
+    assert signal.evidence_ids == ("r",)
+    assert signal.strength == 0.5
+    assert str(signal) == "event c: fails first here: Error: no file '/data/prices.csv'"
+    assert str(find_signals("cause", [call(), LOST])[0]).startswith("event 0: ")
     assert (
         signals(Episode((Event(""), Event("x", at=None), Event("tool_response")))) == ()
     )
-    assert places("cause", call(), LOST, call(), OTHER) == [(0, (1,)), (2, (3,))]
+    assert positions_of("cause", [call(), LOST, call(), OTHER]) == [
+        (0, (1,)),
+        (2, (3,)),
+    ]
     other = result("Error: cannot open '/data/prices.csv' for reading")
-    assert places("cause", call(), LOST, call("list"), other) == [(0, (1, 3))]
-    [one] = found("cause", *(30 * (call(), LOST)))
-    assert one.strength == pytest.approx(30 / 31)
-    assert len(one.evidence) == MAX_EVIDENCE_EVENTS
-    assert "29 later failures" in one.words
+    assert positions_of("cause", [call(), LOST, call("list"), other]) == [(0, (1, 3))]
+    [signal] = find_signals("cause", (30 * (call(), LOST)))
+    assert signal.strength == pytest.approx(30 / 31)
+    assert len(signal.evidence) == MAX_EVIDENCE_EVENTS
+    assert "29 later failures" in signal.words
     events = (call("prise"), result(), call("prise"), result())
-    assert places("unknown_tool", *events, tools=("price",)) == [(0, (0,))]
-    assert not found("unknown_tool", *events, tools=("prise",))
-    assert not found("unknown_tool", *events)
+    assert positions_of("unknown_tool", events, tools=("price",)) == [(0, (0,))]
+    assert not find_signals("unknown_tool", events, tools=("prise",))
+    assert not find_signals("unknown_tool", events)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +173,8 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
     ],
 )
 def test_a_failure_is_named_by_its_telling_line(text, line):
-    [one] = found("cause", call(), result(text))
-    assert one.words.endswith(line)
+    [signal] = find_signals("cause", [call(), result(text)])
+    assert signal.words.endswith(line)
 
 
 @pytest.mark.parametrize(
@@ -206,22 +217,22 @@ def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
     ],
 )
 def test_a_result_that_begins_with_an_error_is_a_failure(text, failed):
-    assert places("cause", call(), result(text)) == [(0, (1,))] * failed
+    assert positions_of("cause", [call(), result(text)]) == [(0, (1,))] * failed
 
 
 def test_what_changed_in_a_retry_is_said():
     before = {"item": "ketle", "n": 1}
     after = {"item": "kettle", "n": 1, "unit": "EUR"}
-    [one] = found(
-        "retry", call(arguments=before), LOST, call(arguments=after), result()
+    [signal] = find_signals(
+        "retry", [call(arguments=before), LOST, call(arguments=after), result()]
     )
-    assert "item: 'ketle' became 'kettle'" in one.words
-    assert "unit: '' became 'EUR'" in one.words
-    [one] = found(
-        "retry", call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result()
+    assert "item: 'ketle' became 'kettle'" in signal.words
+    assert "unit: '' became 'EUR'" in signal.words
+    [signal] = find_signals(
+        "retry", [call(arguments='{"n":1}'), LOST, call(arguments='{"n": 1}'), result()]
     )
-    assert one.words.endswith("what changed: nothing")
-    assert not found("retry", call(agent="a"), LOST, call(agent="b"), result())
+    assert signal.words.endswith("what changed: nothing")
+    assert not find_signals("retry", [call(agent="a"), LOST, call(agent="b"), result()])
 
 
 def test_what_came_between_two_equal_calls_is_named():
@@ -229,16 +240,16 @@ def test_what_came_between_two_equal_calls_is_named():
     edit = call("edit", {"new": "b"})
     ok = result("done")
     events = (test, LOST, call("read"), ok, *(3 * (edit, ok)), test, result("5 passed"))
-    [one] = found("retry", *events)
-    assert one.words.startswith(
+    [signal] = find_signals("retry", events)
+    assert signal.words.startswith(
         "works after a call that failed and edit in between; what changed"
     )
-    assert one.evidence == (0, 4, 6, 8, 10)
-    [one] = found(
-        "retry", test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok
+    assert signal.evidence == (0, 4, 6, 8, 10)
+    [signal] = find_signals(
+        "retry", [test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok]
     )
-    assert one.evidence == (0, 2, 4)
-    assert ("edit in between" in one.words) is True
+    assert signal.evidence == (0, 2, 4)
+    assert ("edit in between" in signal.words) is True
 
 
 def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
@@ -247,37 +258,39 @@ def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
         call(call="1"),
         call(call="2"),
         result("41.90", call="1"),
-        said("41.90 euros"),
+        speech("41.90 euros"),
     )
-    assert places("answer", *events) == [(1, (1, 4))]
-    assert "failed run" in found("answer", *events)[0].words
-    assert "failed" not in found("answer", *events, outcome="partial")[0].words
+    assert positions_of("answer", events) == [(1, (1, 4))]
+    assert "failed run" in find_signals("answer", events)[0].words
+    assert "failed" not in find_signals("answer", events, outcome="partial")[0].words
     for outcome in ("success", "error", "timeout"):
-        assert not found("answer", *events, outcome=outcome)
-    days = (said("Of 365 days 3 have rain"), said("3 of 365, on Mount Vernon"))
-    assert places("answer", *days, task="How many of 365 days on mount vernon?") == []
-    assert places("answer", *days, task="How many?") == [(0, (0, 1)), (1, (1, 1))]
+        assert not find_signals("answer", events, outcome=outcome)
+    days = (speech("Of 365 days 3 have rain"), speech("3 of 365, on Mount Vernon"))
+    assert (
+        positions_of("answer", days, task="How many of 365 days on mount vernon?") == []
+    )
+    assert positions_of("answer", days, task="How many?") == [(0, (0, 1)), (1, (1, 1))]
 
 
-def work(events: tuple[Event, ...], asked: Callable[[Episode], object]) -> int:
+def count_calls(events: tuple[Event, ...], analyse: Callable[[Episode], object]) -> int:
     """How many functions are called on the way, those of C too."""
-    counted = 0
+    calls = 0
 
     def count(frame: object, event: str, arg: object) -> None:
-        nonlocal counted
-        counted += event in ("call", "c_call")
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        asked(Episode(events))
+        analyse(Episode(events))
     finally:
         sys.setprofile(before)
-    return counted
+    return calls
 
 
 MANY: list[Callable[[int], tuple[Event, ...]]] = [
-    lambda n: n * (call(), LOST, said("It should work now."), chat("Output: 1")),
+    lambda n: n * (call(), LOST, speech("It should work now."), chat("Output: 1")),
     lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
     lambda n: tuple(
         e for k in range(n) for e in (tried(k, "pan"), result(f"order total: {k}"))
@@ -287,7 +300,7 @@ MANY: list[Callable[[int], tuple[Event, ...]]] = [
 
 @pytest.mark.parametrize("many", MANY, ids=range(len(MANY)))
 def test_the_work_is_linear_in_the_number_of_events(many):
-    once, fourfold = (work(many(n), signals) for n in (100, 400))
+    once, fourfold = (count_calls(many(n), signals) for n in (100, 400))
     assert fourfold < 4.4 * once
 
 
@@ -295,8 +308,8 @@ def test_the_work_is_linear_in_the_number_of_events(many):
 def test_no_text_makes_a_pattern_slow(text):
     long = text * (10_000 // len(text))
     texts = long, f"```{long}", f"Output: {long}", f"exitcode: 1\n{long}"
-    found = signals(Episode(tuple(map(chat, texts)), task=long))
-    assert all(len(one.words) < 500 for one in found)
+    shown = signals(Episode(tuple(map(chat, texts)), task=long))
+    assert all(len(signal.words) < 500 for signal in shown)
 
 
 # Properties
@@ -337,10 +350,12 @@ TRACES = st.lists(EVENTS, max_size=12).map(tuple)
     WORDS,
 )
 def test_any_trace_is_read_and_every_signal_names_events_of_it(events, outcome, task):
-    for one in signals(Episode(events, outcome, task=task, tools=("look",))):
-        assert 0 <= one.strength <= 1
-        assert one.words
-        assert "\n" not in one.words
-        assert one.id == events[one.at].id
-        assert one.evidence
-        assert one.evidence_ids == tuple(events[at].id for at in one.evidence)
+    for signal in signals(Episode(events, outcome, task=task, tools=("look",))):
+        assert 0 <= signal.strength <= 1
+        assert signal.words
+        assert "\n" not in signal.words
+        assert signal.id == events[signal.at].id
+        assert signal.evidence
+        assert signal.evidence_ids == tuple(
+            events[position].id for position in signal.evidence
+        )
