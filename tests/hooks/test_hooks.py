@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,63 +43,66 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(in_file(str(tmp_path / "memory.db")), trust=TRUST, holdout=0.0)
 
 
-async def tell(
-    memory: Memory, kind: Any, agent: str = "claude-code", **fields: Any
+async def send_event(
+    memory: Memory,
+    kind: Any,
+    agent: str = "claude-code",
+    data: Mapping[str, Any] = {},
+    **fields: Any,
 ) -> Reply:
     """Send an event as the agent would, and do the work that is left."""
-    known = AGENTS[agent]
-    told = HookSettings(**fields.pop("settings", {}))
-    data: dict[str, Any] = {
-        "session_id": "one",
-        "cwd": "/",
-        "permission_mode": "plan",
-        **fields,
-    }
-    named = {known.fields.get(name, name): value for name, value in data.items()}
+    row = AGENTS[agent]
+    content = {"session_id": "one", "cwd": "/", "permission_mode": "plan"}
+    content |= {**data, **fields}
+    stated = content.pop("settings", {})
+    named = {row.fields.get(name, name): value for name, value in content.items()}
     host = Host(memory=memory, strict=True)
-    name = known.event_of(kind)
-    made = await reply(
-        name, json.loads(json.dumps(named)), host, agent=agent, settings=told
+    answer = await reply(
+        row.event_of(kind),
+        json.loads(json.dumps(named)),
+        host,
+        agent=agent,
+        settings=HookSettings(**stated),
     )
-    if made.work:
-        await work(host, made.session, made.work)
-    return made
+    if answer.work:
+        await work(host, answer.session, answer.work)
+    return answer
 
 
-async def fails(
+async def run_failing_call(
     memory: Memory, session: str, agent: str = "claude-code", **more: Any
 ) -> list[Any]:
     """Make a call that fails; return the answers before and after it."""
     call = {"session_id": session, **CALL, **more}
-    said = {"tool_response": {"output": ERROR, "exit_code": 1}, "error": ERROR}
+    result = {"output": ERROR, "exit_code": 1}
     kind = "failed" if AGENTS[agent].event_of("failed") else "after"
-    made = [await tell(memory, "before", agent, **call)]
-    made.append(await tell(memory, kind, agent, **call, **said))
-    return [json.dumps(one.answer) for one in made]
+    before = await send_event(memory, "before", agent, call)
+    after = await send_event(
+        memory, kind, agent, call, tool_response=result, error=ERROR
+    )
+    return [json.dumps(before.answer), json.dumps(after.answer)]
 
 
-async def works(memory: Memory, session: str, agent: str = "claude-code") -> None:
-    call = {
-        **CALL,
-        "session_id": session,
-        "tool_input": {"command": GOOD},
-        "tool_use_id": "t2",
-    }
-    await tell(memory, "after", agent, **call, tool_response=FINE)
+async def run_working_call(
+    memory: Memory, session: str, agent: str = "claude-code"
+) -> None:
+    call = {**CALL, "session_id": session, "tool_use_id": "t2"}
+    call["tool_input"] = {"command": GOOD}
+    await send_event(memory, "after", agent, call, tool_response=FINE)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_known_failure_is_told_and_denied_only_if_asked(
     agent: str, memory: Memory
 ) -> None:
-    assert await fails(memory, "first", agent) == ["null", "null"]
-    await works(memory, "first", agent)
-    assert await fails(memory, "first", agent, tool_use_id="t9") == [
+    assert await run_failing_call(memory, "first", agent) == ["null", "null"]
+    await run_working_call(memory, "first", agent)
+    assert await run_failing_call(memory, "first", agent, tool_use_id="t9") == [
         "null",
         "null",
     ]  # its own
     assert await memory.store.read(memory.scope, exposures.opportunities, "first") == []
-    before, after = await fails(memory, "second", agent)
+    before, after = await run_failing_call(memory, "second", agent)
     failed = "failed" if AGENTS[agent].event_of("failed") else "after"
     for text, kind in ((before, "before"), (after, failed)):
         assert (
@@ -107,40 +111,47 @@ async def test_a_known_failure_is_told_and_denied_only_if_asked(
             == (kind in AGENTS[agent].takes)
         )
         assert "deny" not in text
-    deny: Any = {"settings": {"deny": True}}
-    denied = [(await fails(memory, "third", agent, **deny, tool_use_id="t3"))[0]]
-    denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t4"))[0])
-    await tell(
+
+    async def is_denied(call: str) -> bool:
+        before, _ = await run_failing_call(
+            memory, "third", agent, settings={"deny": True}, tool_use_id=call
+        )
+        return "deny" in before and GOOD in before
+
+    assert await is_denied("t3")
+    assert not await is_denied("t4")
+    await send_event(
         memory, "prompt", agent, session_id="third", prompt="again", prompt_id="p2"
     )
-    denied.append((await fails(memory, "third", agent, **deny, tool_use_id="t5"))[0])
-    assert ["deny" in one and GOOD in one for one in denied] == [True, False, True]
+    assert await is_denied("t5")
 
 
 async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
-    assert (await tell(memory, "start", source="startup")).answer is None
+    assert (await send_event(memory, "start", source="startup")).answer is None
     for session in ("a", "b"):
-        await fails(memory, session)
-        await works(memory, session)
-        await tell(memory, "stop", session_id=session)
-        await tell(memory, "end", session_id=session, reason="other")
+        await run_failing_call(memory, session)
+        await run_working_call(memory, session)
+        await send_event(memory, "stop", session_id=session)
+        await send_event(memory, "end", session_id=session, reason="other")
         assert await Host(memory=memory).run(session).events() == []
-    assert GOOD in json.dumps((await tell(memory, "start", session_id="c")).answer)
+    assert GOOD in json.dumps(
+        (await send_event(memory, "start", session_id="c")).answer
+    )
     assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
-    await fails(memory, "team/a")
+    await run_failing_call(memory, "team/a")
     assert await memory.store.read(memory.scope, exposures.opportunities, "team") == []
     old = "update event set at = at - 90000"
     await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
-    await tell(memory, "end", session_id="c")
+    await send_event(memory, "end", session_id="c")
     assert (
         await Host(memory=memory).run("team/a").events() == []
     )  # nothing came for a day
     assert (await memory.seen("Bash", ERROR)).count == 3
     assert await memory.store.read(memory.scope, exposures.opportunities, "b") == []
     await memory.remember("page", "a text of a tool", trust="tool")
-    made = json.dumps((await tell(memory, "start", session_id="d")).answer)
-    assert ("for your ruling: 1;" in made) is True
-    assert (GOOD in made) is True
+    opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
+    assert "for your ruling: 1;" in opening
+    assert GOOD in opening
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -151,53 +162,60 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
 async def test_whether_the_error_came_again_after_it_was_known(
     ids: bool, share: float, turns: tuple[str, str], memory: Memory
 ) -> None:
-    await fails(memory, "old")
-    await works(memory, "old")
+    await run_failing_call(memory, "old")
+    await run_working_call(memory, "old")
     for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
-        await fails(memory, f"old {n}")
-        await tell(memory, "end", session_id=f"old {n}")
+        await run_failing_call(memory, f"old {n}")
+        await send_event(memory, "end", session_id=f"old {n}")
     memory = Memory(memory.store, trust=TRUST, holdout=share)
-    said = await fails(memory, "new", tool_use_id="c0" if ids else "")
-    assert [GOOD in one for one in said] == [
-        not share
-    ] * 2  # before the action, and of its error
+    answers = await run_failing_call(memory, "new", tool_use_id="c0" if ids else "")
+    before, after = answers
+    assert (GOOD in before) == (not share)
+    assert (GOOD in after) == (not share)
     for number, did in enumerate(turns):
-        call: Any = {"tool_use_id": f"c{number + 1}" if ids else ""}
-        await tell(
+        call = f"c{number + 1}" if ids else ""
+        await send_event(
             memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}"
         )
         if did == "bad":
-            await fails(memory, "new", **call)
+            await run_failing_call(memory, "new", tool_use_id=call)
         elif did:
-            call |= {
+            data = {
                 "session_id": "new",
                 "tool_name": "Bash",
                 "tool_input": {"command": GOOD},
+                "tool_use_id": call,
             }
-            await tell(memory, "before", **call)
-            await tell(memory, "after", **call, tool_response=FINE)
-        await tell(memory, "stop", session_id="new")
+            await send_event(memory, "before", data=data)
+            await send_event(memory, "after", data=data, tool_response=FINE)
+        await send_event(memory, "stop", session_id="new")
     read = memory.store.read
     scope = memory.scope
     ((loop, *_),) = await read(scope, exposures.opportunities, "new")
-    assert [one.shown for one in await read(scope, exposures.shown_to, loop)] == [
-        not share
-    ]
-    await tell(memory, "end", session_id="new")
+    [exposure] = await read(scope, exposures.shown_to, loop)
+    assert exposure.shown == (not share)
+    await send_event(memory, "end", session_id="new")
     query = "select right_at_once from outcome where loop = :loop"
     rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
     assert [bool(right) for (right,) in rows] == ["bad" not in turns]
 
 
-BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
-    ({}, ["candidate"]),
-    ({"is_interrupt": True}, []),
-    (
+BELIEVED = [
+    pytest.param({}, ["candidate"], id="a program of the user is believed"),
+    pytest.param({"is_interrupt": True}, [], id="a stopped call did not fail"),
+    pytest.param(
         {"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}},
         ["quarantined"],
+        id="an MCP server is not believed",
     ),
-    ({"tool_name": "WebFetch"}, ["quarantined"]),
-    ({"agent_id": "sub", "tool_use_id": ""}, ["candidate"]),
+    pytest.param(
+        {"tool_name": "WebFetch"}, ["quarantined"], id="the web is not believed"
+    ),
+    pytest.param(
+        {"agent_id": "sub", "tool_use_id": ""},
+        ["candidate"],
+        id="a subagent without ids of calls is believed",
+    ),
 ]
 
 
@@ -205,8 +223,8 @@ BELIEVED: list[tuple[dict[str, Any], list[str]]] = [
 async def test_who_is_believed(
     more: dict[str, Any], kept: list[str], memory: Memory
 ) -> None:
-    await fails(memory, "one", **more)
-    assert [one["state"] for one in await memory.top()] == kept
+    await run_failing_call(memory, "one", **more)
+    assert [lesson["state"] for lesson in await memory.top()] == kept
 
 
 @pytest.mark.parametrize(("source", "kept"), [("user", 1), ("sdk", 1), ("system", 0)])
@@ -214,11 +232,11 @@ async def test_a_known_id_replaces_an_event(
     source: str, kept: int, memory: Memory
 ) -> None:
     for _ in range(2):  # hooks in the settings of the user and of the project
-        await tell(
+        await send_event(
             memory, "prompt", prompt="never use npm", prompt_id="p1", source=source
         )
-        await tell(memory, "after", **CALL, tool_response="fine")
-    kinds = [one["type"] for one in await Host(memory=memory).run("one").events()]
+        await send_event(memory, "after", data=CALL, tool_response="fine")
+    kinds = [event["type"] for event in await Host(memory=memory).run("one").events()]
     assert sorted(kinds) == ["tool_call", "tool_response", *["user_message"] * kept]
 
 
@@ -235,16 +253,15 @@ async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
             trust="operator",
         )
     )
-    assert 1_000 < len((await fails(memory, "one"))[1]) < 10_000
+    assert 1_000 < len((await run_failing_call(memory, "one"))[1]) < 10_000
     noisy = (
         "python3 -c \"print('FAILED test_a.py::test_b - boom\\n' + 'x' * 90_000); "
         'exit(3)"'
     )
-    reason = (await tell(memory, "stop", settings={"stop": [noisy] * 9})).answer[
-        "reason"
-    ]  # type: ignore[index]
-    assert ("FAILED test_a.py::test_b - boom" in reason) is True
-    assert (len(reason) < 10_000) is True
+    stopped = await send_event(memory, "stop", settings={"stop": [noisy] * 9})
+    reason = dict(stopped.answer or {})["reason"]
+    assert "FAILED test_a.py::test_b - boom" in reason
+    assert len(reason) < 10_000
 
 
 @pytest.mark.parametrize("agent", [name for name in AGENTS if name != "opencode"])
@@ -252,20 +269,28 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     agent: str, memory: Memory, tmp_path: Path
 ) -> None:
     stop = [f"cd '{tmp_path}' && cat done"]
-    told: Any = {"settings": {"stop": stop, "policy": "default, attempts.limit=3"}}
+    settings = {"stop": stop, "policy": "default, attempts.limit=3"}
 
     async def blocks(active: bool, turn: str = "p1") -> bool:
-        fields = {**told, "prompt_id": turn, "prompt": turn, "stop_hook_active": active}
-        made = (await tell(memory, "stop", agent, **fields)).answer
-        assert made is None or "No such file" in json.dumps(made)
-        return made is not None
+        stopped = await send_event(
+            memory,
+            "stop",
+            agent,
+            settings=settings,
+            prompt_id=turn,
+            prompt=turn,
+            stop_hook_active=active,
+        )
+        answer = stopped.answer
+        assert answer is None or "No such file" in json.dumps(answer)
+        return answer is not None
 
-    await tell(memory, "prompt", agent, prompt="do it", prompt_id="p1")
+    await send_event(memory, "prompt", agent, prompt="do it", prompt_id="p1")
     assert [await blocks(active) for active in (False, True, False, False)] == [
         True,
         *[False] * 3,
     ]
-    await tell(memory, "prompt", agent, prompt="do that", prompt_id="p2")
+    await send_event(memory, "prompt", agent, prompt="do that", prompt_id="p2")
     assert await blocks(False, "p2")
     stored = await memory.store.read(memory.scope, loops.read, "one/p2")
     assert stored.values == (
@@ -275,17 +300,31 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     assert not await blocks(False, "p2")
     (tmp_path / "done").unlink()
     for prompt in ("this", "that"):
-        await tell(memory, "end", agent)  # the numbers of turns begin again
-        await tell(memory, "prompt", agent, prompt=prompt)
+        await send_event(memory, "end", agent)  # the numbers of turns begin again
+        await send_event(memory, "prompt", agent, prompt=prompt)
         assert await blocks(False, "")
 
 
-STOPS: list[tuple[dict[str, Any], bool]] = [
-    ({"agent_id": "sub"}, False),
-    ({"background_tasks": [{"id": "1", "type": "subagent"}]}, False),
-    ({"background_tasks": [{"id": "1", "type": "shell"}]}, True),
-    ({"settings": {"stop": ["sleep 60"], "seconds": 0.2}}, True),
-    ({"settings": {"stop": ["true"]}}, False),
+STOPS = [
+    pytest.param({"agent_id": "sub"}, False, id="not at the end of a subagent"),
+    pytest.param(
+        {"background_tasks": [{"id": "1", "type": "subagent"}]},
+        False,
+        id="not while a subagent works",
+    ),
+    pytest.param(
+        {"background_tasks": [{"id": "1", "type": "shell"}]},
+        True,
+        id="while a server runs",
+    ),
+    pytest.param(
+        {"settings": {"stop": ["sleep 60"], "seconds": 0.2}},
+        True,
+        id="a command that takes too long blocks",
+    ),
+    pytest.param(
+        {"settings": {"stop": ["true"]}}, False, id="a command that passes does not"
+    ),
 ]
 
 
@@ -293,8 +332,9 @@ STOPS: list[tuple[dict[str, Any], bool]] = [
 async def test_when_commands_run(
     more: dict[str, Any], blocks: bool, memory: Memory
 ) -> None:
-    made = await tell(memory, "stop", **{"settings": {"stop": ["false"]}, **more})
-    assert (made.answer is not None) == blocks
+    data = {"settings": {"stop": ["false"]}, **more}
+    sent = await send_event(memory, "stop", data=data)
+    assert (sent.answer is not None) == blocks
 
 
 HEAVY = [
@@ -325,31 +365,38 @@ def approve(folder: Path) -> None:
     Desk(folder).heedful("hook", "approve", HOME=str(folder.parent))
 
 
-def begin(folder: Path, *words: str, **more: str) -> subprocess.Popen[bytes]:
-    kept = {
-        k: v for k, v in os.environ.items() if not k.startswith(("HEEDFUL_", "CLAUDE_"))
+def start_hook(
+    folder: Path, *words: str, env: Mapping[str, str] = {}
+) -> subprocess.Popen[bytes]:
+    """Start the hook process, or Python with options, and its home above the folder."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HEEDFUL_", "CLAUDE_"))
     }
-    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    streams |= {
-        "env": {**kept, "HOME": str(folder.parent), "PYTHONWARNINGS": "error", **more}
-    }
-    words = (
-        words
-        if words[0].startswith("-")
-        else ("-m", "heedful.integrations.hook", *words)
+    settings = {"HOME": str(folder.parent), "PYTHONWARNINGS": "error"}
+    if not words[0].startswith("-"):
+        words = ("-m", "heedful.integrations.hook", *words)
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**inherited, **settings, **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
-    return subprocess.Popen([sys.executable, *words], cwd=folder, **streams)
 
 
-def send(
-    folder: Path, name: str, data: bytes, *words: str, **more: str
+def run_hook(
+    folder: Path, name: str, data: bytes, *words: str, env: Mapping[str, str] = {}
 ) -> tuple[int, str, str]:
-    with begin(folder, name, *words, **more) as process:
+    """Send an event to a hook process; return its exit code, output and errors."""
+    with start_hook(folder, name, *words, env=env) as process:
         out, err = process.communicate(data, timeout=60)
     return process.returncode, out.decode(), err.decode()
 
 
-def call(folder: Path, session: str = "one", **more: Any) -> bytes:
+def call_event(folder: Path, session: str = "one", **more: Any) -> bytes:
     return json.dumps(
         {"session_id": session, "cwd": str(folder), **CALL, **more}
     ).encode()
@@ -372,10 +419,14 @@ def await_learning(folder: Path) -> None:
 
 
 def test_what_one_session_learns_another_is_told(folder: Path) -> None:
-    assert send(folder, "-c", call(folder), MODULES) == (0, "[]\n", "")
-    assert send(folder, "PostToolUseFailure", call(folder, error=ERROR)) == (0, "", "")
+    assert run_hook(folder, "-c", call_event(folder), MODULES) == (0, "[]\n", "")
+    assert run_hook(folder, "PostToolUseFailure", call_event(folder, error=ERROR)) == (
+        0,
+        "",
+        "",
+    )
     await_learning(folder)
-    code, out, err = send(folder, "PreToolUse", call(folder, "two"))
+    code, out, err = run_hook(folder, "PreToolUse", call_event(folder, "two"))
     assert code == 0
     assert err == ""
     assert log(folder) == []
@@ -430,38 +481,40 @@ def test_what_goes_wrong_is_a_line_in_the_log(
 ) -> None:
     (folder / "heedful.toml").write_text(toml)
     approve(folder)
-    code, out, err = send(folder, name, data, **env)
+    code, out, err = run_hook(folder, name, data, env=env)
     assert code == 0
     assert err == ""
     assert len(log(folder)) == 1
-    told = name in (
+    is_shown = name in (
         "Stop",
         "SessionStart",
     )  # the user hears that nothing guards the turn
-    assert bool(out) == told
-    assert (not told or why in json.loads(out)["systemMessage"]) is True
-    code, out, err = send(folder, name, data, "--strict", **env)
+    assert bool(out) == is_shown
+    assert not is_shown or why in json.loads(out)["systemMessage"]
+    code, out, err = run_hook(folder, name, data, "--strict", env=env)
     assert code == 0
-    assert bool(out) == told
+    assert bool(out) == is_shown
     assert ("Traceback" in err) is False
     assert why in err
-    assert send(folder, name, data, "two", "words")[:2] == (
+    assert run_hook(folder, name, data, "two", "words")[:2] == (
         1,
         "",
     )  # 2 would block the agent
 
 
 def test_a_locked_database_says_nothing(folder: Path) -> None:
-    send(folder, "PreToolUse", call(folder))
+    run_hook(folder, "PreToolUse", call_event(folder))
     with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
         db.execute("begin exclusive")
         for name in ("PreToolUse", "PostToolUse"):
-            assert send(folder, name, call(folder, "two")) == (0, "", "")
+            assert run_hook(folder, name, call_event(folder, "two")) == (0, "", "")
         assert len(log(folder)) == 2
         (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
         approve(folder)
         for active in (False, True):  # the commands alone decide, once a turn
-            out = send(folder, "Stop", call(folder, stop_hook_active=active))[1]
+            out = run_hook(folder, "Stop", call_event(folder, stop_hook_active=active))[
+                1
+            ]
             assert ("block" in out) != active
 
 
@@ -470,9 +523,9 @@ def test_a_command_ends_with_the_hook(folder: Path) -> None:
         '[hook]\nstop = ["echo $$ > new; mv new pid; sleep 60"]'
     )
     approve(folder)
-    with begin(folder, "Stop") as process:
+    with start_hook(folder, "Stop") as process:
         assert process.stdin
-        process.stdin.write(call(folder))
+        process.stdin.write(call_event(folder))
         process.stdin.close()
         while not (folder / "pid").exists() and process.poll() is None:
             time.sleep(0.05)
@@ -483,22 +536,24 @@ def test_a_command_ends_with_the_hook(folder: Path) -> None:
 
 
 def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> None:
-    send(folder, "PreToolUse", call(folder, "first"))
-    processes = [begin(folder, "PreToolUse") for _ in range(12)]
+    run_hook(folder, "PreToolUse", call_event(folder, "first"))
+    processes = [start_hook(folder, "PreToolUse") for _ in range(12)]
     for number, process in enumerate(processes):
         assert process.stdin
-        process.stdin.write(call(folder, f"s{number}"))
+        process.stdin.write(call_event(folder, f"s{number}"))
         process.stdin.close()
         process.stdin = None
     for process in processes[8:]:
         time.sleep(0.1)  # in the middle of something, each elsewhere
         process.kill()
-    ends = [(*one.communicate(timeout=60), one.returncode) for one in processes]
+    ends = [
+        (*process.communicate(timeout=60), process.returncode) for process in processes
+    ]
     assert ends[:8] == [(b"", b"", 0)] * 8
     sent = {f"s{n}" for n in range(8)}
-    found = rows(folder, "select session from event")
+    events = rows(folder, "select session from event")
     assert (
-        len(sent & {one for (one,) in found}) + len(log(folder)) >= 8
+        len(sent & {process for (process,) in events}) + len(log(folder)) >= 8
     )  # late ones are logged
     assert rows(folder, "pragma integrity_check") == [("ok",)]
 
@@ -515,7 +570,11 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     monkeypatch.setenv("VIRTUAL_ENV", str(folder))  # the agent may start without it
     first, *words = shlex.split(install.command())[1:]
     words.append("PostToolUseFailure")
-    assert send(folder, first, call(folder, error=ERROR), *words) == (0, "", "")
+    assert run_hook(folder, first, call_event(folder, error=ERROR), *words) == (
+        0,
+        "",
+        "",
+    )
     await_learning(folder)
     assert not (folder / "ran").exists()
 
@@ -529,21 +588,21 @@ async def test_the_installed_address_answers(
     wanted = install.hooks("heedful-hook", "http://localhost/")
     app = application(Setup(store=in_file(str(tmp_path / "a.db")), open=True))
     assert set(wanted) == set(AGENTS["claude-code"].events) - {"SessionStart"}
-    assert [one["type"] for one in wanted["Stop"][0]["hooks"]] == ["http", "command"]
+    assert [hook["type"] for hook in wanted["Stop"][0]["hooks"]] == ["http", "command"]
     client = AsyncClient(transport=ASGITransport(app))
     async with app.router.lifespan_context(app), client:
         for event, [group] in wanted.items():
             data = {"session_id": "a", "hook_event_name": event, **CALL}
             hook = group["hooks"][0]
-            made = await client.post(
+            response = await client.post(
                 hook["url"], json=data, headers=hook.get("headers")
             )
-            assert made.status_code == (401 if key else 200)
+            assert response.status_code == (401 if key else 200)
 
 
 def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
     desk = Desk(folder)
-    home = {"HOME": str(folder.parent)}
+    home = str(folder.parent)
     toml = (
         'db = "other.db"\n[hook]\nstop = ["touch ran; false"]\n[trust]\ntool = '
         '"measured"\n'
@@ -551,7 +610,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
 
     def stops(turn: str) -> bool:
         (folder / "ran").unlink(missing_ok=True)
-        code, out, err = send(folder, "Stop", call(folder, prompt_id=turn))
+        code, out, err = run_hook(folder, "Stop", call_event(folder, prompt_id=turn))
         assert code == 0
         assert err == ""
         assert ("block" in out) == (folder / "ran").exists()
@@ -563,34 +622,36 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     assert not stops("p1")
     assert not (folder / "heedful.db").stat().st_size
     assert not (folder / "other.db").exists()
-    assert "heedful.toml" in desk.heedful("hook", "status", **home).err
+    assert "heedful.toml" in desk.heedful("hook", "status", HOME=home).err
     assert [line.count("heedful.") for line in log(folder)] == [2]
     approve(folder)
-    assert "heedful.toml" not in desk.heedful("hook", "status", **home).err
+    assert "heedful.toml" not in desk.heedful("hook", "status", HOME=home).err
     assert stops("p2")
     (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
     assert not stops("p3")
     (folder / "heedful.toml").unlink()
     assert not stops("p4")
-    out = send(folder, "SessionStart", call(folder))[1]
+    out = run_hook(folder, "SessionStart", call_event(folder))[1]
     assert "approve" in json.loads(out)["systemMessage"]
     assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
     private = [
         folder.parent / ".heedful" / name for name in ("", "approved.json", "hook.log")
     ]
-    assert [one.stat().st_mode & 0o777 for one in private] == [0o700, 0o600, 0o600]
+    assert [path.stat().st_mode & 0o777 for path in private] == [0o700, 0o600, 0o600]
 
 
 def test_trust_for_all_projects(folder: Path) -> None:
     desk = Desk(folder)
-    home = {"HOME": str(folder.parent)}
-    made = desk.heedful("hook", "install", "--user", "--yes", "--trust", "make", **home)
-    assert made.code == 0
+    home = str(folder.parent)
+    installed = desk.heedful(
+        "hook", "install", "--user", "--yes", "--trust", "make", HOME=home
+    )
+    assert installed.code == 0
     assert (folder / "heedful.db").exists() is False
     other = folder.parent / "other"
     (other / ".git").mkdir(parents=True)
-    data = call(other, error=ERROR, tool_input={"command": "make all"})
-    assert send(other, "PostToolUseFailure", data) == (0, "", "")
+    data = call_event(other, error=ERROR, tool_input={"command": "make all"})
+    assert run_hook(other, "PostToolUseFailure", data) == (0, "", "")
     await_learning(other)
     assert rows(other, "select state from reflection") == [("candidate",)]
 
@@ -602,23 +663,25 @@ def test_wrong_settings_are_refused_and_status_shows_what_holds(
     toml: str, folder: Path
 ) -> None:
     desk = Desk(folder)
-    home = {"HOME": str(folder.parent)}
+    home = str(folder.parent)
     place = folder / "heedful.toml"
     place.write_text(toml)
-    ran = [
-        desk.heedful("hook", *words, **home)
+    refused = [
+        desk.heedful("hook", *words, HOME=home)
         for words in (["approve"], ["install", "--yes"])
     ]
-    assert [one.code for one in ran] == [2, 2]
+    assert [run.code for run in refused] == [2, 2]
     assert (
         "do nothing"
-        in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', **home).err
+        in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
     )
     place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    for told in (
-        desk.heedful("hook", word, **home).out for word in ("approve", "status")
+    for shown in (
+        desk.heedful("hook", word, HOME=home).out for word in ("approve", "status")
     ):
-        assert all(one in told for one in ("make it", "heedful.db", "tool is measured"))
+        assert all(
+            run in shown for run in ("make it", "heedful.db", "tool is measured")
+        )
 
 
 MINE = (
@@ -698,35 +761,38 @@ def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> N
 
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     desk = Desk(folder)
-    home = {"HOME": str(folder)}
+    home = str(folder)
     assert (
-        desk.heedful("hook", "install", **home).code == 2
+        desk.heedful("hook", "install", HOME=home).code == 2
     )  # nobody can answer the question
     (folder / "heedful.toml").write_text("[broken")
-    assert desk.heedful("hook", "install", "--yes", **home).code == 2
+    assert desk.heedful("hook", "install", "--yes", HOME=home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
-    made = desk.heedful(
-        "hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", **home
+    installed = desk.heedful(
+        "hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", HOME=home
     )
-    assert made.code == 0
-    assert ("+" in made.err) is True
-    assert "already" in desk.heedful("hook", "install", "--trust", "none", **home).out
-    status = desk.heedful("hook", "status", "--json", **home).json
-    assert "tool:Edit is measured" in desk.heedful("hook", "status", **home).out
+    assert installed.code == 0
+    assert "+" in installed.err
+    assert (
+        "already" in desk.heedful("hook", "install", "--trust", "none", HOME=home).out
+    )
+    status = desk.heedful("hook", "status", "--json", HOME=home).json
+    assert "tool:Edit is measured" in desk.heedful("hook", "status", HOME=home).out
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
-    listed = desk.heedful("trust", "list", "--json", **home).json["trust"]
-    assert {one["source"] for one in listed} >= {"tool:mine", "tool:Edit", "user"}
-    assert {(*one.values(),) for one in listed} >= {
+    listed = desk.heedful("trust", "list", "--json", HOME=home).json["trust"]
+    assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
+    assert {(*row.values(),) for row in listed} >= {
         ("program:make", "measured"),
         ("tool", "tool"),
     }
-    assert desk.heedful("hook", "install", "--trust", "tool:", **home).code == 2
-    assert desk.heedful("hook", "run", "Stop", stdin="{", **home).code == 0
+    assert desk.heedful("hook", "install", "--trust", "tool:", HOME=home).code == 2
+    assert desk.heedful("hook", "run", "Stop", stdin="{", HOME=home).code == 0
     assert (
-        desk.heedful("hook", "install", "--plugin", "plug", "--yes", **home).code == 0
+        desk.heedful("hook", "install", "--plugin", "plug", "--yes", HOME=home).code
+        == 0
     )
     assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]
-    assert desk.heedful("hook", "uninstall", "--yes", **home).code == 0
+    assert desk.heedful("hook", "uninstall", "--yes", HOME=home).code == 0
     assert not (folder / ".claude" / "settings.json").exists()
-    assert desk.heedful("hook", "install", "codex", **home).code == 2
+    assert desk.heedful("hook", "install", "codex", HOME=home).code == 2

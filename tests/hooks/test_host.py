@@ -66,23 +66,23 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
 
 async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> None:
     bare = Host(memory=None).run("a", "build")
-    for one in (
+    for lookup in (
         bare.recall(),
         bare.before("sh", "ls"),
         bare.seen("sh", ERROR),
         bare.opening(),
     ):
-        assert (await one).silence.startswith("there is no memory")
+        assert (await lookup).silence.startswith("there is no memory")
     assert (await bare.verdict("x"), await bare.learn(ends="success"), bare.best) == (
         None,
     ) * 3
     await bare.settle()
     judge = Host(memory=None, checks=[severity])
-    made = [
+    unjudged = [
         await judge.run("b", task).verdict("high") is None
         for task in ("grade", "another")
     ]
-    assert made == [False, True]
+    assert unjudged == [False, True]
     assert ("use a new id" in caplog.text) is True
     (tmp_path / "broken.db").write_bytes(b"no database" * 999)
     memory = Memory(in_file(str(tmp_path / "broken.db")))
@@ -117,9 +117,9 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     assert list(second.advice()) == ["c2", "c1"]
     assert second.advice(10) == {}
     await second.learn(ends="failure")
-    (found,) = (await memory.prove()).lessons
-    assert found.shown == 1
-    assert found.recurrence.shown == 1.0
+    (proof,) = (await memory.prove()).lessons
+    assert proof.shown == 1
+    assert proof.recurrence.shown == 1.0
 
 
 EVENT = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "npx jest"}}

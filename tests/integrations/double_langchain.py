@@ -35,7 +35,7 @@ class Scripted(GenericFakeChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *rest: Any, **options: Any) -> Any:
-        self.prompts.append("\n".join(str(one.text) for one in messages))
+        self.prompts.append("\n".join(str(message.text) for message in messages))
         return super()._generate(messages, *rest, **options)
 
 
@@ -55,7 +55,7 @@ def message(number: int, turn: Turn | AIMessage) -> AIMessage:
 def scripted(script: Sequence[Any]) -> Scripted:
     """Return a model that takes turns or messages in order, and repeats the last."""
     turns = enumerate(chain(script, repeat(script[-1])))
-    return Scripted(messages=(message(*one) for one in turns), prompts=[])
+    return Scripted(messages=(message(*turn) for turn in turns), prompts=[])
 
 
 def agent_of(model: Scripted, middleware: HeedfulMiddleware, **options: Any) -> Any:

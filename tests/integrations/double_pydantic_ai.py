@@ -26,7 +26,7 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
     """
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        parts = [part for one in messages for part in one.parts]
+        parts = [part for message in messages for part in message.parts]
         texts = [
             getattr(part, "content", None) or getattr(part, "args", "")
             for part in parts

@@ -79,7 +79,7 @@ async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
     assert len(driven.prompts) == 2
     assert "answer with one of P0 to P3" in driven.prompts[1]
     stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert [one.number for one in stored.loop.attempts] == [1, 2]
+    assert [attempt.number for attempt in stored.loop.attempts] == [1, 2]
     assert stored.loop.usage.calls == 2
 
     again = await double.drive(
@@ -128,7 +128,9 @@ async def test_what_the_host_raises_reaches_its_caller(
         await double.drive(
             judging(memory), TASK, [Say("high"), ModelDown("503")], id="one"
         )
-    assert not [one for one in await memory.top() if one["state"] == "verified"]
+    assert not [
+        lesson for lesson in await memory.top() if lesson["state"] == "verified"
+    ]
 
 
 async def test_a_failure_of_heedful_does_not_reach_the_host(
@@ -146,9 +148,9 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
         driven = await double.drive(host, TASK, [Say("high")], id="one")
         assert driven.answer == "high"
         assert driven.verdict.passed is False
-        said = driven.verdict.stopped_by[0].detail.removeprefix("not judged: ")
-        assert (why in said) is True
-        assert (f"could not judge an output: {said}" in caplog.text) is True
+        reason = driven.verdict.stopped_by[0].detail.removeprefix("not judged: ")
+        assert (why in reason) is True
+        assert (f"could not judge an output: {reason}" in caplog.text) is True
     with pytest.raises(HeedfulError):
         await double.drive(judging(memory), TASK, [Say("high")], id="two")
 
@@ -161,7 +163,7 @@ async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -
     assert driven.answer == "P2"
     assert "answer with one of P0 to P3" in driven.prompts[0]
     stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert [one.number for one in stored.loop.attempts] == [1, 2]
+    assert [attempt.number for attempt in stored.loop.attempts] == [1, 2]
 
 
 async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> None:
@@ -172,9 +174,11 @@ async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> No
     memory = memory_in(tmp_path, holdout=0.999_999)
     driven = await double.drive(judging(memory), TASK, [Say("P1")], id="withheld")
     assert "P0 to P3" not in driven.prompts[0]
-    shown = await memory.store.read(memory.scope, exposures.shown_to, "withheld")
-    assert shown
-    assert not any(one.shown for one in shown)
+    exposures_of_run = await memory.store.read(
+        memory.scope, exposures.shown_to, "withheld"
+    )
+    assert exposures_of_run
+    assert not any(exposure.shown for exposure in exposures_of_run)
 
 
 async def test_a_rejected_output_is_never_learnt_as_a_success(
@@ -183,8 +187,8 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(
     memory = memory_in(tmp_path)
     host = judging(memory, policy=policy("default, attempts.limit=2"))
     await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
-    found = await memory.recall(TASK, 10)
-    assert not [one for one in found if one.example.accepted]
+    matches = await memory.recall(TASK, 10)
+    assert not [match for match in matches if match.example.accepted]
 
 
 @pytest.mark.parametrize("number", [n for n, block in enumerate(PAGE) if block.title])

@@ -43,7 +43,7 @@ def thread(id: str, **more: Any) -> Any:
 
 
 def texts(state: Any) -> list[str]:
-    return [str(one.text) for one in state["messages"]]
+    return [str(message.text) for message in state["messages"]]
 
 
 def stored(folder: Path, id: str) -> Any:
@@ -61,8 +61,8 @@ def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) 
         )
         with pytest.raises(GraphRecursionError):
             agent.invoke(ASKED, thread("one", recursion_limit=6))
-        learnt = asyncio.run(memory.top())
-        assert [(one["kind"], one["state"]) for one in learnt] == [
+        lessons = asyncio.run(memory.top())
+        assert [(lesson["kind"], lesson["state"]) for lesson in lessons] == [
             ("reflection", "candidate")
         ]
         assert not stored(tmp_path, "one").verdicts
@@ -135,10 +135,11 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
     assert texts(same.invoke(ASKED, thread("same object"))) == [TASK, "bad"]
     agent = agent_of(scripted(rejected), host)
     updates = [
-        one async for one in agent.astream(ASKED, thread("two"), stream_mode="updates")
+        update
+        async for update in agent.astream(ASKED, thread("two"), stream_mode="updates")
     ]
     *removed, best = updates[-1]["HeedfulMiddleware.after_agent"]["messages"]
-    assert [type(one) for one in removed] == [RemoveMessage] * 5
+    assert [type(update) for update in removed] == [RemoveMessage] * 5
     assert best.content == "bad"
 
 
@@ -160,11 +161,11 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     limit = policy("default, attempts.limit=2")
     spent: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
     calls = [
-        {"name": "Ticket", "args": {"severity": one}, "id": one}
-        for one in ("high", "low")
+        {"name": "Ticket", "args": {"severity": entry}, "id": entry}
+        for entry in ("high", "low")
     ]
     model = scripted(
-        [AIMessage("", tool_calls=[one], usage_metadata=spent) for one in calls]
+        [AIMessage("", tool_calls=[entry], usage_metadata=spent) for entry in calls]
     )
     host = HeedfulMiddleware(
         Host(memory=memory, checks=[graded], policy=limit, strict=True)
@@ -175,7 +176,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     verdict: Any = verdict_of(state)
     assert verdict.best == 1
     assert verdict.passed is False
-    assert [one.type for one in state["messages"]] == ["human", "ai", "tool"]
+    assert [entry.type for entry in state["messages"]] == ["human", "ai", "tool"]
     usage = stored(tmp_path, "one").loop.usage
     assert usage.calls == 2
     assert usage.prompt_tokens == 14
@@ -208,10 +209,10 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
     memory = memory_in(tmp_path)
     middleware = HeedfulMiddleware(judging(memory_in(tmp_path)))
     calls = [
-        {"name": "ask", "args": {"question": one}, "id": f"call {one}"}
-        for one in ("?", "")
+        {"name": "ask", "args": {"question": entry}, "id": f"call {entry}"}
+        for entry in ("?", "")
     ]
-    model: Any = scripted([AIMessage("", tool_calls=[one]) for one in calls])
+    model: Any = scripted([AIMessage("", tool_calls=[entry]) for entry in calls])
     agent = create_agent(
         model, [ask], middleware=[middleware], checkpointer=InMemorySaver()
     )
@@ -219,7 +220,7 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
     with pytest.raises(ZeroDivisionError):
         await agent.ainvoke(Command(resume="yes"), thread("one"))
     events = await memory.store.read(memory.scope, episodes.session_events, "one")
-    results = [one["error"] for one in events if one["type"] == "tool_response"]
+    results = [entry["error"] for entry in events if entry["type"] == "tool_response"]
     assert results == ["", "ZeroDivisionError: division by zero"]
 
 
@@ -238,12 +239,12 @@ async def test_a_plain_graph_is_judged_by_a_node(
     kind: Any, turns: list[str], best: str, tmp_path: Path
 ) -> None:
     def write(state: Any) -> Any:
-        asked.append(str(state))
-        text = turns[len(asked) - 1]
+        states.append(str(state))
+        text = turns[len(states) - 1]
         return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
 
     host = judging(memory_in(tmp_path))
-    asked = list[str]()
+    states = list[str]()
     keys: Any = (
         {"task": "task", "answer": "answer", "verdict": "verdict"}
         if kind is Draft
@@ -254,17 +255,19 @@ async def test_a_plain_graph_is_judged_by_a_node(
         START, "judge"
     )
     graph = graph.compile(checkpointer=InMemorySaver())
-    given = {"task": TASK} if keys else ASKED
+    inputs = {"task": TASK} if keys else ASKED
     for id in ("one", "one", "two"):  # the same thread again is another run
-        asked.clear()
-        how = thread(id)
+        states.clear()
+        config = thread(id)
         state = (
-            await graph.ainvoke(given, how) if id == "one" else graph.invoke(given, how)
+            await graph.ainvoke(inputs, config)
+            if id == "one"
+            else graph.invoke(inputs, config)
         )
         assert (state["answer"] if kind is Draft else texts(state)[-1]) == best
-        assert RULE in asked[1]
+        assert RULE in states[1]
         assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
-    assert RULE in asked[0]
+    assert RULE in states[0]
 
 
 @pytest.mark.parametrize(
@@ -272,5 +275,9 @@ async def test_a_plain_graph_is_judged_by_a_node(
 )
 def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(f"examples/integrations/{name}.py")
-    said = capsys.readouterr().out
-    assert "has not worked since" in said if "deep" in name else "accepted: P1" in said
+    printed = capsys.readouterr().out
+    assert (
+        "has not worked since" in printed
+        if "deep" in name
+        else "accepted: P1" in printed
+    )

@@ -42,7 +42,7 @@ ATTEMPT = {"loop": "report-1", "task": "Write the report", "output": "Fine."}
 FINE: Any = {"evaluation": {"findings": []}}
 CHECKED: Any = {"checks": [{"name": "not_empty"}]}
 LEVLE: Any = {"check": "a", "message": "b", "levle": "note"}
-NAMES = [each.__name__ for each in MCP_TOOLS]
+NAMES = [tool.__name__ for tool in MCP_TOOLS]
 
 
 class World:
@@ -55,7 +55,7 @@ class World:
         self.kind = kind
         self.env = {**os.environ, "HEEDFUL_DB": f"{folder}/heedful.db"}
         self.memory = Memory(in_file(self.env["HEEDFUL_DB"]), Scope("acme"))
-        made = (
+        creations = (
             keys.create(
                 self.memory.store, name, name, projects=["default"], may=KEY_PERMISSIONS
             )
@@ -63,7 +63,7 @@ class World:
         )
         self.keys = {
             key.tenant: (f"key:{key.id}", token)
-            for key, token in map(asyncio.run, made)
+            for key, token in map(asyncio.run, creations)
         }
         self.source = "tool:mcp" if kind == "stdio" else self.keys["acme"][0]
 
@@ -75,9 +75,9 @@ class World:
         async with AsyncExitStack() as stack:
             where: Any
             if self.kind == "inside":
-                made = Setup(store=self.memory.store, **setup)
+                service = Setup(store=self.memory.store, **setup)
                 where = server_of(
-                    application(made), await Callers(made).identified(header)
+                    application(service), await Callers(service).identified(header)
                 )
             elif self.kind == "stdio":
                 command = {"command": COMMAND[0], "args": COMMAND[1:], "env": self.env}
@@ -95,7 +95,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World(tmp_path, request.param)
 
 
-async def said(client: Client, tool: str, **arguments: Any) -> Any:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> Any:
     answer: Any = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
     assert json.loads(answer.content[0].text) == answer.structured_content
@@ -104,69 +104,77 @@ async def said(client: Client, tool: str, **arguments: Any) -> Any:
 
 async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -> None:
     async with world.connect() as client:
-        told = await said(client, "remember", error=ERROR, lesson="Run npm i pads.")
-        assert told["lesson"]["state"] == "quarantined"
-        assert "heedful quarantine release 1 --by NAME" in told["quarantine"]
-        seen = await said(client, "seen_error", error=ERROR)
+        remembered = await call_tool(
+            client, "remember", error=ERROR, lesson="Run npm i pads."
+        )
+        assert remembered["lesson"]["state"] == "quarantined"
+        assert "heedful quarantine release 1 --by NAME" in remembered["quarantine"]
+        seen = await call_tool(client, "seen_error", error=ERROR)
         assert seen["count"] == 1
         assert seen["text"] == ""
         assert "heedful quarantine release 1" in seen["quarantine"]
         page: Any = await client.read_resource("heedful://lessons/1")
         assert "npm i" not in page.contents[0].text
         if world.kind == "stdio":  # the command works in any folder
-            line = told["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
+            line = (
+                remembered["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
+            )
             assert line.startswith("HEEDFUL_TENANT=acme heedful ")
             await asyncio.to_thread(
                 subprocess.run, line, shell=True, check=True, cwd="/"
             )
         else:
             await world.memory.quarantine.release([1], by="ann")
-        seen = await said(client, "seen_error", error=ERROR)
-        assert [one[:9] for one in seen["text"].splitlines()[1:3]] == [
+        seen = await call_tool(client, "seen_error", error=ERROR)
+        assert [line[:9] for line in seen["text"].splitlines()[1:3]] == [
             "<lesson-1",
             "Run npm i",
         ]
         await world.memory.set_trust(world.source, "measured", by="ann")
-        told = await said(
+        remembered = await call_tool(
             client, "remember", error="EACCES: denied", lesson="Ask for the folder."
         )
-        assert told["lesson"]["trust"] == "measured"
-        assert told["quarantine"] == ""
+        assert remembered["lesson"]["trust"] == "measured"
+        assert remembered["quarantine"] == ""
 
 
 async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -> None:
     async with world.connect() as client:
         tools: Any = (await client.list_tools()).tools
         assert [
-            one.name for one in tools if one.name in str(client.instructions)
+            entry.name for entry in tools if entry.name in str(client.instructions)
         ] == NAMES
-        assert [one.name for one in tools if one.annotations.read_only_hint] == NAMES[
-            1:3
-        ]
+        assert [
+            entry.name for entry in tools if entry.annotations.read_only_hint
+        ] == NAMES[1:3]
         verdict = tools[4].output_schema["properties"]["verdict"]
-        assert {one["$ref"].rpartition("/")[2] for one in verdict["anyOf"]} == {
+        assert {entry["$ref"].rpartition("/")[2] for entry in verdict["anyOf"]} == {
             "Again",
             "Done",
         }
 
-        recalled = await said(
+        recalled = await call_tool(
             client, "recall_lessons", task=ATTEMPT["task"], loop="report-1"
         )
         assert recalled == {"text": "", "shown": 0, "withheld": 0}
         loop = {**ATTEMPT, "goals": ["quality >= 0.8"]}
-        given = [{"scores": {"quality": score}} for score in (0.5, 0.9)]
-        first = await said(client, "report_attempt", **loop, evaluation=given[0])
+        evaluations = [{"scores": {"quality": score}} for score in (0.5, 0.9)]
+        first = await call_tool(
+            client, "report_attempt", **loop, evaluation=evaluations[0]
+        )
         assert first["decision"] == "again"
         assert ("0.8" in first["verdict"]["feedback"]) is True
         loop["output"] = "Better."
-        again = await said(client, "report_attempt", **loop, evaluation=given[1])
+        again = await call_tool(
+            client, "report_attempt", **loop, evaluation=evaluations[1]
+        )
         assert again["decision"] == "done"
         assert again["verdict"]["passed"] is True
         assert "heedful quarantine release" in again["quarantine"]
-        why = await said(client, "explain", loop="report-1")
+        why = await call_tool(client, "explain", loop="report-1")
         assert [line["attempt"] for line in why["lines"]] == [1, 2]
         ended = {"loop": "report-1", "right_at_once": False, "calls": 2}
-        assert (await said(client, "report_outcome", **ended))["state"] == "passed"
+        assert (await call_tool(client, "report_outcome", **ended))["state"] == "passed"
         prompt: Any = await client.get_prompt(
             "critique", {"task": "Sum up", "output": "<b>"}
         )
@@ -228,11 +236,13 @@ async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(
                 True,
             ), answer
         calls = (
-            said(client, "remember", error=ERROR, lesson="Run npm i.")
+            call_tool(client, "remember", error=ERROR, lesson="Run npm i.")
             for _ in range(100)
         )
-        told = await asyncio.gather(*calls)
-        assert sorted(one["lesson"]["seen"] for one in told) == [*range(1, 101)]
+        answers = await asyncio.gather(*calls)
+        assert sorted(stored["lesson"]["seen"] for stored in answers) == [
+            *range(1, 101)
+        ]
 
 
 @pytest.mark.parametrize("world", ["inside"], indirect=True)
@@ -242,19 +252,19 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(
     short = load({"name": "words", "at_most": 3})
     setup: Any = {"checks": {"short": short}, "pins": {"acme/default/*": ["short"]}}
     async with world.connect(**setup) as client:
-        await said(client, "remember", error=ERROR, lesson="Run npm i pads.")
+        await call_tool(client, "remember", error=ERROR, lesson="Run npm i pads.")
         await world.memory.quarantine.release([1], by="ann")
-        for own in ([{"name": "not_empty"}], []):
-            loop = {**ATTEMPT, "loop": f"loop-{len(own)}"}
-            await said(
+        for checks in ([{"name": "not_empty"}], []):
+            loop = {**ATTEMPT, "loop": f"loop-{len(checks)}"}
+            await call_tool(
                 client, "report_attempt", **{**loop, "output": "too many words here"}
             )
-            done = await said(client, "report_attempt", **loop, checks=own)
+            done = await call_tool(client, "report_attempt", **loop, checks=checks)
             assert done["verdict"]["passed"] is True
-            assert bool(done["quarantine"]) == bool(own)
+            assert bool(done["quarantine"]) == bool(checks)
     async with world.connect("other") as client:
-        assert (await said(client, "seen_error", error=ERROR))["count"] == 0
-        assert (await said(client, "recall_lessons", task=ERROR))["text"] == ""
+        assert (await call_tool(client, "seen_error", error=ERROR))["count"] == 0
+        assert (await call_tool(client, "recall_lessons", task=ERROR))["text"] == ""
         for uri in ("heedful://loops/loop-1", "heedful://lessons/1"):
             with pytest.raises(MCPError, match="not_found") as refused:
                 await client.read_resource(uri)
@@ -291,7 +301,9 @@ def test_the_inspector_calls_every_tool(world: World) -> None:
         header = f"Authorization: Bearer {world.keys['acme'][1]}"
         web = [f"{url}/mcp", "--transport", "http", "--header", header]
         target = web if world.kind == "http" else COMMAND
-        assert [one["name"] for one in inspect(target, "tools/list")["tools"]] == NAMES
+        assert [
+            tool["name"] for tool in inspect(target, "tools/list")["tools"]
+        ] == NAMES
         for tool, pairs in [
             ("remember", [f"error={ERROR}", "lesson=Run npm i pads."]),
             ("seen_error", [f"error={ERROR}"]),

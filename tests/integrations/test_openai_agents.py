@@ -59,8 +59,8 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
     result = await run(agent, TASK, host=judging(memory), hooks=Heard(), **OPTIONS)
     assert heard == ["high", "P1"]
     assert result.context_wrapper.usage.requests == 3
-    found = [one.example.accepted for one in await memory.recall(TASK, 10)]
-    assert list(filter(None, found)) == ["P1"]
+    accepted = [match.example.accepted for match in await memory.recall(TASK, 10)]
+    assert list(filter(None, accepted)) == ["P1"]
 
 
 async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
@@ -71,9 +71,9 @@ async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
     result = await run(agent, TASK, host=host, **OPTIONS)
     assert result.final_output == "P1"
     assert driven.commands == ["ls"]
-    asked = prompts(model)[2:]
-    assert len({len(prompt) for prompt in asked}) == 1
-    assert "one one" not in asked[1]
+    requests = prompts(model)[2:]
+    assert len({len(prompt) for prompt in requests}) == 1
+    assert "one one" not in requests[1]
 
 
 async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> None:
@@ -81,7 +81,7 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     host = judging(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
     await run(agent, TASK, host=host, session=session, **OPTIONS)
-    kinds = [one.get("role") or one.get("type") for one in await session.get_items()]
+    kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
     assert kinds == ["user", "function_call", "function_call_output", "assistant"]
     await run(agent, "And the roof?", host=host, session=session, **OPTIONS)
     assert TASK in prompts(model)[-1]
@@ -139,23 +139,23 @@ async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approva
 ):
     driven = Driven()
     host = judging(None)
-    known = {"conversation_id": "c", **OPTIONS}
+    options = {"conversation_id": "c", **OPTIONS}
     agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
-    state = (await run(agent, TASK, host=host, id="one", **known)).to_state()
+    state = (await run(agent, TASK, host=host, id="one", **options)).to_state()
     state.approve(state.get_interruptions()[0])
-    result = await run(agent, state, host=host, id="one", **known)
+    result = await run(agent, state, host=host, id="one", **options)
     assert result.final_output == "P1"
     assert driven.commands == ["ls"]
-    asked = prompts(model)[1:]
-    assert TASK not in "".join(asked)
-    assert "answer with one of P0 to P3" in asked[0]
+    requests = prompts(model)[1:]
+    assert TASK not in "".join(requests)
+    assert "answer with one of P0 to P3" in requests[0]
 
 
 async def test_streamed() -> None:
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
     stream = run_streamed(agent, TASK, host=judging(None), **OPTIONS)
     judged = [event async for event in stream if isinstance(event, Judged)]
-    assert [(one.output, bool(one.result)) for one in judged] == [
+    assert [(event.output, bool(event.result)) for event in judged] == [
         ("high", False),
         ("P1", True),
     ]

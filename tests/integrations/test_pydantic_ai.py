@@ -42,9 +42,9 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     sizes = [len(prompt) for prompt in driven.prompts[2:]]
     assert max(sizes) < 1.2 * min(sizes)
     assert "one one" not in driven.prompts[3]
-    kept = result.all_messages_json().decode()
-    assert [f"{word} {word}" in kept for word in words] == [False] * 4
-    assert '"ls"' in kept
+    chat = result.all_messages_json().decode()
+    assert [f"{word} {word}" in chat for word in words] == [False] * 4
+    assert '"ls"' in chat
 
 
 async def test_the_best_answer_when_retries_of_the_agent_end_first(
@@ -65,7 +65,9 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(
     assert result.output == "high"
     assert verdict_of(result) == Done(1, passed=False)
     assert result.all_messages()[-1].parts[0] == TextPart("high")
-    assert not [one for one in await memory.recall(TASK, 10) if one.example.accepted]
+    assert not [
+        match for match in await memory.recall(TASK, 10) if match.example.accepted
+    ]
     with pytest.raises(UnexpectedModelBehavior):
         await agent.run(TASK, run_id="two")
 
@@ -102,8 +104,10 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
     with pytest.raises(RuntimeError, match="pads"):
         await raising.run("build")
-    held = [Heedful(host=host, hold_back=True)]
-    agent = shell_agent([Call("a"), Call("b"), Say("no")], driven, capabilities=held)
+    capabilities = [Heedful(host=host, hold_back=True)]
+    agent = shell_agent(
+        [Call("a"), Call("b"), Say("no")], driven, capabilities=capabilities
+    )
     await agent.run("build")
     assert driven.commands == ["b"]
     assert driven.prompts[-1].count("failed with") == 1
