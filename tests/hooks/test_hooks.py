@@ -154,10 +154,12 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert GOOD in opening
 
 
-@pytest.mark.parametrize("ids", [True, False])
-@pytest.mark.parametrize("share", [0.0, 0.999_999])
+@pytest.mark.parametrize("ids", [True, False], ids=["ids of calls", "no ids of calls"])
+@pytest.mark.parametrize("share", [0.0, 0.999_999], ids=["shown", "withheld"])
 @pytest.mark.parametrize(
-    "turns", [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")]
+    "turns",
+    [("good", "good"), ("bad", "good"), ("good", "bad"), ("", "")],
+    ids=["never", "at first", "at last", "no calls"],
 )
 async def test_whether_the_error_came_again_after_it_was_known(
     ids: bool, share: float, turns: tuple[str, str], memory: Memory
@@ -475,6 +477,19 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
             "HEEDFUL_TRUST",
         ),
     ],
+    ids=[
+        "no event",
+        "a list",
+        "too deep",
+        "too long",
+        "an unknown event",
+        "no session",
+        "a wrong stop",
+        "a wrong deny",
+        "a broken settings file",
+        "no place for a database",
+        "a wrong environment variable",
+    ],
 )
 def test_what_goes_wrong_is_a_line_in_the_log(
     name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
@@ -700,7 +715,20 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("text", SETTINGS)
+@pytest.mark.parametrize(
+    "text",
+    SETTINGS,
+    ids=[
+        "no file",
+        "an empty file",
+        "only a comment",
+        "one line",
+        "tabs and carriage returns",
+        "comments and other hooks",
+        "an empty list of hooks",
+        "a byte order mark",
+    ],
+)
 def test_installing_keeps_all_and_uninstalling_restores_it(
     text: str | None, folder: Path
 ) -> None:
@@ -741,6 +769,15 @@ def test_installing_keeps_all_and_uninstalling_restores_it(
         "nul",
         '{"hooks": 3}',
         '{"hooks": {"Stop": 1}}',
+    ],
+    ids=[
+        "no end",
+        "no colon",
+        "a list",
+        "a comma at the end",
+        "half a word",
+        "hooks are a number",
+        "an event is a number",
     ],
 )
 def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:

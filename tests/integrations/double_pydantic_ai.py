@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import chain
 from typing import Any
 
 from pydantic_ai import (
@@ -26,7 +27,7 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
     """
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        parts = [part for message in messages for part in message.parts]
+        parts = list(chain.from_iterable(message.parts for message in messages))
         texts = [
             getattr(part, "content", None) or getattr(part, "args", "")
             for part in parts

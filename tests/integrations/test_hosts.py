@@ -60,8 +60,9 @@ def memory_in(folder: Path, **options: Any) -> Memory:
 
 
 def judging(memory: Memory | None, **options: Any) -> Host:
-    named = {"checks": [severity], "memory_key": "severity", "strict": True, **options}
-    return Host(memory=memory, **named)
+    options.setdefault("checks", [severity])
+    options.setdefault("strict", True)
+    return Host(memory=memory, memory_key="severity", **options)
 
 
 @pytest.fixture(params=NAMES)
@@ -149,8 +150,8 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
         assert driven.answer == "high"
         assert driven.verdict.passed is False
         reason = driven.verdict.stopped_by[0].detail.removeprefix("not judged: ")
-        assert (why in reason) is True
-        assert (f"could not judge an output: {reason}" in caplog.text) is True
+        assert why in reason
+        assert f"could not judge an output: {reason}" in caplog.text
     with pytest.raises(HeedfulError):
         await double.drive(judging(memory), TASK, [Say("high")], id="two")
 
@@ -201,7 +202,8 @@ def test_the_programs_of_the_page_print_what_it_shows(
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.stdout, done.returncode) == (printed.body, 0), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == printed.body
 
 
 async def test_eight_sessions_at_once_on_one_file(double: Any, tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_a_verdict_that_no_checkpoint_has_is_not_repeated(tmp_path: Path) -> Non
     assert len(stored(tmp_path, "one").loop.attempts) == 2
 
 
-@pytest.mark.parametrize("second", [TASK, "Grade: the roof is off"])
+@pytest.mark.parametrize(
+    "second", [TASK, "Grade: the roof is off"], ids=["the same task", "another task"]
+)
 def test_without_a_checkpointer_an_ended_run_is_not_continued(
     second: str, tmp_path: Path
 ) -> None:
@@ -183,7 +185,9 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     assert usage.completion_tokens == 4
 
 
-@pytest.mark.parametrize(("calls", "ran"), [(1, 0), (2, 1)])
+@pytest.mark.parametrize(
+    ("calls", "ran"), [(1, 0), (2, 1)], ids=["asked once", "asked twice"]
+)
 def test_a_call_that_failed_before_is_held_back_once(
     calls: int, ran: int, tmp_path: Path
 ) -> None:
@@ -232,9 +236,11 @@ class Draft(TypedDict, total=False):
 
 
 @pytest.mark.parametrize(
-    ("turns", "best"), [(["high", "P1"], "P1"), (["bad"] * 4, "bad")]
+    ("turns", "best"),
+    [(["high", "P1"], "P1"), (["bad"] * 4, "bad")],
+    ids=["wrong then right", "never right"],
 )
-@pytest.mark.parametrize("kind", [Draft, MessagesState])
+@pytest.mark.parametrize("kind", [Draft, MessagesState], ids=["own state", "messages"])
 async def test_a_plain_graph_is_judged_by_a_node(
     kind: Any, turns: list[str], best: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World(tmp_path, request.param)
 
 
-async def call_tool(client: Client, tool: str, **arguments: Any) -> Any:
-    answer: Any = await client.call_tool(tool, arguments)
+async def call_tool(
+    client: Client, tool: str, body: Mapping[str, Any] = {}, **more: Any
+) -> Any:
+    """Call a tool, which succeeds; return its answer."""
+    answer: Any = await client.call_tool(tool, {**body, **more})
     assert not answer.is_error, answer.content
     assert json.loads(answer.content[0].text) == answer.structured_content
     return answer.structured_content
@@ -160,13 +163,13 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
         loop = {**ATTEMPT, "goals": ["quality >= 0.8"]}
         evaluations = [{"scores": {"quality": score}} for score in (0.5, 0.9)]
         first = await call_tool(
-            client, "report_attempt", **loop, evaluation=evaluations[0]
+            client, "report_attempt", loop, evaluation=evaluations[0]
         )
         assert first["decision"] == "again"
-        assert ("0.8" in first["verdict"]["feedback"]) is True
+        assert "0.8" in first["verdict"]["feedback"]
         loop["output"] = "Better."
         again = await call_tool(
-            client, "report_attempt", **loop, evaluation=evaluations[1]
+            client, "report_attempt", loop, evaluation=evaluations[1]
         )
         assert again["decision"] == "done"
         assert again["verdict"]["passed"] is True
@@ -174,7 +177,7 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
         why = await call_tool(client, "explain", loop="report-1")
         assert [line["attempt"] for line in why["lines"]] == [1, 2]
         ended = {"loop": "report-1", "right_at_once": False, "calls": 2}
-        assert (await call_tool(client, "report_outcome", **ended))["state"] == "passed"
+        assert (await call_tool(client, "report_outcome", ended))["state"] == "passed"
         prompt: Any = await client.get_prompt(
             "critique", {"task": "Sum up", "output": "<b>"}
         )
@@ -231,10 +234,8 @@ async def test_bad_arguments_are_refused_and_a_hundred_calls_at_once_work(
     async with world.connect() as client:
         for tool, arguments, reason in BAD:
             answer: Any = await client.call_tool(tool, arguments)
-            assert (answer.is_error, reason in answer.content[0].text) == (
-                True,
-                True,
-            ), answer
+            assert answer.is_error, answer
+            assert reason in answer.content[0].text
         calls = (
             call_tool(client, "remember", error=ERROR, lesson="Run npm i.")
             for _ in range(100)
@@ -250,16 +251,16 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(
     world: World,
 ) -> None:
     short = load({"name": "words", "at_most": 3})
-    setup: Any = {"checks": {"short": short}, "pins": {"acme/default/*": ["short"]}}
-    async with world.connect(**setup) as client:
+    pins = {"acme/default/*": ["short"]}
+    async with world.connect(checks={"short": short}, pins=pins) as client:
         await call_tool(client, "remember", error=ERROR, lesson="Run npm i pads.")
         await world.memory.quarantine.release([1], by="ann")
         for checks in ([{"name": "not_empty"}], []):
             loop = {**ATTEMPT, "loop": f"loop-{len(checks)}"}
             await call_tool(
-                client, "report_attempt", **{**loop, "output": "too many words here"}
+                client, "report_attempt", loop, output="too many words here"
             )
-            done = await call_tool(client, "report_attempt", **loop, checks=checks)
+            done = await call_tool(client, "report_attempt", loop, checks=checks)
             assert done["verdict"]["passed"] is True
             assert bool(done["quarantine"]) == bool(checks)
     async with world.connect("other") as client:

@@ -17,7 +17,9 @@ from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
 
 
-@pytest.mark.parametrize("output", [str, ToolOutput(str)])
+@pytest.mark.parametrize(
+    "output", [str, ToolOutput(str)], ids=["text", "an output tool"]
+)
 @pytest.mark.parametrize("retries", [0, 1, 9])
 async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     output: Any, retries: int
@@ -30,12 +32,14 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
         Say("P1"),
     ]
     heedful = Heedful(host=judging(None, policy=policy("attempts.limit=5")))
-    options = {
-        "output_type": output,
-        "retries": {"output": retries},
-        "capabilities": [heedful],
-    }
-    result = await shell_agent(script, driven, **options).run(TASK)
+    agent = shell_agent(
+        script,
+        driven,
+        output_type=output,
+        retries={"output": retries},
+        capabilities=[heedful],
+    )
+    result = await agent.run(TASK)
     assert result.output == "P1"
     assert driven.commands == ["ls"]
     assert result.usage.requests == 6

@@ -55,7 +55,9 @@ def test_what_a_file_holds_twice_counts_once(entries):
     assert only(lines([*entries, *entries])).digest == only(lines(entries)).digest
 
 
-@pytest.mark.parametrize("spans", [genai(), openinference()])
+@pytest.mark.parametrize(
+    "spans", [genai(), openinference()], ids=["genai", "openinference"]
+)
 @pytest.mark.parametrize("seed", range(10))
 def test_spans_in_any_order_are_the_same_episode(spans, seed):
     mixed = [document([step]) for step in random.Random(seed).sample(spans, len(spans))]

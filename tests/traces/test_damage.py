@@ -62,6 +62,19 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
         (b"\x1f\x8b\x08", 0, "whole OTLP protobuf"),
     ],
+    ids=[
+        "empty",
+        "an unknown object",
+        "an empty list",
+        "plain text",
+        "an error on a later line",
+        "NaN",
+        "two documents",
+        "no UTF-8",
+        "too deep",
+        "half a protobuf",
+        "zipped",
+    ],
 )
 def test_what_is_no_file_of_traces(data, line, said):
     error = refused(data)
@@ -104,6 +117,27 @@ def test_what_is_no_file_of_traces(data, line, said):
         (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
         (document([{"traceId": 7}]), "traceId is 7; it must be text"),
         (document([{"status": 7}]), "status is 7"),
+    ],
+    ids=[
+        "events",
+        "an event without a type",
+        "a type",
+        "an error of an event",
+        "meta",
+        "a time before 1970",
+        "a time in words",
+        "an outcome",
+        "a fault",
+        "tools",
+        "omitted",
+        "a role",
+        "a content",
+        "a call without a function",
+        "a message",
+        "a time stamp",
+        "a time of a span",
+        "an id of a trace",
+        "a status of a span",
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(value, said):
@@ -229,6 +263,13 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
         (9, 1, [1]),
         (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
     ],
+    ids=[
+        "no events",
+        "fewer than the limit",
+        "as many as the limit",
+        "a limit of one",
+        "a head and a tail",
+    ],
 )
 def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
@@ -237,7 +278,11 @@ def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     assert episode.omitted == 5 + count - len(kept)
 
 
-@pytest.mark.parametrize("text", ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000])
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000],
+    ids=["just too long", "no ASCII", "only secrets"],
+)
 def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(text):
     cut = shorten(text, 200)
     assert len(cut) <= 200

@@ -179,6 +179,16 @@ POLICY = Policy((MaxAttempts(1),))
             "cancelled",
         ),
     ],
+    ids=[
+        "an error",
+        "no evaluation",
+        "a goal without a score",
+        "passed",
+        "it goes on",
+        "cancelled",
+        "attempts are used up",
+        "cancelled with a verdict",
+    ],
 )
 def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
     episode = episode_of(loop, verdict=verdict)
@@ -188,7 +198,9 @@ def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
 
 
 @pytest.mark.parametrize(
-    ("task", "text"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')]
+    ("task", "text"),
+    [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')],
+    ids=["a text", "data"],
 )
 def test_a_stored_loop_brings_its_task_and_verdict(task, text):
     loop = Loop("l", (), attempts=(WRONG,))

@@ -470,6 +470,7 @@ def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
             Fault("error", "gave up"),
         ),
     ],
+    ids=["success", "nothing said", "time-out", "error"],
 )
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
@@ -655,6 +656,13 @@ def test_the_shape_of_a_request_and_our_own_names_are_one():
             {"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]},
             "partial",
         ),
+    ],
+    ids=[
+        "nothing said",
+        "what was said",
+        "a fault",
+        "a last event that timed out",
+        "an error before the last event",
     ],
 )
 def test_the_outcome_is_what_was_said_or_the_last_error_and_never_a_guess(

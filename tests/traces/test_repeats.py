@@ -76,7 +76,24 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "equal"), CALLS)
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    CALLS,
+    ids=[
+        "number and text",
+        "number and truth",
+        "another order of a list",
+        "1 and 1.0",
+        "another order of keys",
+        "another kind of mapping",
+        "very long numbers",
+        "very deep lists",
+        "no JSON",
+        "other contents",
+        "content and arguments",
+        "words beside arguments",
+    ],
+)
 def test_calls_are_equal_by_tool_agent_and_arguments(first, second, equal):
     assert count_repeats([first, result(id="2"), second, result(id="3")]) == 1 + equal
     assert (
@@ -126,6 +143,22 @@ def test_calls_are_equal_by_tool_agent_and_arguments(first, second, equal):
         (2 * [call(call="1"), NAMED], 2),
         ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
     ],
+    ids=[
+        "a blank more",
+        "an error",
+        "empty results",
+        "parallel calls in order",
+        "parallel calls and one later",
+        "a result of another tool",
+        "results by the name of the tool",
+        "a lost result",
+        "ids in another order",
+        "a wrong id",
+        "an id used again",
+        "errors",
+        "errors with ids",
+        "a response after an error",
+    ],
 )
 def test_which_result_belongs_to_a_call(events, count):
     assert count_repeats(events) == count
@@ -140,6 +173,16 @@ REASONS = [[USER], [TIMER], OTHER, [call(), SAID], [call(agent="bob"), result()]
 @pytest.mark.parametrize(
     ("between", "same"),
     [*((first, True) for first in NO_REASON), *((first, False) for first in REASONS)],
+    ids=[
+        "words of the agent",
+        "a prompt and words",
+        "a result of nobody",
+        "a message of the user",
+        "a timer",
+        "another tool",
+        "a call without result",
+        "another agent",
+    ],
 )
 def test_a_reason_to_ask_again_restarts_the_count(between, same):
     assert count_repeats([*STEP, *between, *STEP]) == 1 + same

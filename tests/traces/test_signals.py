@@ -123,7 +123,24 @@ TABLE: list[
 ]
 
 
-@pytest.mark.parametrize(("kind", "events", "place", "near"), TABLE)
+@pytest.mark.parametrize(
+    ("kind", "events", "place", "near"),
+    TABLE,
+    ids=[
+        "a failed result",
+        "two equal failures",
+        "an error event",
+        "a code of a time-out",
+        "an exception of a time-out",
+        "a typing error",
+        "an id in another form",
+        "a unit in another case",
+        "a changed line of code",
+        "the same arguments",
+        "three equal steps",
+        "a value in a wrong answer",
+    ],
+)
 def test_a_signal_is_there_and_its_near_miss_is_none(kind, events, place, near):
     assert place in positions_of(kind, events)
     assert place not in positions_of(kind, near)
@@ -171,6 +188,13 @@ def test_failures_are_one_by_signature_or_by_what_they_are_about():
             "--- FAIL: a (0.1s)",
         ),
     ],
+    ids=[
+        "a traceback",
+        "a traceback after an exit code",
+        "an exit code before the error",
+        "the line with a type of error",
+        "a failed test",
+    ],
 )
 def test_a_failure_is_named_by_its_telling_line(text, line):
     [signal] = find_signals("cause", [call(), result(text)])
@@ -193,6 +217,14 @@ def test_a_failure_is_named_by_its_telling_line(text, line):
         ("[exit code 137.]", "exit code 137"),
         ("a.go:3:1: unused x\n[lint] ERROR task", "a.go:3:1: unused x"),
     ],
+    ids=[
+        "the margin of pytest",
+        "the steps of a build",
+        "a reason on the line before",
+        "a long id",
+        "brackets and a full stop",
+        "a place in a file",
+    ],
 )
 def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
     assert error_text(text) == quoted
@@ -214,6 +246,21 @@ def test_of_a_failure_the_telling_words_are_quoted(text, quoted):
         ("class ParseError(Exception):", False),
         ("the page on HTTPError and Exception", False),
         ("found\nerror: in the log of yesterday", False),
+    ],
+    ids=[
+        "an exit code",
+        "an exception",
+        "an error of a tool",
+        "a traceback later on",
+        "an error in JSON",
+        "no success in JSON",
+        "an error that is null",
+        "an error that is empty",
+        "no failed tests",
+        "exit code 0",
+        "the name of a class",
+        "a page about errors",
+        "an error in a log that was found",
     ],
 )
 def test_a_result_that_begins_with_an_error_is_a_failure(text, failed):
@@ -304,7 +351,21 @@ def test_the_work_is_linear_in_the_number_of_events(many):
     assert fourfold < 4.4 * once
 
 
-@pytest.mark.parametrize("text", ["_", "\n", "a ", "A ", "1,", "**", "'", "./", ":"])
+@pytest.mark.parametrize(
+    "text",
+    ["_", "\n", "a ", "A ", "1,", "**", "'", "./", ":"],
+    ids=[
+        "underscores",
+        "empty lines",
+        "words",
+        "capital letters",
+        "numbers",
+        "stars",
+        "quotes",
+        "paths",
+        "colons",
+    ],
+)
 def test_no_text_makes_a_pattern_slow(text):
     long = text * (10_000 // len(text))
     texts = long, f"```{long}", f"Output: {long}", f"exitcode: 1\n{long}"
