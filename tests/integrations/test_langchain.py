@@ -129,8 +129,8 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
         ASKED, thread("one")
     )  # synchronous, in a running loop
     assert texts(state) == [TASK, "bad"]
-    assert ("worse" in model.prompts[2]) is True
-    assert ("bad" in model.prompts[2]) is False
+    assert "worse" in model.prompts[2]
+    assert "bad" not in model.prompts[2]
     same = create_agent(
         FakeMessagesListChatModel(responses=[rejected[0]]), middleware=[host]
     )

@@ -153,7 +153,7 @@ def test_what_is_whole_before_a_cut_is_given(name):
     [episode] = traces.read(data)
     error = refused(data + b'{"ty', episode.digest)
     assert error.line == data.count(b"\n") + 1
-    assert ("not JSON" in str(error)) is True
+    assert "not JSON" in str(error)
     for first in (own(), [{"role": "user"}], claude()[1], document([])):
         digests = [episode.digest for episode in traces.read(lines([first]))]
         assert refused(lines([first, {"else": 1}]), *digests).line == 2

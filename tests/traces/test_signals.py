@@ -296,7 +296,7 @@ def test_what_came_between_two_equal_calls_is_named():
         "retry", [test, LOST, edit, ok, call("test", {"path": "a", "n": 1}), ok]
     )
     assert signal.evidence == (0, 2, 4)
-    assert ("edit in between" in signal.words) is True
+    assert "edit in between" in signal.words
 
 
 def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
