@@ -9,8 +9,10 @@ A function that changes rows holds the memory lock of its scope, unless the deco
 `holds` names other locks. If its result may stand for a repeated call, the decorator
 `resumable` declares the type of the result.
 
-Redaction happens here, at the edge of the store: every text becomes a column through
-`storable`, and plain data become JSON through `redact_data`.
+Secrets are removed here, at the edge of the store: a text becomes a column through
+`storable`, and data become one through `storable_json`, or through `loops.dump`. Only
+episodes and spans come without secrets, because removing those of a long trace takes a
+second, which no transaction should wait for.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import (
 )
 
 from heedful.lessons.lesson import Scope
-from heedful.redact import redact
+from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
 
 T = TypeVar("T")
@@ -302,3 +304,8 @@ def storable(text: str) -> str:
     """
     text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def storable_json(data: Mapping[str, Any]) -> str:
+    """Return `data` as JSON without secrets."""
+    return json.dumps(redact_data(dict(data)))

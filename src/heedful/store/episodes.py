@@ -88,8 +88,14 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     """
     from heedful.store.records import StoredEpisode
 
-    values = {"now": time.time(), "before": before, "lease": EPISODE_LEASE_SECONDS}
-    row = db.one("take_episode", scope, digest=digest, **values)
+    row = db.one(
+        "take_episode",
+        scope,
+        digest=digest,
+        now=time.time(),
+        before=before,
+        lease=EPISODE_LEASE_SECONDS,
+    )
     return from_row(StoredEpisode, row) if row is not None else None
 
 
@@ -273,8 +279,9 @@ def page(
     """
     from heedful.store.records import StoredEpisode
 
-    values = {"state": state, "limit": limit, "cursor": before, "whole": whole}
-    rows = db.all("list_episodes", scope, **values)
+    rows = db.all(
+        "list_episodes", scope, state=state, limit=limit, cursor=before, whole=whole
+    )
     return [from_row(StoredEpisode, row) for row in rows]
 
 
@@ -305,8 +312,9 @@ def _insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
-    outcome = {"state": state, "error": storable(error)[:MAX_FAILURE_CHARS]}
-    return db.one("settle_episode", scope, digest=digest, **outcome) is not None
+    reason = storable(error)[:MAX_FAILURE_CHARS]
+    row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
+    return row is not None
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:

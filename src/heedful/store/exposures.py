@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
-MAX_SOURCE_CHARS = 200  # of a session in the source of a lesson
+MAX_SESSION_SOURCE_CHARS = 200  # of a session in the source of a lesson
 MAX_COUNTED_QUARANTINE = 100  # texts in quarantine are counted up to this number
 
 
@@ -325,7 +325,7 @@ def announce(
 
 def _taught_itself(lesson: Row, session: str) -> bool:
     """Return True if this session alone taught a lesson, without an operator."""
-    source = storable(f"episode:{session}"[:MAX_SOURCE_CHARS])
+    source = storable(f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS])
     is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
     return is_only_source and bool(lesson["trust"] != "operator")
 

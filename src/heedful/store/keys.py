@@ -331,12 +331,12 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
 
 
 def _broken_row(
-    db: Db, tenant: str, count: int, head: str, kept: str
+    db: Db, tenant: str, count: int, head: str, old_head: str
 ) -> tuple[int, str]:
     """Return the number of the first broken row, or 0, and what is wrong with it."""
     number = 0
     previous = ""
-    has_kept = not kept
+    has_old_head = not old_head
     for row in db.run("all_audit", {"tenant": tenant}):
         number += 1
         if row["n"] != number:
@@ -344,11 +344,11 @@ def _broken_row(
         if row["previous"] != previous or row["hash"] != _hash_audit(row):
             return number, f"row {number} was changed"
         previous = row["hash"]
-        has_kept = has_kept or previous == kept
+        has_old_head = has_old_head or previous == old_head
     if number != count or previous != head:
         return number + 1, f"row {number + 1} is missing"
-    if not has_kept:
-        return max(count, 1), f"no row has the hash {kept}"
+    if not has_old_head:
+        return max(count, 1), f"no row has the hash {old_head}"
     return 0, ""
 
 

@@ -41,7 +41,6 @@ from heedful.lessons.trust import (
     TRUST_RAISING_VERIFICATION,
 )
 from heedful.lessons.words import words
-from heedful.redact import redact_data
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -50,6 +49,7 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
+    storable_json,
     token,
 )
 from heedful.store.search import blob, placed
@@ -324,7 +324,7 @@ def _columns(key: Plain, lesson: Lesson, now: float) -> Plain:
         "pattern": storable(lesson.signature.pattern),
         "words": words_of(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
-        "meta": json.dumps(redact_data(dict(lesson.meta))),
+        "meta": storable_json(lesson.meta),
         "parents": json.dumps(lesson.parents),
         "sources": lesson.sources,
         "now": now,
@@ -483,7 +483,7 @@ def add_example(
     values = {
         **values,
         "task": task,
-        "record": json.dumps(redact_data(asdict(example))),
+        "record": storable_json(asdict(example)),
         "lesson": values["text"],
         "words": search_words,
     }
@@ -642,7 +642,7 @@ def rule(
         "subject": storable(subject),
         "by": storable(by),
         "why": storable(why),
-        "record": json.dumps(redact_data(dict(record or {}))),
+        "record": storable_json(record or {}),
         "at": now,
     }
     db.insert("ruling", values)

@@ -51,11 +51,13 @@ class PatternCache:
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the groups of the oldest `MAX_SCOPE_PATTERNS` patterns of a type."""
-        values = {"error_type": error_type, "most": MAX_SCOPE_PATTERNS}
-        (row,) = db.all("learnt_state", scope, **values)
+        most = MAX_SCOPE_PATTERNS
+        (row,) = db.all("learnt_state", scope, error_type=error_type, most=most)
         state, templates = self._entries.pop((scope, error_type), ("", None))
         if templates is None or state != row["state"]:
-            patterns = db.all("learnt_patterns", scope, **values)
+            patterns = db.all(
+                "learnt_patterns", scope, error_type=error_type, most=most
+            )
             templates = _templates(error_type, patterns)
         self._entries[scope, error_type] = row["state"], templates
         if len(self._entries) > MAX_CACHED_ERROR_TYPES:
@@ -148,7 +150,7 @@ class _Wording:
 
 
 def _find_lines(
-    db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]
+    db: Db, scope: Scope, text: Signature, lines: Sequence[tuple[str, Signature]]
 ) -> list[_Match]:
     """Return the first `MAX_ANSWER_ERRORS` lines that are known."""
     wordings: dict[str, _Wording] = {}
@@ -161,7 +163,7 @@ def _find_lines(
     matches: dict[str, tuple[int, Signature]] = {}
     for row in sorted(rows, key=lambda row: int(row["id"])):
         wording = wordings[row["words"]]
-        if _same_error(wording, whole.error_type, row):
+        if _same_error(wording, text.error_type, row):
             pattern = Signature(
                 "",
                 row["pattern"],

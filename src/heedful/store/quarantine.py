@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
+from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     QUARANTINE_TRUST,
@@ -45,6 +45,7 @@ from heedful.store.lessons import (
     scope_key,
     set_author,
 )
+from heedful.store.search import example_of
 from heedful.validation import require
 
 # The number of sightings in a provenance, newest first.
@@ -72,7 +73,7 @@ def quarantined(
         ids = [row["id"] for row in waiting]
     entries = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
-        example = Example(**json.loads(row["record"]))
+        example = example_of(row)
         entry = from_row(
             QuarantinedLesson,
             row,

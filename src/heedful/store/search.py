@@ -373,7 +373,7 @@ def search(
         match = from_row(
             Match,
             row,
-            example=Example(**json.loads(row["record"])),
+            example=example_of(row),
             lesson=row["text"],
             cause=None,
             worked=None,
@@ -384,6 +384,11 @@ def search(
         )
         matches.append(match)
     return matches
+
+
+def example_of(row: Row) -> Example:
+    """Return the example that is stored in the column `record`."""
+    return Example(**json.loads(row["record"]))
 
 
 class SearchParameters:
@@ -550,7 +555,7 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     """
     matches = []
     for row in db.all("by_cause", scope, memory_key=memory_key):
-        example = Example(**json.loads(row["record"]))
+        example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
         is_worked = bool(example.accepted and example.rejected)
         worked = None

@@ -72,7 +72,7 @@ TENANT_COLUMN_SQL = (
     "tenant text collate \"C\" not null default current_setting('heedful.tenant')"
 )
 # A column: two blanks, its name, and its type.
-_COLUMN_PATTERN = re.compile(
+_TABLE_COLUMN_PATTERN = re.compile(
     rf"^(  \w+) ({'|'.join(POSTGRES_COLUMN_TYPES)})\b", re.MULTILINE
 )
 # The first line of a table none of whose columns is `tenant`.
@@ -94,7 +94,7 @@ def tables_in_postgres(tables: str) -> str:
     every row, and the statements of a trigger become a function.
     """
     text = tables.replace(") without rowid;", ");")
-    text = _COLUMN_PATTERN.sub(_column_in_postgres, text)
+    text = _TABLE_COLUMN_PATTERN.sub(_column_in_postgres, text)
     text = text.replace('tenant text collate "C" not null', TENANT_COLUMN_SQL)
     text = _TABLE_WITHOUT_TENANT_PATTERN.sub(rf"\1  {TENANT_COLUMN_SQL},\n", text)
     return _TRIGGER_PATTERN.sub(_trigger_in_postgres, text)

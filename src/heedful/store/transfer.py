@@ -31,7 +31,6 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.trust import clip_reflection
-from heedful.redact import redact_data
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -41,6 +40,7 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
+    storable_json,
     token,
 )
 from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
@@ -396,7 +396,7 @@ def _columns(record: LessonRecord, now: float) -> dict[str, Any]:
     columns["first_seen"] = record.first_seen or record.last_seen or now
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
-    columns["meta"] = json.dumps(redact_data(columns["meta"]))
+    columns["meta"] = storable_json(columns["meta"])
     columns["mark"] = words_digest(columns["text"])
     return columns
 
