@@ -139,11 +139,11 @@ def record_lessons(
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode. The first is linked to the others, which are its
-    strategies.
+    """Write the lessons of an episode.
 
-    `most` and `quota` are limits as in `exposures.remember`. Raises Conflict if the
-    episode has its lessons already, InvalidInput, QuotaExceeded.
+    The first is linked to the others, which are its strategies. `most` and `quota` are
+    limits as in `exposures.remember`. Raises Conflict if the episode has its lessons
+    already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
     if not _settle(db, scope, digest=digest, state="reflected", error=""):

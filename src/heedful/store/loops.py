@@ -142,11 +142,10 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, and True if it is new; create the loop, without a driver, if
-    necessary.
+    """Return the loop, and True if it is new; create it if necessary.
 
-    Raises Conflict if the stored loop has another task, context, goals, policy or
-    memory key.
+    A new loop has no driver. Raises Conflict if the stored loop has another task,
+    context, goals, policy or memory key.
     """
     n = _insert(db, key=_key(scope, id), head=head, owner="", now=time.time())
     created = n is not None
@@ -157,11 +156,10 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
-    """Return the data for deciding on a loop that this process does not drive. Raises
-    NotFound.
+    """Return the data for deciding on a loop that this process does not drive.
 
     If a rule of the policy needs it, `LoopState.echoes` counts finding keys in the
-    `window` newest other loops.
+    `window` newest other loops. Raises NotFound.
     """
     row = _row(db, scope, id)
     policy = _policy(row["policy"])
@@ -210,8 +208,9 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 @holds(by=_of_loop)
 @resumable(result=None)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
-    """Renew the lease of the loop. Raises LeaseLost if another driver has claimed the
-    loop.
+    """Renew the lease of the loop.
+
+    Raises LeaseLost if another driver has claimed the loop.
     """
     values = {**_key(scope, id), "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
     if not db.run("renew_lease", values).rowcount:
@@ -221,12 +220,11 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 @holds(by=_of_entry)
 @resumable(result=int)
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
-    """Write `entry` to its loop; return the number of a new outcome in the scope, else
-    0.
+    """Write `entry` to its loop; return the number of a new outcome, else 0.
 
-    Raises LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry`
-    is stored already, nothing is written; if it is stored with other content, this
-    raises AttemptTaken.
+    The number is that in the scope. Raises LeaseLost if the loop's epoch is not
+    `entry.epoch`. If the attempt of `entry` is stored already, nothing is written; if
+    it is stored with other content, this raises AttemptTaken.
 
     If `owner` is "", the loop has no driver. The loop must then be unchanged since
     `entry.seen`, and each write raises the epoch: of several writers that read the same
@@ -278,8 +276,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
 
 @resumable(result=None)
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
-    """Record what memory tells the loop with this id, stored or not, unless it is
-    recorded.
+    """Record what memory shows the loop with this id, unless it is recorded.
+
+    The loop may not be stored yet.
     """
     exposures.expose(
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
@@ -380,8 +379,9 @@ def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
 @holds(by=_of_loop)
 @resumable(result=None)
 def note(db: Db, scope: Scope, id: str, name: str, notes: Mapping[str, Any]) -> None:
-    """Store notes about the attempt `name` of a loop; a note with the same key is
-    replaced.
+    """Store notes about the attempt `name` of a loop.
+
+    A note replaces one with the same key.
     """
     for key, record in notes.items():
         row = {**key_of(scope), "name": name, "key": storable(key)}
@@ -400,8 +400,9 @@ def notes(db: Db, scope: Scope, name: str) -> dict[str, Any]:
 
 
 def dump(value: Any) -> str:
-    """Return `value` as JSON without secrets; ASCII, since UTF-8 cannot hold lone
-    surrogates.
+    """Return `value` as JSON without secrets.
+
+    It is ASCII, since UTF-8 cannot hold lone surrogates.
     """
     return _json(redact_data(value))
 

@@ -26,13 +26,12 @@ Kind = Literal["loop", "run", "stage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The data that is stored when a loop begins: its task, and its goals and policy as
-    plain data.
+    """What is stored when a loop begins: its task, and goals and policy as plain data.
 
     `context` becomes the `Context.data` of the checks, unless the driver of the loop
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
-    of a run. Loops with the same `memory_key` tell each other the rules that they
-    broke; "" tells none.
+    of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
+    with "" it learns none.
     """
 
     task: Any
@@ -52,7 +51,7 @@ class StoredLoop:
     decisions, oldest first. `journal` maps keys to the results of finished steps of the
     current attempt. Each process that claims the loop increases `epoch`; a process with
     a lower epoch can no longer write. Times are seconds since 1970. `briefing` is what
-    a memory told the loop, None if no memory was asked.
+    a memory showed the loop, None if no memory was asked.
     """
 
     id: str
