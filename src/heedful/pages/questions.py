@@ -132,8 +132,8 @@ def _numbered(report: Report, number: int | None) -> list[StageReport]:
     """Return the stages with this number as name, or else the one at this place."""
     if number is None:
         return []
-    named = [stage for stage in report.stages if _number(stage.name) == number]
-    return named or [*report.stages[number - 1 : number]]
+    by_name = [stage for stage in report.stages if _number(stage.name) == number]
+    return by_name or [*report.stages[number - 1 : number]]
 
 
 def describe_run(report: Report) -> str:

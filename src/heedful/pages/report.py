@@ -323,10 +323,10 @@ def _is_quiet(check: CheckResult) -> bool:
 
 def _line(text: str, escape: bool) -> str:
     """Return the text as one line; `escape` makes it safe in Markdown and tables."""
-    plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
+    line = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
     if not escape:
-        return plain
-    return _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", plain)
+        return line
+    return _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", line)
 
 
 def _fence(text: str, kind: str = "") -> str:
@@ -406,11 +406,11 @@ def verdict(report: Report) -> str:
     """Describe how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
     noun = report.noun
-    how = "each at its first attempt"
+    tries = "each at its first attempt"
     if recovered:
-        how = f"{recovered} of them after a retry"
+        tries = f"{recovered} of them after a retry"
     return {
-        "passed": f"Passed: every {noun}, {how}",
+        "passed": f"Passed: every {noun}, {tries}",
         "degraded": f"Degraded: the run went on after a {noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",

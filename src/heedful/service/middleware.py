@@ -242,8 +242,8 @@ class Capacity:
         Raises Problem: 429 at the limit of a tenant, 503 at that of all.
         """
         if tenant and self._running[tenant] >= self._tenant_most:
-            what = f"{self._tenant_most} requests of this tenant"
-            raise _too_busy(429, "too_many_requests", what)
+            requests = f"{self._tenant_most} requests of this tenant"
+            raise _too_busy(429, "too_many_requests", requests)
         if not tenant and self._running[tenant] >= self._most:
             raise _too_busy(503, "busy", f"{self._most} requests")
         self._running[tenant] += 1
@@ -254,11 +254,11 @@ class Capacity:
             self._running += Counter()  # removes tenants without a request
 
 
-def _too_busy(status: int, code: str, what: str) -> Problem:
+def _too_busy(status: int, code: str, requests: str) -> Problem:
     return Problem(
         status=status,
         code=code,
-        detail=f"{what} are already running; try again",
+        detail=f"{requests} are already running; try again",
         headers=RETRY_SOON_HEADERS,
     )
 

@@ -73,12 +73,12 @@ def _loop_name(loop: str) -> str:
 def _exact(kind: type) -> BeforeValidator:
     """Refuse unknown fields of a record, and name the nearest known one."""
     names = [field.name for field in fields(kind)]
-    what = f"field of {kind.__name__.lower()}"
+    field_kind = f"field of {kind.__name__.lower()}"
 
     def exact(value: Any) -> Any:
         if isinstance(value, dict):
             for name in value.keys() - set(names):
-                raise ValueError(str(UnknownName(what, name, names)))
+                raise ValueError(str(UnknownName(field_kind, name, names)))
         return value
 
     return BeforeValidator(exact)

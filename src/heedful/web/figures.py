@@ -426,8 +426,8 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     briefing = head.pop("briefing")
     facts: Plain = {"silence": "", "told": []}
     if briefing:
-        shown = Briefing.of(json.loads(briefing))
-        facts = {"silence": shown.silence, "told": choices(shown)}
+        memory = Briefing.of(json.loads(briefing))
+        facts = {"silence": memory.silence, "told": choices(memory)}
     return {
         **head,
         "task": json.loads(head["task"]),

@@ -65,7 +65,7 @@ def ago(at: float, now: float) -> str:
     """
     age = max(0.0, now - at)
     seconds, name = next(
-        (seconds, name) for least, seconds, name in AGE_UNITS if age >= least
+        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
     )
     return f"{int(age // seconds)} {name} ago"
 

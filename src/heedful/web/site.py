@@ -485,13 +485,13 @@ class Site:
         self._streams += 1
         try:
             deadline = time.monotonic() + MAX_STREAM_SECONDS
-            shown = await visit.caller.read(figures.latest)
+            seen_state = await visit.caller.read(figures.latest)
             yield "retry: 1000\n\n"
             while time.monotonic() < deadline:
                 await asyncio.sleep(STREAM_POLL_SECONDS)
                 latest = await visit.caller.read(figures.latest)
-                if latest != shown:
-                    shown = latest
+                if latest != seen_state:
+                    seen_state = latest
                     yield "event: changed\ndata: {}\n\n"
         finally:
             self._streams -= 1

@@ -278,10 +278,10 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     )
     if not run.store:
         return reflection
-    stored = await engine.store_reflection(
+    storage = await engine.store_reflection(
         reflection, scope.tenant, scope.project, store=memory
     )
-    return {**reflection, **stored}
+    return {**reflection, **storage}
 
 
 @reflections.post("/query", response_model=dict[str, Any])

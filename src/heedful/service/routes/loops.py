@@ -72,6 +72,8 @@ async def attempt(
             raise InvalidInput(
                 "output", None, "given: checks that are pinned to this loop read it"
             )
+        if not pinned_checks and not other_checks:
+            return ()
         return await load_checks([*pinned_checks, *other_checks], setup)
 
     # A judgement is trusted if the operator pinned all that made it, or trusts the key
