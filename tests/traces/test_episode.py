@@ -98,7 +98,11 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
         "measured",
     ):
         event = Event(type, agent="operator", meta={"trust": "operator"})
-        trust = "model" if type in model else "tool" if type in tool else "external"
+        trust = "external"
+        if type in model:
+            trust = "model"
+        elif type in tool:
+            trust = "tool"
         assert Study.of(Episode((event,))).floor(0) == trust
         of_loop = {"user_message", "system_event", "llm_call", "error_event", *model}
         trust = "model" if type in of_loop else trust

@@ -33,9 +33,16 @@ def otlp(spans: Sequence[Data]) -> Episode:
 
 
 def timed_span(
-    seconds: tuple[int, int], kind: str, id: str = "a1", parent: str = "", **more: Any
+    seconds: tuple[int, int],
+    kind: str,
+    id: str = "a1",
+    parent: str = "",
+    answer: str = "",
+    **more: Any,
 ) -> Data:
-    """A span of GenAI; attributes by name without `gen_ai.`."""
+    """A span of GenAI; attributes by name without `gen_ai.`, or the model's answer."""
+    if answer:
+        more["output__messages"] = [message("assistant", text(answer))]
     status = {
         name: more.pop(name) for name in ("status", "events", "name") if name in more
     }
@@ -221,11 +228,6 @@ def test_a_session_is_in_the_order_of_its_times_whatever_that_of_its_entries():
 # OpenTelemetry GenAI
 
 
-def says(content: str) -> Data:
-    """The attribute of a span whose model answers with one text."""
-    return {"output__messages": [message("assistant", text(content))]}
-
-
 def turn(n: int) -> list[Data]:
     """A model asks for a tool, which runs; the inner span is that of another
     library.
@@ -256,7 +258,7 @@ def turn(n: int) -> list[Data]:
 
 BROKEN = failed("RateLimited", "429")
 MORE = message("user", text("More."))
-YES = says("Yes.")
+YES = message("assistant", text("Yes."))
 UNTIMED = {"startTimeUnixNano": "0", "endTimeUnixNano": 0}
 EARLY = timed_span(
     (100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))]
@@ -292,34 +294,34 @@ SPANS: dict[str, Any] = {
     ),
     "a message twice, and a chat that is repeated": (
         [
-            timed_span((0, 1), "chat", "m1", input__messages=[MORE], **YES),
+            timed_span((0, 1), "chat", "m1", input__messages=[MORE], answer="Yes."),
             timed_span(
                 (2, 3),
                 "chat",
                 "m2",
-                input__messages=[MORE, *YES["output__messages"], MORE],
-                **YES,
+                input__messages=[MORE, YES, MORE],
+                answer="Yes.",
             ),
         ],
         2 * [("user_message", "More."), ("llm_response", "Yes.")],
     ),
     "a child before its parent": (
-        [timed_span((1, 2), "chat", "c", "r", **says("too early")), EARLY],
+        [timed_span((1, 2), "chat", "c", "r", answer="too early"), EARLY],
         [("user_message", "Go."), ("llm_response", "too early")],
     ),
     "no times": (
         [
             EARLY | UNTIMED,
-            timed_span((3, 4), "chat", "c", "r", **says("first")) | UNTIMED,
-            timed_span((1, 2), "chat", "d", "r", **says("then")) | UNTIMED,
+            timed_span((3, 4), "chat", "c", "r", answer="first") | UNTIMED,
+            timed_span((1, 2), "chat", "d", "r", answer="then") | UNTIMED,
         ],
         [("user_message", "Go."), ("llm_response", "first"), ("llm_response", "then")],
         (lambda e: {event.at for event in e.events}, {None}),
     ),
     "a model around a model": (
         [
-            timed_span((0, 9), "chat", "o", **YES),
-            timed_span((1, 2), "chat", "i", "o", **YES),
+            timed_span((0, 9), "chat", "o", answer="Yes."),
+            timed_span((1, 2), "chat", "i", "o", answer="Yes."),
         ],
         [("llm_response", "Yes.")],
     ),
@@ -380,11 +382,11 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
     def agent(id: str, parent: str, name: str) -> Data:
         return timed_span((0, 9), "invoke_agent", id, parent, agent__name=name)
 
-    lone = timed_span((1, 2), "chat", "x", **says("x")) | {"traceId": "ff" * 16}
-    spans = [agent("r", "", "lead"), timed_span((1, 2), "chat", "a", "r", **says("a"))]
+    lone = timed_span((1, 2), "chat", "x", answer="x") | {"traceId": "ff" * 16}
+    spans = [agent("r", "", "lead"), timed_span((1, 2), "chat", "a", "r", answer="a")]
     spans += [
         agent("s", "r", "scout"),
-        timed_span((1, 2), "chat", "b", "s", **says("b")),
+        timed_span((1, 2), "chat", "b", "s", answer="b"),
         lone,
     ]
     first, second = traces.read(lines([document(spans)]))
@@ -417,8 +419,7 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
         == []
     )
     ring = [
-        timed_span((1, 2), "chat", id, parent, **says(id))
-        for id, parent in ("ab", "ba")
+        timed_span((1, 2), "chat", id, parent, answer=id) for id, parent in ("ab", "ba")
     ]
     assert [event.content for event in otlp(ring).events] == ["b", "a"]
 
@@ -557,22 +558,26 @@ def test_retrievers_agents_and_the_old_of_openinference():
             inferred(
                 "r",
                 "AGENT",
-                0,
-                {"input.value": "Find it.", "output.value": "Found."},
-                "",
-                20,
+                start=0,
+                attributes={"input.value": "Find it.", "output.value": "Found."},
+                parent="",
+                end=20,
             ),
-            inferred("c", "CHAIN", 0, json_input, end=20),
-            inferred("q", "RETRIEVER", 1, walls),
-            inferred("m", "LLM", 3, thought),
+            inferred("c", "CHAIN", start=0, attributes=json_input, end=20),
+            inferred("q", "RETRIEVER", start=1, attributes=walls),
+            inferred("m", "LLM", start=3, attributes=thought),
             inferred(
                 "n",
                 "LLM",
-                5,
-                {"input.value": "plain prompt", "output.value": "plain answer"},
+                start=5,
+                attributes={
+                    "input.value": "plain prompt",
+                    "output.value": "plain answer",
+                },
             ),
-            inferred("e", "EMBEDDING", 7, {}) | failed("OSError", "no network"),
-            inferred("t", "TOOL", 9, called),
+            inferred("e", "EMBEDDING", start=7, attributes={})
+            | failed("OSError", "no network"),
+            inferred("t", "TOOL", start=9, attributes=called),
         ]
     )
     # Without a name of its own an agent has that of its span.
@@ -642,7 +647,18 @@ def test_the_shape_of_a_request_and_our_own_names_are_one():
     second = only(ours)
     assert first == second
     assert first.digest == second.digest
-    assert first.events == (Event(**(event | {"at": 1_769_857_200.0})),)
+    assert first.events == (
+        Event(
+            "anything_else",
+            '{"a": 1}',
+            id="e-1",
+            tool="look",
+            at=1_769_857_200.0,
+            meta={"k": [1], "priority": 3},
+            error="no",
+            code="E1",
+        ),
+    )
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ TABLE: list[
         (call(), result("Error: time-outs")),
     ),
     *(
-        ("retry", retry_events(*same), (2, (0, 2)), retry_events(*other))
-        for same, other in (
+        ("retry", retry_events(old, new), (2, (0, 2)), retry_events(old_near, new_near))
+        for (old, new), (old_near, new_near) in (
             (
                 ({"item": "ketle", "n": 1}, {"item": "kettle", "n": 1}),
                 ({"n": 1}, {"n": 7}),
@@ -325,7 +325,8 @@ def count_calls(events: tuple[Event, ...], analyse: Callable[[Episode], object])
 
     def count(frame: object, event: str, arg: object) -> None:
         nonlocal calls
-        calls += event in ("call", "c_call")
+        if event in ("call", "c_call"):
+            calls += 1
 
     before = sys.getprofile()
     sys.setprofile(count)
