@@ -52,8 +52,8 @@ async def send_event(
 ) -> Reply:
     """Send an event as the agent would, and do the work that is left."""
     row = AGENTS[agent]
-    content = {"session_id": "one", "cwd": "/", "permission_mode": "plan"}
-    content |= {**data, **fields}
+    head = {"session_id": "one", "cwd": "/", "permission_mode": "plan"}
+    content = {**head, **data, **fields}
     stated = content.pop("settings", {})
     named = {row.fields.get(name, name): value for name, value in content.items()}
     host = Host(memory=memory, strict=True)

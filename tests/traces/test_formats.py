@@ -235,7 +235,7 @@ def turn(n: int) -> list[Data]:
     ask = message(
         "assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
     )
-    arguments = {
+    arguments: Data = {
         "tool__name": "look",
         "tool__call__id": "c",
         "tool__call__arguments": {},
