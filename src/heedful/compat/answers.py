@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
@@ -112,9 +113,11 @@ class LoopView:
             **self._evaluation_facts(),
         }
 
-    def answer(self, fields: Iterable[str], **more: Any) -> dict[str, Any]:
+    def answer(
+        self, fields: Iterable[str], more: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
         """Return the facts with these names; those in `more` have priority."""
-        facts = self.facts | more
+        facts = self.facts | dict(more)
         return {name: facts[name] for name in fields}
 
     def name(self, number: int) -> str:

@@ -65,11 +65,17 @@ class _JudgedError:
 # of the detail. The first status that occurs counts.
 _STATUS_ERRORS = {
     "conflict": (
-        _JudgedError("conflict", "Detected conflict: ", MAX_EXAMPLE_TEXT_CHARS),
+        _JudgedError(
+            "conflict",
+            "Detected conflict: ",
+            max_detail_chars=MAX_EXAMPLE_TEXT_CHARS,
+        ),
         "conflict_reason",
     ),
     "unverified": (
-        _JudgedError("unverified_claim", "Made unverified claim about: ", 100),
+        _JudgedError(
+            "unverified_claim", "Made unverified claim about: ", max_detail_chars=100
+        ),
         "claim_text",
     ),
 }
@@ -238,10 +244,12 @@ def _judged_error(
                 detail = _redacted(key, result.get(key))
                 return replace(error, detail=detail)
     if "CONFLICTS" in critique:
-        return _JudgedError("factual_error", "", 200, detail=critique)
+        return _JudgedError("factual_error", "", max_detail_chars=200, detail=critique)
     if rise is not None:
         beginning = f"Quality improved by {rise:.2f}: "
-        return _JudgedError("quality_improvement", beginning, 150, detail=critique)
+        return _JudgedError(
+            "quality_improvement", beginning, max_detail_chars=150, detail=critique
+        )
     return None
 
 

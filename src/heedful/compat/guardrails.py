@@ -441,7 +441,7 @@ async def get_guardrails_status(
     loops = GuardedLoops.of(store)
     stored = await loops.find_stored(loop_id)
     view = await loops.view(stored.id)
-    status = view.answer(answers.STATUS_FIELDS, loop_id=loop_id)
+    status = view.answer(answers.STATUS_FIELDS, {"loop_id": loop_id})
     return {"status": "success", "guardrails_status": status}
 
 
@@ -514,7 +514,7 @@ async def get_loop_trace(
     }
     reasons = notes.get(REASONING_NOTE, {})
     logged = {name: value for name, value in reasons.items() if value is not None}
-    return view.answer(answers.TRACE_FIELDS, **facts | logged)
+    return view.answer(answers.TRACE_FIELDS, facts | logged)
 
 
 async def enforce_rerun_limits(
@@ -542,10 +542,12 @@ async def enforce_rerun_limits(
     actor = view.lifted_by("attempts", now) if was_reached else ""
     return view.answer(
         answers.LIMIT_FIELDS,
-        limit_reached=view.facts["rerun_limit_reached"],
-        overridden=bool(actor),
-        force_finalize=was_reached and not actor,
-        overridden_by=actor or None,
+        {
+            "limit_reached": view.facts["rerun_limit_reached"],
+            "overridden": bool(actor),
+            "force_finalize": was_reached and not actor,
+            "overridden_by": actor or None,
+        },
     )
 
 
