@@ -368,7 +368,7 @@ def lesson(number: int, text: str, vector: Any) -> Lesson:
         error_type="bench",
         text=text,
         sighting=text,
-        state="candidate",
+        state="unverified",
         space=space,
         vector=vector,
     )

@@ -47,7 +47,7 @@ from heedful.store.store import Store
 AT = "heedful_template"
 NOW = 1.8e9
 MEMORY = ("shared_buffers = 2GB", "maintenance_work_mem = 1GB", "max_wal_size = 8GB")
-REFLECTION = (
+LESSON = (
     "id",
     "tenant",
     "project",
@@ -65,7 +65,7 @@ REFLECTION = (
 EXAMPLE = (
     "id",
     "tenant",
-    "reflection",
+    "lesson_id",
     "scope",
     "task",
     "record",
@@ -80,7 +80,7 @@ EXAMPLE = (
 VECTOR = ("example", "tenant", "project", "space", "data", "near", "indexed")
 TYPES = {
     "id": "int8",
-    "reflection": "int8",
+    "lesson_id": "int8",
     "example": "int8",
     "author": "int8",
     "at": "float8",
@@ -94,7 +94,7 @@ AFTER = """
 insert into corpus (scope, tenant, example, texts, length)
 select scope, tenant, max(id), count(*), sum(length(words)) from example group by scope, tenant;
 insert into tally (tenant, project, lessons, lesson)
-select tenant, project, count(*), max(id) from reflection group by tenant, project;
+select tenant, project, count(*), max(id) from lesson group by tenant, project;
 """
 
 
@@ -178,7 +178,7 @@ def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) 
         )  # what triggers do is in the rows
         db.execute("set statement_timeout = 0")
         for table, columns, rows in (
-            ("reflection", REFLECTION, _reflections(scopes, made)),
+            ("lesson", LESSON, _lessons(scopes, made)),
             ("example", EXAMPLE, _examples(scopes, made)),
             ("vector", VECTOR, _vectors(scopes, vectors)),
         ):
@@ -191,9 +191,7 @@ def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) 
         db.execute("vacuum analyze")
 
 
-def _reflections(
-    scopes: Sequence[Scope], made: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
+def _lessons(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     each = len(made) // len(scopes)
     for n, text in enumerate(made):
         scope = scopes[n // each]
@@ -207,7 +205,7 @@ def _reflections(
             name.pattern,
             "bench",
             text,
-            "candidate",
+            "unverified",
             "operator",
             NOW,
             NOW,
@@ -230,7 +228,7 @@ def _examples(
             text,
             record,
             "lesson",
-            "candidate",
+            "unverified",
             "operator",
             text,
             " ".join(words(text)),

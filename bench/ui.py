@@ -113,7 +113,7 @@ def statements() -> list[str]:
         + "insert into decision (loop, seq, attempt, record, created) select (select n from loop "
         f"where id = 'long'), i, i, '{AGAIN}', {NOW} from x",
         NUMBERS.format(most=LESSONS)
-        + "insert into reflection (tenant, project, kind, signature, pattern, words, error_type, "
+        + "insert into lesson (tenant, project, kind, signature, pattern, words, error_type, "
         "text, state, trust, first_seen, last_seen) select 'default', 'default', "
         "'error', "
         f"'signature ' || i, 'pattern ' || i, {WORDS}, 'type ' || i % 20, 'lesson ' "
@@ -122,11 +122,11 @@ def statements() -> list[str]:
         "0 then "
         f"'external' else 'operator' end, {NOW}, {NOW} from x",
         (
-            "insert into example (reflection, scope, task, record, digest, state, "
+            "insert into example (lesson_id, scope, task, record, digest, state, "
             "trust, lesson, "
             f"words, indexed, at) select id, '{SCOPE}', pattern, '{EXAMPLE}', "
             "signature, "
-            "state, trust, text, words, state = 'verified', first_seen from reflection"
+            "state, trust, text, words, state = 'verified', first_seen from lesson"
         ),
         "analyze",
     ]

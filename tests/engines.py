@@ -129,10 +129,10 @@ engine = _Engine()
 CHECK = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
 # What follows from other rows, where it does not.
 STRANGE = """
-select 'example', e.id::text from example e join reflection l on l.id = e.reflection
+select 'example', e.id::text from example e join lesson l on l.id = e.lesson_id
 where e.indexed <> (
-  e.state in ('candidate', 'verified')
-  and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
+  e.state in ('unverified', 'verified')
+  and (l.state in ('unverified', 'verified') or l.trust in ('tool', 'external'))
 )
 union all
 select 'vector', e.id::text from vector v join example e on e.id = v.example
@@ -144,7 +144,7 @@ select 'corpus', c.scope from corpus c where (texts, length) <> (
 )
 union all
 select 'tally', t.project from tally t where lessons <> (
-  select count(*) from reflection l where (l.tenant, l.project) = (t.tenant, t.project)
+  select count(*) from lesson l where (l.tenant, l.project) = (t.tenant, t.project)
 )
 """
 

@@ -204,7 +204,7 @@ async def recalled(
     found = {}
     for query in wanted:
         best = await memory.recall(query, 5)
-        found[query] = [(one.reflection, one.cosine, one.coverage) for one in best]
+        found[query] = [(one.lesson_id, one.cosine, one.coverage) for one in best]
     return found
 
 

@@ -273,7 +273,7 @@ async def _crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
     check.
     """
     checks = {
-        str(match.reflection): match.error_type
+        str(match.lesson_id): match.error_type
         for match in await memory.query(limit=100)
     }
     keys = {one.name: f"{__package__}.curve.answer_{one.name}" for one in chosen}

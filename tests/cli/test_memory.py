@@ -107,9 +107,7 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
     fill(desk, ("KeyError", "no key 'colour'", {"lesson": "Ask for the colour first"}))
     fill(desk, *[("log", text) for text in LOGIN[:2]])
     with sqlite3.connect(desk.folder / "heedful.db") as db:
-        db.execute(
-            "update reflection set last_seen = 1e9 where error_type = 'KeyError'"
-        )
+        db.execute("update lesson set last_seen = 1e9 where error_type = 'KeyError'")
     db.close()
     unused = "prune --by ann --unused-for 180d"
     session(
@@ -149,9 +147,13 @@ def test_fixes_are_shown_whole(desk, session):
         (
             "seen Timeout 'no answer'",
             0,
-            f"lesson 1, error, candidate, operator, seen 1\n  {indented}",
+            f"lesson 1, error, unverified, operator, seen 1\n  {indented}",
         ),
-        ("lessons", 0, f"lesson 1, error, candidate, operator, seen 1\n  {indented}\n"),
+        (
+            "lessons",
+            0,
+            f"lesson 1, error, unverified, operator, seen 1\n  {indented}\n",
+        ),
         ("recall 'raise the limit'", 0, FIX.replace("\n", "\n" + " " * 12)),
     )
 

@@ -100,7 +100,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
             0,
             "seen: 2",
             "  Error: 3 items match",
-            "lesson 2, strategy, candidate",
+            "lesson 2, strategy, unverified",
         ),
         ("seen any.bin", 2, "any.bin is not a text"),
         ("seen well.log", 1, "no line looks like an error"),

@@ -111,10 +111,10 @@ def test_nothing_to_learn_from_an_evaluation(given):
 @pytest.mark.parametrize(
     ("given", "trust", "state"),
     [
-        ({"verification": [CONFLICT]}, "model", "candidate"),
-        ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "candidate"),
-        ({"verification": [UNVERIFIED], **RISEN}, "model", "candidate"),
-        ({"verification": [QUOTE], **RISEN}, "model", "candidate"),
+        ({"verification": [CONFLICT]}, "model", "unverified"),
+        ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "unverified"),
+        ({"verification": [UNVERIFIED], **RISEN}, "model", "unverified"),
+        ({"verification": [QUOTE], **RISEN}, "model", "unverified"),
         (
             {"verification": [QUOTE | {"source": PAGE}], **RISEN},
             "external",
@@ -136,8 +136,8 @@ def test_nothing_to_learn_from_an_evaluation(given):
             "quarantined",
         ),
         (RISEN, "measured", "verified"),
-        ({"critique": "CONFLICTS", **RISEN}, "model", "candidate"),
-        (RISEN | {"trust": "model"}, "model", "candidate"),
+        ({"critique": "CONFLICTS", **RISEN}, "model", "unverified"),
+        (RISEN | {"trust": "model"}, "model", "unverified"),
         (RISEN | {"trust": "operator"}, "operator", "verified"),
         (RISEN | {"trust": "tool"}, "tool", "quarantined"),
         ({"verification": [CONFLICT], "trust": "external"}, "external", "quarantined"),

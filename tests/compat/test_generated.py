@@ -110,7 +110,7 @@ def test_values_of_python_are_read(store):
 def test_what_is_stored_is_found_and_twice_adds_nothing(store):
     made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     ids = [do(store_reflection(made, "t", "p", "s2", store=store)) for _ in range(2)]
-    session = "select json_extract(meta, '$.session_id') from reflection"
+    session = "select json_extract(meta, '$.session_id') from lesson"
     assert rows(store.url, session) == [("s2",)]
     again = do(generate_reflection(SPOKEN, store=store, trust="operator"))
     ids.append(do(store_reflection(again, "t", "p", store=store)))

@@ -263,14 +263,14 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
         )
         end = Outcome(f"b{n}", not exposed_to, calls=1)
         await store.write(SCOPE, exposures.remember, (), exposures=[item], outcome=end)
-    state = "select state, useful from reflection"
+    state = "select state, useful from lesson"
     conclusions = {
         item.lesson: item.conclusion for item in (await memory.prove()).lessons
     }
     assert [name for name in conclusions if conclusions[name] == "hurts"] == [WHOLE[0]]
     assert rows(path, state) == [("verified", 1.0)]  # the 79th; nobody has looked
     await drive(store, memory, "l", checks=[])
-    assert rows(path, "select state from reflection") == [("retired",)]
+    assert rows(path, "select state from lesson") == [("retired",)]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
     assert ruling["action"] == "retire"
     assert ruling["by"] == "proof"

@@ -24,8 +24,8 @@ from tests.store.support import rows
 
 ONE = Policy((MaxAttempts(1),), name="one")
 SEEN = (
-    "select seen, (select count(*) from occurrence where reflection = l.id) from "
-    "reflection l"
+    "select seen, (select count(*) from occurrence where lesson_id = l.id) from "
+    "lesson l"
 )
 TAUGHT = f"{SEEN} where error_type = 'wanted'"
 

@@ -203,7 +203,7 @@ async def test_whether_the_error_came_again_after_it_was_known(
 
 
 BELIEVED = [
-    pytest.param({}, ["candidate"], id="a program of the user is believed"),
+    pytest.param({}, ["unverified"], id="a program of the user is believed"),
     pytest.param({"is_interrupt": True}, [], id="a stopped call did not fail"),
     pytest.param(
         {"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}},
@@ -215,7 +215,7 @@ BELIEVED = [
     ),
     pytest.param(
         {"agent_id": "sub", "tool_use_id": ""},
-        ["candidate"],
+        ["unverified"],
         id="a subagent without ids of calls is believed",
     ),
 ]
@@ -668,7 +668,7 @@ def test_trust_for_all_projects(folder: Path) -> None:
     data = call_event(other, error=ERROR, tool_input={"command": "make all"})
     assert run_hook(other, "PostToolUseFailure", data) == (0, "", "")
     await_learning(other)
-    assert rows(other, "select state from reflection") == [("candidate",)]
+    assert rows(other, "select state from lesson") == [("unverified",)]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) 
             agent.invoke(ASKED, thread("one", recursion_limit=6))
         lessons = asyncio.run(memory.top())
         assert [(lesson["kind"], lesson["state"]) for lesson in lessons] == [
-            ("reflection", "candidate")
+            ("reflection", "unverified")
         ]
         assert not stored(tmp_path, "one").verdicts
         other = HeedfulMiddleware(

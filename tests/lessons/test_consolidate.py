@@ -28,7 +28,7 @@ TEXT = (
 
 def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> DreamLesson:
     fields = {"kind": "error", "signature": f"{id:016x}", "error_type": "k", **fields}
-    fields = {"state": "candidate", "trust": "operator", "last_seen": NOW, **fields}
+    fields = {"state": "unverified", "trust": "operator", "last_seen": NOW, **fields}
     return DreamLesson(id=id, text=text, **fields)
 
 

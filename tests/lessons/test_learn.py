@@ -218,7 +218,7 @@ def test_an_accepted_first_try_is_an_example_that_nothing_verified():
         loop_of(Evaluation(scores={"quality": 1.0}), texts=["right"]), "task"
     )
     assert lesson.kind == "example"
-    assert lesson.state == "candidate"
+    assert lesson.state == "unverified"
     assert lesson.example == Example("task", "right", after={"quality": 1.0})
     (other,) = learn(loop_of(PASSED, texts=["another"]), "another task")
     assert other.signature == lesson.signature

@@ -13,12 +13,12 @@ TEXT = (
 SAME = f"{TEXT}, then"
 OTHER = "Ask the customer for the colour before the order is sent to the store"
 
-OURS = "join reflection l on l.id = x.reflection where l.tenant = :tenant order by x.id"
+OURS = "join lesson l on l.id = x.lesson_id where l.tenant = :tenant order by x.id"
 # All that recall, counting and proving read. The cursors by which caches follow only
 # ever grow; of an example that is gone it stays known what it came from; what was ruled
 # stays on record.
 TABLES = {
-    "reflection": "select * from reflection where tenant = :tenant order by id",
+    "lesson": "select * from lesson where tenant = :tenant order by id",
     "occurrence": f"select x.* from occurrence x {OURS}",
     "example": f"select x.* from example x {OURS}",
     "vector": "select example, space, data from vector where tenant = :tenant order by 1",
@@ -58,7 +58,7 @@ async def recalled(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
     found = [await memory.recall(task, 20) for task in tasks]
     return [
         [
-            (one.id, one.reflection, one.cosine, one.keyword, one.coverage)
+            (one.id, one.lesson_id, one.cosine, one.keyword, one.coverage)
             for one in those
         ]
         for those in found

@@ -75,7 +75,7 @@ async def test_nothing_is_told_of_what_is_gone(memory, how):
         await memory.clear()
     else:
         await release(memory)
-        await memory.quarantine.revoke(made.reflection.source, by="ada")
+        await memory.quarantine.revoke(made.lesson.source, by="ada")
     found = await memory.before("Bash", "rtk bun test")
     assert found.failures == ()
     assert found.waiting == ()

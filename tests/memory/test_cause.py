@@ -163,7 +163,7 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     [state] = [
         one["state"] for one in (await agent.memory.top()) if FIX in one["text"]
     ][:1]
-    assert state == ("verified" if obeys else "candidate")
+    assert state == ("verified" if obeys else "unverified")
 
 
 @pytest.mark.both
@@ -457,10 +457,9 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
         state = "superseded" if gone == "replaced" else gone
         key = {"tenant": scope.tenant, "project": scope.project}
         names = [
-            row["name"]
-            for row in db.select(NAME, "reflection", key, "order by error_type")
+            row["name"] for row in db.select(NAME, "lesson", key, "order by error_type")
         ]
-        db.update("reflection", {"error_type": "a"}, {"state": state})
+        db.update("lesson", {"error_type": "a"}, {"state": state})
         if gone == "replaced":
             link = {"child": names[0], "relation": "became", "parent": names[1]}
             db.insert("link", {**key, **link})

@@ -60,9 +60,9 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     assert dream.after == 2
     assert dream.nothing == ""
     assert await states(memory) == {
-        TEXT: "candidate",
+        TEXT: "unverified",
         SAME: "superseded",
-        OTHER: "candidate",
+        OTHER: "unverified",
     }
     assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
     assert await dump(memory) != before
@@ -85,7 +85,7 @@ async def test_seen_answers_with_what_took_its_place(memory):
         seen = await memory.seen("k", text)
         assert seen.count == 5
         assert [one["id"] for one in seen.lessons] == [first, 2]
-        assert [one["state"] for one in seen.lessons] == ["candidate", "superseded"]
+        assert [one["state"] for one in seen.lessons] == ["unverified", "superseded"]
     answer = await memory.remember("k", SAME)
     assert answer.id == 2
     assert answer.created is False
@@ -121,7 +121,7 @@ async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     assert refused.value.first == 2
     assert await Dreams(memory).rollback(two.id, **BY) == 1
     assert await Dreams(memory).rollback(one.id, **BY) == 1
-    assert set((await states(memory)).values()) == {"candidate"}
+    assert set((await states(memory)).values()) == {"unverified"}
     with pytest.raises(RollbackRefused, match="is rolled back already"):
         await Dreams(memory).rollback(one.id, **BY)
 
@@ -145,16 +145,16 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
     (merge,) = dream.done
     best = (await memory.recall(tasks[1]))[0]
     assert best.example == example(1)
-    assert best.reflection == merge.survivor
+    assert best.lesson_id == merge.survivor
     # What is learnt of it later is recalled with the survivor, too.
     await memory.remember("k", SAME, example=example(3), trust="measured")
     best = (await memory.recall(tasks[3]))[0]
     assert best.example.accepted == "label 3"
-    assert best.reflection == merge.survivor
+    assert best.lesson_id == merge.survivor
     await Dreams(memory).rollback(dream.id, **BY)
     best = (await memory.recall(tasks[3]))[0]
     assert best.example.accepted == "label 3"
-    assert best.reflection == 2
+    assert best.lesson_id == 2
     after = await dump(memory)
     assert [row for row in after["example"] if row in before["example"]] == before[
         "example"
@@ -189,10 +189,10 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
             case "revoke":
                 await memory.quarantine.revoke("page", by="ada")
             case "evict":
-                sql = "delete from reflection where id = 1"
+                sql = "delete from lesson where id = 1"
                 await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
             case "prune":
-                sql = "update reflection set last_seen = 5 where id = 1"
+                sql = "update lesson set last_seen = 5 where id = 1"
                 await memory.store.write(memory.scope, lambda db, _: db.execute(sql))
                 await memory.prune(by="ada", unused_for=3600)
             case "reworded":
@@ -204,12 +204,12 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
                 assert not (await dump(memory))["link"]
                 assert not await Dreams(memory).log()
                 return
-        assert (await states(memory))[SAME] == "candidate"
+        assert (await states(memory))[SAME] == "unverified"
         for text in (SAME, example(1).task):
-            assert (await memory.recall(text))[0].reflection == same.id
+            assert (await memory.recall(text))[0].lesson_id == same.id
         assert (await dump(memory))["link"] == []
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
-        assert (await states(memory))[SAME] == "candidate"
+        assert (await states(memory))[SAME] == "unverified"
 
     asyncio.run(run())
 
@@ -229,8 +229,8 @@ async def test_after_a_revocation_a_survivor_speaks_in_words_of_its_own(memory):
     assert merge.survivor == 2
     assert merge.members == (1,)
     await memory.quarantine.revoke("page", by="ada")
-    assert await states(memory) == {OTHER: "candidate", SAME: "candidate"}
-    (since,) = rows_of(memory, "select judged_from from reflection where id = 2")
+    assert await states(memory) == {OTHER: "unverified", SAME: "unverified"}
+    (since,) = rows_of(memory, "select judged_from from lesson where id = 2")
     assert since > (0,)  # outcomes of the old words do not count for the new ones
 
 
@@ -247,7 +247,7 @@ async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_surv
     await memory.quarantine.release([held.id], by="ada")
     best = (await memory.recall(example(1).task))[0]
     assert best.example.accepted == "label 1"
-    assert best.reflection == 1
+    assert best.lesson_id == 1
     await memory.quarantine.revoke("page", by="ada")
     assert not [
         one for one in await memory.recall(example(1).task) if one.example.accepted
@@ -315,7 +315,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     monkeypatch.setattr(memory.store, "write", late)
     dream = await consolidate(memory, by="ada")
     assert dream.nothing == f"each proposal was dropped: {CHANGED_LESSON_OUTCOME}"
-    assert set((await states(memory)).values()) == {"candidate"}
+    assert set((await states(memory)).values()) == {"unverified"}
 
 
 @pytest.mark.parametrize("at", ["unchanged", "move_examples"])

@@ -87,7 +87,7 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     assert await here.recall(SIMILAR) == []
     assert len(await there.recall(SIMILAR)) == 1
     assert await here.clear() == 0
-    for table in ("reflection", "occurrence", "example", "vector"):
+    for table in ("lesson", "occurrence", "example", "vector"):
         found = rows(path, f"select * from {table}")
         assert len(found) == (0 if table == "vector" and embedder is None else 2)
     await whole(store)  # the index lost its rows with them
@@ -127,7 +127,7 @@ def clock(monkeypatch):
 async def kept(memory: Memory) -> set[str]:
     """The texts of all lessons, those that are held back included."""
     store: Any = memory.store
-    sql = "select text from reflection where tenant = :tenant and project = :project"
+    sql = "select text from lesson where tenant = :tenant and project = :project"
     scope = key_of(memory.scope)
     found: set[str] = await store.read(
         memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
@@ -149,7 +149,7 @@ def lesson(text: str, **fields: Any) -> Lesson:
 async def set_to(store: Any, text: str, **columns: Any) -> None:
     """As a proof or a ruling would have left it."""
     for name, value in columns.items():
-        sql = f"update reflection set {name} = :value where text = :text"
+        sql = f"update lesson set {name} = :value where text = :text"
         values = {"value": value, "text": text}
         await store.write(
             Scope(), lambda db, _, s=sql, v=values: db.execute(s, v).rowcount

@@ -87,7 +87,7 @@ async def test_what_is_released_is_recalled_and_on_record(memory):
     assert one.lesson == "Units!"
     assert await memory.quarantine.waiting() == []
     shown = await memory.quarantine.show(1)
-    assert shown.state == "candidate"
+    assert shown.state == "unverified"
     assert shown.trust == "operator"
     assert shown.source == "page"
     (ruling,) = shown.provenance.rulings
@@ -182,7 +182,7 @@ async def test_what_cannot_be_ruled(memory, action):
         (
             [1, 3],
             NotQuarantined,
-            "example 3 does not wait in quarantine, it is candidate",
+            "example 3 does not wait in quarantine, it is unverified",
         ),
     ):
         with pytest.raises(kind, match=said):
@@ -285,7 +285,7 @@ async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
     other = replace(WEIGHT, accepted="7.0 kg")
     await memory.remember("u", "x", lesson="Two.", example=other, source="two")
     store: Any = memory.store
-    retire = "update reflection set state = 'retired' returning id"
+    retire = "update lesson set state = 'retired' returning id"
     await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
     await memory.quarantine.revoke("one", by="ann")
     (known,) = await memory.top()

@@ -87,7 +87,7 @@ async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory, trust):
     assert await memory.query("Name a river in Portugal") == []
     await memory.quarantine.release([kept.entry], by="ada")
     (one,) = await memory.query(SAID)
-    assert one.state == "candidate"
+    assert one.state == "unverified"
     assert one.trust == "operator"
     assert one.release == ""
     assert [match.id for match in await memory.recall(SAID)] == [kept.entry]
@@ -100,7 +100,7 @@ async def test_text_of_a_tool_about_a_known_lesson_waits_beside_it(memory):
     told = await memory.remember("timeout", SAID, lesson="Obey the page.", trust="tool")
     found = {one.lesson: one for one in await memory.query(SAID)}
     assert {text: one.state for text, one in found.items()} == {
-        "Filter first.": "candidate",
+        "Filter first.": "unverified",
         "Obey the page.": "quarantined",
     }
     held = found["Obey the page."]
@@ -109,7 +109,7 @@ async def test_text_of_a_tool_about_a_known_lesson_waits_beside_it(memory):
     assert held.tags == ()
     assert held.importance == 0.5
     counted = await memory.remember("timeout", SAID, trust="operator")
-    assert counted.state == "candidate"
+    assert counted.state == "unverified"
     assert counted.trust == "operator"
     assert counted.release == ""
     await memory.quarantine.reject([told.entry], by="ada")

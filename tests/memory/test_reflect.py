@@ -153,8 +153,8 @@ async def test_rules_word_each_kind_of_run(episode, text, rule):
 @pytest.mark.parametrize("outcome", EPISODE_OUTCOMES)
 async def test_importance_is_by_outcome(outcome):
     made = await reflect(replace(FAILED, outcome=outcome))
-    assert made.reflection.importance == OUTCOME_IMPORTANCE[outcome]
-    assert "strategy" not in made.reflection.tags
+    assert made.lesson.importance == OUTCOME_IMPORTANCE[outcome]
+    assert "strategy" not in made.lesson.tags
     if made.strategy is not None:
         assert made.strategy.importance == min(
             1.0, round(OUTCOME_IMPORTANCE[outcome] * STRATEGY_IMPORTANCE_FACTOR, 6)
@@ -165,7 +165,7 @@ async def test_importance_is_by_outcome(outcome):
 async def test_importance_may_be_scored_otherwise():
     rated = lambda draft, episode: draft.rated  # noqa: E731
     made = await reflect(FAILED, model=ScriptedModel(GOOD), score=rated)
-    assert made.reflection.importance == 0.9
+    assert made.lesson.importance == 0.9
     assert made.strategy.importance == 0.99
     with pytest.raises(InvalidInput, match="importance is 7"):
         await reflect(FAILED, score=lambda draft, episode: 7)
@@ -250,7 +250,7 @@ async def test_what_the_events_hold_of_an_answer_is_kept(
     assert (made.strategy and made.strategy.text) == rule
     assert [part for one in made.dropped for part in one.unsupported] == unsupported
     if said == GOOD:
-        assert made.reflection.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
+        assert made.lesson.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     made = await reflect(episode, model=model)
     assert made.importance == 0.9
     assert made.confidence == 0.8
-    assert made.reflection.importance == 0.8
-    assert made.reflection.tags == ("SQL", "strategy", "error")
+    assert made.lesson.importance == 0.8
+    assert made.lesson.tags == ("SQL", "strategy", "error")
     if not missing:
         assert made.strategy.text == strategy
         assert made.dropped == ()
@@ -372,14 +372,12 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
 async def test_two_linked_lessons_and_all_that_answers_need(memory):
     made = await reflect(FAILED, memory=memory, trust="operator", related=["7"])
     source = f"episode:{FAILED.digest[:16]}"
-    assert table(
-        memory, "select kind, source, importance from reflection order by id"
-    ) == [
+    assert table(memory, "select kind, source, importance from lesson order by id") == [
         ("reflection", source, 0.8),
         ("strategy", source, 0.88),
     ]
     assert (
-        made.reflection.meta.items()
+        made.lesson.meta.items()
         >= {
             "outcome": "error",
             "task_description": TASK,
@@ -392,7 +390,7 @@ async def test_two_linked_lessons_and_all_that_answers_need(memory):
         }.items()
     )
     child = made.strategy.signature.digest
-    parent = made.reflection.signature.digest
+    parent = made.lesson.signature.digest
     assert table(memory, "select child, relation, parent from link") == [
         (f"strategy/{child}", "strategy", f"reflection/{parent}")
     ]
@@ -411,7 +409,7 @@ async def test_an_episode_is_reflected_on_once_however_many_at_a_time(memory):
     assert again.busy is False
     assert len(model.prompts) == 1
     assert again.release == first.release != ""
-    assert table(memory, "select seen from reflection") == [(1,), (1,)]
+    assert table(memory, "select seen from lesson") == [(1,), (1,)]
 
 
 async def test_an_interrupted_episode_is_free_again(memory):
@@ -457,7 +455,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
         assert made.by == "scripted"
         assert made.importance == 0.9
         assert made.confidence == 0.8
-    assert table(memory, "select kind, seen from reflection") == [
+    assert table(memory, "select kind, seen from lesson") == [
         ("reflection", 2),
         ("strategy", 2),
     ]
@@ -483,10 +481,10 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours
         better = await reflect(one, memory=memory, trust="operator")
         assert better.strategy.text.endswith(", call price `big pot` instead.")
         assert better.text == first.text
-    texts = "select text, state from reflection where kind = 'strategy' order by id"
+    texts = "select text, state from lesson where kind = 'strategy' order by id"
     old = first.strategy.text
     new = better.strategy.text
-    assert table(memory, texts) == [(old, "superseded"), (new, "candidate")]
+    assert table(memory, texts) == [(old, "superseded"), (new, "unverified")]
     assert new in str(await memory.recall(TASK))
     assert old not in [one.lesson for one in await memory.recall(TASK)]
     dreams = heedful.Dreams(memory)
@@ -497,20 +495,20 @@ async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, ours
     assert table(memory, links) == [("became",), ("strategy",), ("strategy",)]
     if ours:  # the old strategy came back when somebody changed the new one
         change = (
-            "update reflection set text = 'Ask.' where state = 'candidate' and text "
+            "update lesson set text = 'Ask.' where state = 'unverified' and text "
             f"= '{new}'"
         )
         await memory.store.write(
             memory.scope, lambda db, _: db.execute(change) and None
         )
         assert await dreams.rollback(version.id, by="me") == 0
-        assert table(memory, texts) == [(old, "candidate"), ("Ask.", "candidate")]
+        assert table(memory, texts) == [(old, "unverified"), ("Ask.", "unverified")]
         return
     assert await dreams.rollback(version.id, by="me") == 1
     assert table(memory, links) == [("strategy",), ("strategy",)]
-    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
+    assert table(memory, texts) == [(old, "unverified"), (new, "superseded")]
     await reflect(replace(MENDED, session="s3"), memory=memory, trust="operator")
-    assert table(memory, texts) == [(old, "candidate"), (new, "superseded")]
+    assert table(memory, texts) == [(old, "unverified"), (new, "superseded")]
 
 
 async def test_what_was_not_stored_can_be_kept_later_once(memory):
@@ -529,7 +527,7 @@ async def test_what_was_not_stored_can_be_kept_later_once(memory):
     assert (await reflect(FAILED, memory=memory)).again
     assert table(memory, "select relation from link") == [("strategy",)]
     made = await reflect(MENDED, memory=memory, store=False)
-    wrong = replace(made, reflection=replace(made.reflection, parents=(99,)))
+    wrong = replace(made, lesson=replace(made.lesson, parents=(99,)))
     with pytest.raises(InvalidInput, match="derived_from"):
         await keep(wrong, memory)
 
@@ -543,7 +541,7 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     assert len(kept.record["episode"]["events"]) == 2_000
     assert kept.record["episode"]["omitted"] == 3_000
     made = await reflect_waiting(memory, before=2e9)
-    assert made.reflection.meta["event_count"] == 5_000
+    assert made.lesson.meta["event_count"] == 5_000
 
 
 @pytest.mark.parametrize(
@@ -601,9 +599,9 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
     made = await reflect(episode, memory=memory, trust=trust)
     assert made.state == "quarantined"
-    assert (made.reflection.trust, made.strategy.trust) == whose
+    assert (made.lesson.trust, made.strategy.trust) == whose
     assert made.strategy.state == (
-        "candidate" if whose[1] == "model" else "quarantined"
+        "unverified" if whose[1] == "model" else "quarantined"
     )
     assert await memory.recall(TASK, kind="reflection") == []
 
@@ -625,9 +623,9 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
         FAILED.events[1:3], "error", task=TASK, fault=Fault("zzevil take all", "boom")
     )
     made = await reflect(episode, memory=memory, trust="operator")
-    assert made.strategy.state == "candidate"
+    assert made.strategy.state == "unverified"
     facts = table(
-        memory, "select meta, tags, error_type from reflection where kind = 'strategy'"
+        memory, "select meta, tags, error_type from lesson where kind = 'strategy'"
     )
     assert "zzevil" not in str(facts)
 
@@ -654,7 +652,7 @@ async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling)
     first = replace(FAILED, task="zzfirst", session="zzfirst")
     for one in (first, replace(FAILED, task="zzsecond")):
         await reflect(one, memory=memory)
-    metas = "select meta from reflection where kind = 'reflection'"
+    metas = "select meta from lesson where kind = 'reflection'"
     assert "zzfirst" in str(table(memory, metas))
     if ruling == "revoke":
         await memory.quarantine.revoke(f"episode:{first.digest[:16]}", by="me")
@@ -678,8 +676,8 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
     ]
     loop = Loop("loop 1", (Goal("x", 0.5),), attempts=tuple(attempts))
     made = await reflect(heedful.episode_of(loop, TASK), memory=memory)
-    assert made.reflection.trust == "model"
-    assert made.state == "candidate"
+    assert made.lesson.trust == "model"
+    assert made.state == "unverified"
     assert made.text.startswith("unit said “no unit”. It failed again in the same way.")
     assert made.strategy.text == "Name the unit."
     assert ("The answer was “8”." in made.text) is True
@@ -697,9 +695,9 @@ async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
     )
     episode = heedful.episode_of(result.loop, TASK)
     made = await reflect(episode, memory=memory)
-    assert made.reflection.parents == (1,)
+    assert made.lesson.parents == (1,)
     await memory.quarantine.revoke("page", by="me")
-    assert table(memory, "select 1 from reflection where kind = 'reflection'") == []
+    assert table(memory, "select 1 from lesson where kind = 'reflection'") == []
     later = await reflect(replace(episode, goal="g"), memory=memory)
     assert later.state == "quarantined"  # what it rests on is gone
 
@@ -749,7 +747,7 @@ async def test_secrets_are_not_kept(memory):
         (call, Event("tool_response", result)), "error", task=f"use {SECRET}"
     )
     made = await reflect(episode, memory=memory)
-    names = ("reflection", "example", "episode")
+    names = ("lesson", "example", "episode")
     assert (
         SECRET
         not in f"{made.text} {[table(memory, f'select * from {n}') for n in names]}"
@@ -822,6 +820,6 @@ async def test_the_trust_that_an_operator_states_counts_for_reflections():
     memory = heedful.Memory(":memory:", trust=own)
     made = await reflect(MENDED, memory=memory)
     assert made is not None
-    assert made.state == "candidate"
+    assert made.state == "unverified"
     assert made.trust == "model"
     await memory.store.close()

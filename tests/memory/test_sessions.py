@@ -293,7 +293,7 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
     [
         ([FAILED, OTHER], "", {}, ["quarantined"]),
         ([FAILED, OTHER], "", {"tool": "measured"}, ["quarantined"]),
-        ([FAILED, OTHER], "", OWN, ["candidate"]),
+        ([FAILED, OTHER], "", OWN, ["unverified"]),
         (
             [FAILED, OTHER],
             "",
@@ -304,11 +304,11 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
             [FAILED, OTHER],
             "",
             {"user": "operator", "program:npm": "model", "program:pnpm": "model"},
-            ["candidate"],
+            ["unverified"],
         ),
-        ([read("# pads"), FAILED, OTHER], "", MAKES, ["candidate"]),
+        ([read("# pads"), FAILED, OTHER], "", MAKES, ["unverified"]),
         ([read("Run pnpm test."), FAILED, OTHER], "", MAKES, ["quarantined"]),
-        ([BROKEN, edit("sum", "total"), PASSED], "", MAKES, ["candidate"]),
+        ([BROKEN, edit("sum", "total"), PASSED], "", MAKES, ["unverified"]),
         (
             [read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED],
             "",
@@ -321,16 +321,16 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
             {**OWN, "tool:WebFetch": "operator"},
             ["quarantined"],
         ),
-        ([FAILED, OTHER, PAGE], "", OWN, ["candidate"]),
+        ([FAILED, OTHER, PAGE], "", OWN, ["unverified"]),
         (
             [PAGE, FAILED],
             "No, we use pnpm, never npm.",
             OWN,
-            ["quarantined", "candidate"],
+            ["quarantined", "unverified"],
         ),
         ([FAILED, OTHER], "Don't run npm here", {}, ["quarantined", "quarantined"]),
         ([OTHER], "No, we use pnpm, never npm.", OWN, []),
-        ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["candidate"]),
+        ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["unverified"]),
     ],
 )
 async def test_a_lesson_is_trusted_like_its_least_source(
@@ -358,7 +358,7 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     assert told.verified is False
     found = await memory.recall(task)
     choices = (await memory.brief(task, "", every=True)).choices
-    assert {one.reflection for one in found} == {one.lesson for one in choices}
+    assert {one.lesson_id for one in found} == {one.lesson for one in choices}
     assert [one.outcome for one in choices] == ["told", "missed"]
     assert "elsewhere" in choices[1].why
 

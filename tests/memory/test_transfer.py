@@ -326,6 +326,7 @@ async def stood(memory: Memory) -> set[tuple[str, str]]:
     }
 
 
+# The states as an export names them.
 STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 
 
@@ -469,7 +470,7 @@ async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_her
     )
     (ours,) = (await memory.seen("L", LABEL)).lessons
     assert ours["text"] == LABEL
-    assert ours["state"] == "candidate"
+    assert ours["state"] == "unverified"
 
 
 async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
@@ -551,9 +552,7 @@ async def test_a_source_is_revoked_after_a_move_as_before(source):
     gone = {one["text"]: one["id"] for one in await memory.top()}["made of both"]
     await memory.store.write(
         Scope(),
-        lambda db, _: db.execute(
-            "delete from reflection where id = :gone", {"gone": gone}
-        ),
+        lambda db, _: db.execute("delete from lesson where id = :gone", {"gone": gone}),
     )
     data = await exported(memory)
     await moved(data, other)

@@ -62,7 +62,7 @@ async def test_the_database_raises_what_the_rule_raises(
     assert (lesson["tags"], bool(lesson["text"])) == (
         ([], False) if now in QUARANTINE_TRUST else ([now], True)
     )
-    ((tags,),) = [await rows(store, "select tags from reflection")]
+    ((tags,),) = [await rows(store, "select tags from lesson")]
     assert tags == (f'["{now}"]',)
     assert lesson["importance"] == 0.1 * TRUST_ORDER.index(now)
     assert await rows(store, "select source from origin") == [(f"by {now}",)]
@@ -106,13 +106,11 @@ async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
     seen = replace(known, trust=trust, state="verified")
     later = replace(known, trust="model")  # which takes nothing back
     await store.write(Scope(), exposures.remember, [known, seen, later])
-    state = "verified" if trust in TRUST_RAISING_VERIFICATION else "candidate"
+    state = "verified" if trust in TRUST_RAISING_VERIFICATION else "unverified"
     assert await rows(store, "select state, trust from example") == [
         (state, "operator")
     ]
-    assert await rows(store, "select state, trust from reflection") == [
-        (state, "operator")
-    ]
+    assert await rows(store, "select state, trust from lesson") == [(state, "operator")]
 
 
 async def test_a_parent_that_is_unknown_or_of_another_scope_is_refused(store, memory):
@@ -129,9 +127,7 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
     await memory.remember("page", "x", trust="external", source="page")
     with pytest.raises(InvalidInput, match="pinned"):
         await memory.remember("new", "x", pinned=True, derived_from=[1, 2])
-    assert await rows(
-        store, "select error_type, pinned from reflection order by id"
-    ) == [
+    assert await rows(store, "select error_type, pinned from lesson order by id") == [
         ("kept", 1),
         ("page", 0),
     ]
@@ -189,7 +185,7 @@ async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
             "length(e.task)"
             " + length(l.error_type) + length(l.pattern) + length(l.text) + "
             "length(l.tags)"
-            " from example e, reflection l where e.id = :id and l.id = :id"
+            " from example e, lesson l where e.id = :id and l.id = :id"
         )
         ((size,),) = await rows(store, sizes, id=id)
         assert (size < 100_000) == (trust in QUARANTINE_TRUST)

@@ -134,7 +134,7 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
     hints: list[str | None] = []
     if gone == "retired":
         ran(training(path, hints))
-        changed(path, "update reflection set state = 'retired'")
+        changed(path, "update lesson set state = 'retired'")
         hints.clear()
     else:
         options: Any = {

@@ -77,7 +77,7 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     ours = await place.memory.recall(TASK)
     assert [one.id for one in found] == [one.id for one in ours]
     for name in (
-        "reflection",
+        "lesson_id",
         "kind",
         "verified",
         "seen",

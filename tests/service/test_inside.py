@@ -55,7 +55,7 @@ async def states(store, scope=SCOPE):
 
 
 @pytest.mark.parametrize(
-    ("trust", "state"), [({}, "quarantined"), (MEASURED, "candidate")]
+    ("trust", "state"), [({}, "quarantined"), (MEASURED, "unverified")]
 )
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (one,) = await put(store, SCOPE, "pot")

@@ -184,7 +184,7 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
             again = with_route(api).post(REMEMBER, json=body, key=key, **once("r"))
             assert again.json() == {"id": 1, "seen": 1}
             assert again.headers["Idempotent-Replayed"] == "true"
-        assert rows(file, "select seen from reflection") == [(1,)]
+        assert rows(file, "select seen from lesson") == [(1,)]
         assert sorted(rows(file, "select n from answer")) == [(-1,), (0,)]
 
 

@@ -23,7 +23,7 @@ KNOWN = (
         ("field", "allowed"),
     ),
     (errors.NotFound("loop", "a", "heedful.db"), ("kind", "id")),
-    (errors.NotQuarantined(3, "candidate"), ("id", "state")),
+    (errors.NotQuarantined(3, "unverified"), ("id", "state")),
     (errors.Changed("lesson", "3", "now"), ("edition",)),
     (errors.QuotaExceeded("page", 11, quota=10), ("source", "count", "quota")),
 )

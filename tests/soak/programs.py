@@ -97,7 +97,7 @@ async def commit(path: str) -> None:
 
         async def loop(id: str) -> None:
             for number in range(1, 10_000):
-                entry = report(id, number, f"{id} {number}", reflections=[lesson])
+                entry = report(id, number, f"{id} {number}", lessons=[lesson])
                 await store.write(SCOPE, loops.commit, entry, "me")
                 say(f"{id} {number}")
 

@@ -43,9 +43,9 @@ LESSONS = [
     "Write the weight as a number of kilograms.",
 ]
 ROWS = """
-select e.id, e.reflection, e.digest, e.state, e.trust, e.lesson, l.kind, l.signature,
+select e.id, e.lesson_id, e.digest, e.state, e.trust, e.lesson, l.kind, l.signature,
        l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text
-from example e join reflection l on l.id = e.reflection
+from example e join lesson l on l.id = e.lesson_id
 """
 Rows = dict[int, dict[str, Any]]
 
@@ -228,8 +228,8 @@ class World:
         """Take from an import its sightings."""
         found = defaultdict(list)
         for reflection, trust, source, parents in await self.read(
-            "select o.reflection, o.trust, o.source, o.parents from occurrence o"
-            " join reflection l on l.id = o.reflection where l.project = ? order by "
+            "select o.lesson_id, o.trust, o.source, o.parents from occurrence o"
+            " join lesson l on l.id = o.lesson_id where l.project = ? order by "
             "o.id",
             project,
         ):
@@ -252,7 +252,7 @@ class World:
         for id, row in after.items():
             if id in before and row["trust"] == before[id]["trust"]:
                 continue
-            saying = sayings[row["reflection"]]
+            saying = sayings[row["lesson_id"]]
             text = Text(
                 project=memory.scope.project,
                 trust=saying.trust,
@@ -274,9 +274,9 @@ class World:
                     text.parents |= self.texts[id].parents
                 text.parents -= {id}
             self.texts[id] = text
-        words = {row["reflection"]: row["text"] for row in before.values()}
+        words = {row["lesson_id"]: row["text"] for row in before.values()}
         for row in after.values():
-            if words.get(row["reflection"]) != row["text"]:
+            if words.get(row["lesson_id"]) != row["text"]:
                 assert after[row["author"]]["lesson"] == row["text"]
         self.check(after)
 
@@ -333,12 +333,12 @@ class World:
         assert before.keys() - after.keys() == rests & before.keys()
         assert counted.examples == len(rests & before.keys())
         for id in self.of(before, memory):
-            said = self.said[before[id]["reflection"]]
+            said = self.said[before[id]["lesson_id"]]
             said[:] = [
                 one for one in said if one.source != source and not one.parents & rests
             ]
         for id in after.keys() - before.keys():  # what others saw speaks for itself
-            said = self.said[after[id]["reflection"]]
+            said = self.said[after[id]["lesson_id"]]
             best = min(said, key=lambda one: TRUST_ORDER.index(one.trust))
             parents = set(best.parents)
             self.texts[id] = Text(
@@ -350,9 +350,9 @@ class World:
         for id in rests:
             del self.texts[id]
         left = (
-            "select o.source from occurrence o join reflection l on l.id = o.reflection"
+            "select o.source from occurrence o join lesson l on l.id = o.lesson_id"
             " where l.project = ?1 and o.source = ?2"
-            " union all select source from reflection where project = ?1 and source = "
+            " union all select source from lesson where project = ?1 and source = "
             "?2"
         )
         assert await self.read(left, memory.scope.project, source) == []
@@ -365,7 +365,7 @@ class World:
         after = await self.rows()
         assert after.keys() <= before.keys()
         for reflection in self.said.keys() - {
-            row["reflection"] for row in after.values()
+            row["lesson_id"] for row in after.values()
         }:
             del self.said[reflection]
         self.check(after)
@@ -377,11 +377,11 @@ class World:
             assert row["trust"] == self.texts[id].trust
             for trust, state in (("trust", "state"), ("lesson_trust", "lesson_state")):
                 assert row[trust] not in QUARANTINE_TRUST or row[state] not in (
-                    "candidate",
+                    "unverified",
                     "verified",
                 )
             author = after[row["author"]]
-            assert author["reflection"] == row["reflection"]
+            assert author["lesson_id"] == row["lesson_id"]
             # One that was rejected stays so, when somebody vouches for all of an
             # import.
             if author["state"] != "retired":
@@ -404,7 +404,7 @@ class World:
                     row = rows[one.id]
                     assert row["project"] == memory.scope.project
                     assert row["trust"] not in QUARANTINE_TRUST
-                    assert row["state"] in ("candidate", "verified")
+                    assert row["state"] in ("unverified", "verified")
                     assert one.lesson in (row["lesson"], row["text"])
                     assert (
                         row["lesson_trust"] not in QUARANTINE_TRUST

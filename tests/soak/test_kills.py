@@ -102,7 +102,7 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
     assert rows(path, "pragma integrity_check") == HEALTHY
     for table in ("decision", "occurrence"):  # written with the attempt or not at all
         assert rows(path, f"select count(*) from {table}") == [(len(stored),)]
-    assert rows(path, "select seen from reflection") == [(len(stored),)]
+    assert rows(path, "select seen from lesson") == [(len(stored),)]
     counts = Counter(id for id, _ in stored)
     assert set(stored) == {(id, n) for id in counts for n in range(1, counts[id] + 1)}
 
@@ -118,7 +118,7 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path
         for process in processes
         for line in ended(process).splitlines()[1:-1]
     ]
-    ((id, seen),) = rows(path, "select id, seen from reflection")
+    ((id, seen),) = rows(path, "select id, seen from lesson")
     assert seen == 8 * times
     assert rows(path, "select count(*) from occurrence") == [(8 * times,)]
     acknowledged = sorted((int(seen), created) for _, created, seen in answers)
@@ -160,7 +160,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
             assert min(made) >= 1
             assert sum(made) - attempts <= kills  # only calls in flight were repeated
         # One lesson, seen by each loop, and one rule that all of them broke.
-        assert rows(path, "select kind, seen from reflection") == [("check", 3)]
+        assert rows(path, "select kind, seen from lesson") == [("check", 3)]
         assert rows(path, "select loops from cause") == [(3,)]
 
 
@@ -330,5 +330,5 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
         right, wrong = result[loop]
         helped[lesson] += shown and right
         hurt[lesson] += shown and lesson[6:] in wrong
-    found = rows(other, "select kind || '/' || signature, helped, hurt from reflection")
+    found = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
     assert found == [(name, helped[name], hurt[name]) for name, *_ in found]

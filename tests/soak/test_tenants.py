@@ -474,8 +474,7 @@ ACTS: tuple[Act, ...] = (
 )
 
 TABLES = (
-    "loop reflection example exposure outcome taught ruling episode link dream key "
-    "audit "
+    "loop lesson example exposure outcome taught ruling episode link dream key audit "
 )
 TABLES += "answer trace span"
 
@@ -488,7 +487,7 @@ def test_nobody_is_told_of_another_tenant_or_project(tmp_path):
         for table in TABLES.split():
             owner = "r.tenant"
             if table == "example":
-                owner = "(select tenant from reflection l where l.id = r.reflection)"
+                owner = "(select tenant from lesson l where l.id = r.lesson_id)"
             for tenant, *row in rows(
                 tmp_path / "e.db", f"select {owner}, r.* from {table} r"
             ):
@@ -503,7 +502,7 @@ def test_nobody_is_told_of_another_tenant_or_project(tmp_path):
 
 OWN = "tenant = :tenant and project = :project"
 PLANTED = {
-    "list_reflections": (OWN, "project = :project"),
+    "list_lessons": (OWN, "project = :project"),
     "read_held": ("e.scope = :scope", "true"),
     "read_loop": (OWN, "project = :project"),
 }

@@ -145,13 +145,13 @@ async def test_new_words_are_a_version_of_their_own(store):
     learnt = ["E", "it is late"]
     old: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
     id = (await memory.remember(*learnt, **old)).id
-    counted = "update reflection set helped = 3, useful = 0.5, state = 'verified'"
+    counted = "update lesson set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
     now = await store.read(SCOPE, editions.one, id)
     assert now["text"] == new
     assert now["trust"] == "operator"
-    assert now["state"] == "candidate"
+    assert now["state"] == "unverified"
     assert now["helped"] == 0
     assert now["useful"] == 1
     assert now["seen"] == 1

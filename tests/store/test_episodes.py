@@ -114,7 +114,7 @@ async def test_lessons_links_and_state_are_one_transaction(store):
     assert link == [(child, "strategy", parent)]
     with pytest.raises(Conflict, match="d1"):
         await record(store, "d1", both)
-    assert rows(store.url, "select seen from reflection") == [(1,), (1,)]
+    assert rows(store.url, "select seen from lesson") == [(1,), (1,)]
     await fail(store, "d1", "too late")
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 

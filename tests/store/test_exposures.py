@@ -75,9 +75,7 @@ async def restore(store: Store, id: int, by: str, why: str) -> None:
 
 
 def counts(path: Any) -> dict[str, tuple[int, int]]:
-    found = rows(
-        path, "select signature, helped, hurt from reflection order by signature"
-    )
+    found = rows(path, "select signature, helped, hurt from lesson order by signature")
     return {name: (helped, hurt) for name, helped, hurt in found}
 
 
@@ -128,7 +126,7 @@ async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path)
         for _ in range(2):  # told twice, it counts once
             await write(store, exposures, end)
     found = rows(
-        path, "select tenant, signature, helped, hurt from reflection order by 1, 2"
+        path, "select tenant, signature, helped, hurt from lesson order by 1, 2"
     )
     default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
     assert found == [*default, ("other", "a", 0, 0)]
@@ -243,7 +241,7 @@ def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
 
 async def test_harm_retires_once_and_on_record(store, path):
     await write(
-        store, lessons=[lesson("a"), lesson("b", state="candidate"), lesson("q")]
+        store, lessons=[lesson("a"), lesson("b", state="unverified"), lesson("q")]
     )
     await write(
         store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")]
@@ -253,10 +251,10 @@ async def test_harm_retires_once_and_on_record(store, path):
     found = [hurting(name) for name in names]
     assert await conclude(store, {"check/o": 0.5}, *found) == ["check/a", "check/b"]
     assert await conclude(store, {"check/o": 0.5}, *found) == []
-    states = dict(rows(path, "select signature, state from reflection"))
+    states = dict(rows(path, "select signature, state from lesson"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
     assert states == {**expected, "x": "quarantined", "o": "verified"}
-    assert rows(path, "select useful from reflection where signature = 'o'") == [(1.0,)]
+    assert rows(path, "select useful from lesson where signature = 'o'") == [(1.0,)]
     # What an operator wrote or pinned is put before a person, once.
     *asked, first, last = await store.read(SCOPE, exposure_store.rulings, 9)
     assert [(one["action"], one["subject"]) for one in (*asked, first, last)] == [
@@ -265,7 +263,7 @@ async def test_harm_retires_once_and_on_record(store, path):
         ("retire", "check/b"),
         ("retire", "check/a"),
     ]
-    ((id,),) = rows(path, "select id from reflection where signature = 'o'")
+    ((id,),) = rows(path, "select id from lesson where signature = 'o'")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "it is old")
     assert await conclude(store, {}, *found) == ["check/o"]
     assert last["why"].startswith(
@@ -277,7 +275,7 @@ async def test_harm_retires_once_and_on_record(store, path):
 
 async def test_ranks_are_those_of_the_last_look(store, path):
     await write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
-    useful = "select useful from reflection order by signature"
+    useful = "select useful from lesson order by signature"
     await conclude(store, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4})
     assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
     await conclude(store, {"check/b": 0.9, "check/p": 1.1})
@@ -289,13 +287,13 @@ async def test_ranks_are_those_of_the_last_look(store, path):
 async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     await write(store, lessons=[lesson("a", state=state), lesson("b")])
     await conclude(store, {}, hurting("b"))
-    ((one,), (two,)) = rows(path, "select id from reflection order by id")
+    ((one,), (two,)) = rows(path, "select id from lesson order by id")
     for scope, id in ((SCOPE, one), (SCOPE, two + 1), (OTHER, two)):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
             await store.write(scope, exposure_store.restore, id, "ada", "")
     with pytest.raises(InvalidInput):
         await restore(store, two, " ", "")
-    assert rows(path, "select state from reflection order by id") == [
+    assert rows(path, "select state from lesson order by id") == [
         (state,),
         ("retired",),
     ]
@@ -308,7 +306,7 @@ WORDS = "use metres"
 
 
 def said(trust: str, text: str = "lesson a") -> Lesson:
-    return replace(lesson("a", state="candidate", trust=trust), text=text)
+    return replace(lesson("a", state="unverified", trust=trust), text=text)
 
 
 async def shown_and_retired(store: Store, one: Lesson) -> None:
@@ -325,7 +323,7 @@ def now(path: Any) -> tuple[Any, ...]:
         "order by id"
     )
     rulings = [one if one[0] == "restore" else one[:2] for one in rows(path, say)]
-    return *rows(path, "select state, text, useful from reflection")[0], rulings
+    return *rows(path, "select state, text, useful from lesson")[0], rulings
 
 
 RETIRED = ("retire", "proof")
@@ -339,7 +337,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
     await write(store, lessons=[said("operator", WORDS)])
-    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED])
+    assert now(path) == ("unverified", WORDS, 1.0, [RETIRED])
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
     await write(store, [shown("a", "after")], Outcome("after", True, calls=1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence)
@@ -348,7 +346,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     assert (
         await conclude(store, {}, hurting("a")) == []
     )  # a person decides about these words
-    ((id,),) = rows(path, "select id from reflection")
+    ((id,),) = rows(path, "select id from lesson")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
     assert await conclude(store, {}, hurting("a")) == ["check/a"]
     await write(
@@ -369,7 +367,7 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
     await conclude(store, {"check/a": 0.9})
     await write(store, lessons=[said(trust, text)])
     useful, count = (1.0, 0) if text == WORDS else (0.9, 2)
-    assert now(path) == ("candidate", text, useful, [])
+    assert now(path) == ("unverified", text, useful, [])
     cases = (await store.read(SCOPE, exposure_store.evidence))[0].get("check/a", {})
     assert sum(cases.values()) == count
 
@@ -390,16 +388,16 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     await shown_and_retired(store, said("model"))
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
-        assert rows(path, "select * from reflection") == []
+        assert rows(path, "select * from lesson") == []
     await write(store, lessons=[said(trust, text)])
     state, *_, rulings = now(path)
     assert state == "retired"
     assert rulings == [RETIRED]
-    ((id,),) = rows(path, "select id from reflection")
+    ((id,),) = rows(path, "select id from lesson")
     await restore(store, id, "ada", "it was the model")
     state, *_, rulings = now(path)
-    assert state == "candidate"
+    assert state == "unverified"
     assert rulings == [RETIRED, ("restore", "ada", "it was the model")]
     await write(store, lessons=[said(trust, text)])
-    assert now(path)[0] == "candidate"
+    assert now(path)[0] == "unverified"
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]

@@ -85,10 +85,10 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     lifted = Again(
         lifted=(LiftedStop(rule="attempts", detail="1 of 1", by="ada", override=0),)
     )
-    again = report("a", 1, verdict=lifted, reflections=[lesson()])
+    again = report("a", 1, verdict=lifted, lessons=[lesson()])
 
     def dump() -> list[Any]:
-        tables = ("attempt", "decision", "override", "reflection", "occurrence")
+        tables = ("attempt", "decision", "override", "lesson", "occurrence")
         return [rows(tmp_path / "a.db", f"select * from {table}") for table in tables]
 
     await claim(store, "a", HEAD, owner)
@@ -207,7 +207,7 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     await claim(store, "a", HEAD, second)
     more = {
         "extra": Usage(calls=5),
-        "reflections": [lesson()],
+        "lessons": [lesson()],
         "step": ("1/answer", []),
     }
     ghost: dict[str, Any] = {
@@ -419,11 +419,11 @@ async def test_lessons_and_verdict_are_one_transaction(store, owner):
     bad = replace(lesson("x"), trust=nobody)
 
     with pytest.raises(StoreError):
-        await commit(store, report("a", 1, reflections=[good, bad]), owner)
+        await commit(store, report("a", 1, lessons=[good, bad]), owner)
     assert await store.read(SCOPE, lessons.count) == 0
     with pytest.raises(NotFound):
         await read(store, "a")
-    await commit(store, report("a", 1, reflections=[good]), owner)
+    await commit(store, report("a", 1, lessons=[good]), owner)
     assert await store.read(SCOPE, lessons.count) == 1
 
 

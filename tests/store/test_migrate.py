@@ -144,12 +144,12 @@ create policy of_tenant on brand_new using (tenant = current_setting('heedful.te
 POST = """
 drop trigger tally_both on tally;
 drop function both_tallies();
-create or replace function reflection_added() returns trigger language plpgsql as $$ begin
+create or replace function lesson_added() returns trigger language plpgsql as $$ begin
   insert into tally (tenant, project, many) values (new.tenant, new.project, 1)
   on conflict (tenant, project) do update set many = tally.many + 1;
   return null;
 end $$;
-create or replace function reflection_gone() returns trigger language plpgsql as $$ begin
+create or replace function lesson_gone() returns trigger language plpgsql as $$ begin
   update tally set many = many - 1 where tenant = old.tenant and project = old.project;
   return null;
 end $$;

@@ -146,7 +146,7 @@ FORBIDDEN = [
     "drop policy of_tenant on loop",
     "truncate loop",
     "create table heedful.mine (id int)",
-    "create trigger mine after insert on loop execute function reflection_added()",
+    "create trigger mine after insert on loop execute function lesson_added()",
     "insert into schema_version values (99, 'post', 0)",
     "delete from queue_version",
     "update audit set subject = 'another'",

@@ -30,14 +30,14 @@ from tests.conftest import SOAK
 
 SCOPES = [Scope(), Scope("acme", "support")]
 WORDS = ["parcel", "weigh", "river", "重量", "вес", "🚀", "7"]
-STATES = ["candidate", "verified", "quarantined", "retired", "superseded"]
+STATES = ["unverified", "verified", "quarantined", "retired", "superseded"]
 WIDTH = 6
 
 scopes = st.sampled_from(SCOPES)
 sides = st.integers(0, 1)
 picks = st.integers(0, 1_000)
 states = st.sampled_from(STATES)
-tables = st.sampled_from(["example", "reflection"])
+tables = st.sampled_from(["example", "lesson"])
 said = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 numbers = st.sampled_from([-1.0, -0.3, 0.1, 0.2, 1.0])
 vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(
@@ -46,11 +46,11 @@ vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(
 
 LIVE = """
 select e.id, e.words, v.data, l.importance >= ? as passes
-from example e join reflection l on l.id = e.reflection
+from example e join lesson l on l.id = e.lesson_id
      left join vector v on v.example = e.id and v.space = 'a'
 where l.tenant = ? and l.project = ?
-  and e.state in ('candidate', 'verified')
-  and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
+  and e.state in ('unverified', 'verified')
+  and (l.state in ('unverified', 'verified') or l.trust in ('tool', 'external'))
 """
 
 
@@ -71,7 +71,7 @@ class Searched(RuleBasedStateMachine):
         """More than a search looks at closely."""
         for vector in np.random.default_rng(7).normal(size=(40, WIDTH)):
             self.remember(
-                0, scope, "weigh parcel", unit(vector), "candidate", "a", importance
+                0, scope, "weigh parcel", unit(vector), "unverified", "a", importance
             )
 
     def teardown(self) -> None:
@@ -90,7 +90,7 @@ class Searched(RuleBasedStateMachine):
     def pick(self, table: str, pick: int) -> int:
         column = "example" if table == "vector" else "id"
         ids = [row[0] for row in self.read(f"select {column} from {table} order by 1")]
-        if ids and table != "reflection":
+        if ids and table != "lesson":
             self.touched.append(ids[pick % len(ids)])
         return ids[pick % len(ids)] if ids else 0
 

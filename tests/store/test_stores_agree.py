@@ -136,7 +136,7 @@ class Told:
                 together=again,
                 examples=(one.id,),
             )
-            for one in {one.reflection: one for one in found}.values()
+            for one in {one.lesson_id: one for one in found}.values()
         ]
         mark = signature("check", TEXTS[n])
         lesson = Lesson(
@@ -162,7 +162,7 @@ class Told:
             1,
             TEXTS[n],
             verdict,
-            reflections=[lesson],
+            lessons=[lesson],
             outcome=outcome,
             briefing=Briefing(exposures=tuple(told)),
         )
@@ -213,7 +213,7 @@ class Told:
         made = await reflect(
             episode, memory=self.memory, trust="operator" if vouched else "external"
         )
-        return made is None or made.reflection.text
+        return made is None or made.lesson.text
 
     async def prove(self, n: int) -> Any:
         names = [

@@ -41,7 +41,7 @@ async def keep(
     text: str = "weigh",
     **fields: Any,
 ) -> list[int]:
-    more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
+    more = {"trust": "operator", "state": "unverified", "space": "s", **fields}
     lessons = [
         Lesson(
             "error",

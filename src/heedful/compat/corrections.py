@@ -16,6 +16,7 @@ from heedful.compat.evaluations import (
     as_entry,
     learn_correction,
     learn_from_evaluation,
+    older_state,
 )
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Lesson, Remembered
@@ -108,7 +109,7 @@ class StoredId(int):
     def of(cls, remembered: Remembered) -> Self:
         """Return the id of what was remembered."""
         id = cls(remembered.id)
-        id.state = remembered.state
+        id.state = older_state(remembered.state)
         id.trust = remembered.trust
         id.release = remembered.release
         return id

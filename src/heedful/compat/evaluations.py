@@ -183,7 +183,7 @@ def learn_correction(
         trust = "measured" if measured else "model"
     if find_quotations((text, evidence), (query, context)):
         trust = "external"
-    state: State = "candidate"
+    state: State = "unverified"
     if _has_risen(rise) and trust in TRUST_RAISING_VERIFICATION:
         state = "verified"
     return Lesson(
@@ -206,6 +206,11 @@ def learn_correction(
             "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
         },
     )
+
+
+def older_state(state: State) -> str:
+    """Return the state of a lesson in the words of earlier systems."""
+    return "candidate" if state == "unverified" else state
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 from heedful.compat.answers import Record
+from heedful.compat.evaluations import older_state
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
@@ -156,7 +157,7 @@ class GeneratedReflection(ReflectionResult):
 
     def __init__(self, reflected: Reflected) -> None:
         self.reflected: Reflected = reflected
-        lesson = reflected.reflection
+        lesson = reflected.lesson
         strategy = reflected.strategy
         super().__init__(
             reflection_text=lesson.text,
@@ -244,21 +245,21 @@ async def store_reflection(
     reflected = replace(reflected, stored=await keep(reflected, memory))
     strategy = reflected.strategy
     return {
-        "reflection_id": reflected.reflection.signature.digest,
+        "reflection_id": reflected.lesson.signature.digest,
         "strategy_id": strategy.signature.digest if strategy else None,
-        "state": reflected.state,
+        "state": older_state(reflected.state),
         "trust": reflected.trust,
         "release": reflected.release,
     }
 
 
 def _with_session(reflected: Reflected, session_id: str) -> Reflected:
-    lesson = reflected.reflection
+    lesson = reflected.lesson
     lesson = replace(lesson, meta={**lesson.meta, "session_id": session_id})
     strategy = reflected.strategy
     if strategy is not None:
         strategy = replace(strategy, meta={**strategy.meta, "session_id": session_id})
-    return replace(reflected, reflection=lesson, strategy=strategy)
+    return replace(reflected, lesson=lesson, strategy=strategy)
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
@@ -271,7 +272,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
     fields = ReflectionResult(**{name: result[name] for name in names})
     if isinstance(result, GeneratedReflection):
-        lesson = result.reflected.reflection
+        lesson = result.reflected.lesson
         strategy = result.reflected.strategy
         strategy_text = strategy.text if strategy else None
         texts = (lesson.text, strategy_text)
@@ -389,7 +390,7 @@ def _row(match: Match) -> dict[str, Any]:
         },
         "source": "reflection_engine_v2",
         "layer": "rm",
-        "state": match.state,
+        "state": older_state(match.state),
         "trust": match.trust,
         "release": match.release,
         "generated_at": iso(match.at),

@@ -447,7 +447,7 @@ class LoopMemory:
         return replace(
             entry,
             briefing=briefing,
-            reflections=lessons,
+            lessons=lessons,
             outcome=outcome,
             most=memory.max_entries or 0,
             quota=memory.quota,

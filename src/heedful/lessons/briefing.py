@@ -97,7 +97,7 @@ class Choice:
         text = clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS) if words else ""
         return cls(
             outcome=outcome,
-            lesson=match.reflection,
+            lesson=match.lesson_id,
             form="example" if match.example.accepted else "rule",
             leg=leg,
             score=round(score, 4),

@@ -223,7 +223,7 @@ class _Correction:
     ) -> Lesson:
         """Return the lesson, which is verified if the error was corrected."""
         finding = self.finding
-        state: State = "candidate" if self.accepted is None else "verified"
+        state: State = "unverified" if self.accepted is None else "verified"
         return Lesson(
             "check",
             signature(finding.check, finding.key),

@@ -28,7 +28,7 @@ from heedful.validation import (
 )
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
-State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
 # From most to least trusted. "operator": a person answers for the text; "measured": an
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
@@ -217,7 +217,7 @@ class Lesson:
     sighting: str
     loop: str = ""
     example: Example | None = None
-    state: State = "candidate"
+    state: State = "unverified"
     trust: Trust = "measured"
     importance: float = 0.5
     tags: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ class Remembered:
     created: bool
     _: KW_ONLY
     seen: int
-    state: State = "candidate"
+    state: State = "unverified"
     trust: Trust = "operator"
     entry: int = 0
 
@@ -328,7 +328,7 @@ class Match:
     did not find it). `coverage` is the weighted share of the query's words that the
     example contains (0..1). `overlap` is the cosine of the query's set of words and
     that of the example's task (0..1, set by `rank`). `seen` counts the sightings of the
-    lesson, `lesson` is its text, and `signature` is the digest of its pattern. `at` is
+    lesson, `lesson_id` is its id, `lesson` its text, and `signature` is the digest of its pattern. `at` is
     the time of storage of the example, in seconds since 1970. `useful` is the factor by
     which proven usefulness changes the rank. `state` and `trust` are those of the
     example, `meta` is the data stored with its lesson. Only `Memory.query` returns
@@ -339,7 +339,7 @@ class Match:
     """
 
     id: int
-    reflection: int
+    lesson_id: int
     _: KW_ONLY
     example: Example
     kind: str

@@ -97,7 +97,7 @@ def rank_answers(
         matches = rank(text, matches, len(matches), now)
     distinct: dict[tuple[int, str], Match] = {}
     for match in sorted(matches, key=order):
-        distinct.setdefault((match.reflection, match.lesson), match)
+        distinct.setdefault((match.lesson_id, match.lesson), match)
     return list(distinct.values())[:limit]
 
 
@@ -338,7 +338,7 @@ def provenance(match: Match) -> str:
         origin = f"remembered as {error_type}"
     state = "verified" if match.verified else "not verified"
     times = "once" if match.seen == 1 else f"{match.seen} times"
-    return f"lesson {match.reflection}, {state}, seen {times}, {origin}"
+    return f"lesson {match.lesson_id}, {state}, seen {times}, {origin}"
 
 
 def count_loops(count: int) -> str:

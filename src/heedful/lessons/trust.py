@@ -152,14 +152,14 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=TRUST_ORDER.index)
 
 
-def initial_state(trust: Trust, state: State = "candidate") -> State:
+def initial_state(trust: Trust, state: State = "unverified") -> State:
     """Return the state in which a lesson is stored: "quarantined" if untrusted, else
     `state`.
     """
     return "quarantined" if trust in QUARANTINE_TRUST else state
 
 
-def clip_reflection(one: Lesson) -> Lesson:
+def clip_lesson(one: Lesson) -> Lesson:
     """Return the reflection with example, context, error type and the first `MAX_QUARANTINE_TAGS` tags
     clipped.
     """

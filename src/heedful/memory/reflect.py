@@ -65,7 +65,7 @@ STRATEGY_IMPORTANCE_FACTOR = 1.1
 MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
 REFLECTION_FAILURE_EVENT = "reflection_generation_failed"  # the event in the log
 LIVE_LESSON_STATES = (
-    "candidate",
+    "unverified",
     "verified",
 )  # the states of lessons that may be recalled
 
@@ -74,8 +74,8 @@ LIVE_LESSON_STATES = (
 class Reflected:
     """The result of reflecting on one episode.
 
-    `reflection` and `strategy` are the lessons. `claims` are the sentences of the
-    reflection with the events they cite. `dropped` are the sentences, and the strategy,
+    `lesson` says what happened, `strategy` what to do next time. `claims` are the
+    sentences of the lesson with the events they cite. `dropped` are the sentences, and the strategy,
     of a model that the events do not support, each with the reason as `why`. `signals`
     are the signs of a mistake in the episode. `known` is how often the same failure was
     seen before; if it is above 0, no model was asked, and the lessons have the stored
@@ -86,7 +86,7 @@ class Reflected:
     for `Memory.before`; those that the lessons are about have 1 as their `lesson`.
     """
 
-    reflection: Lesson
+    lesson: Lesson
     strategy: Lesson | None
     _: KW_ONLY
     claims: tuple[Claim, ...]
@@ -103,35 +103,35 @@ class Reflected:
     @property
     def text(self) -> str:
         """The text of the reflection."""
-        return self.reflection.text
+        return self.lesson.text
 
     @property
     def by(self) -> str:
         """The author of the reflection: "rules", or the name of a model."""
-        return str(self.reflection.meta["by"])
+        return str(self.lesson.meta["by"])
 
     @property
     def importance(self) -> float:
         """The importance that the author claims, 0..1; by default
-        `reflection.importance`, ours.
+        `lesson.importance`, ours.
         """
-        rated = self.reflection.meta.get("rated")
-        return self.reflection.importance if rated is None else float(rated)
+        rated = self.lesson.meta.get("rated")
+        return self.lesson.importance if rated is None else float(rated)
 
     @property
     def confidence(self) -> float:
         """How sure the author is, 0..1."""
-        return float(self.reflection.meta["confidence"])
+        return float(self.lesson.meta["confidence"])
 
     @property
     def state(self) -> State:
         """The state of the reflection, as stored if it is stored."""
-        return self.stored[0].state if self.stored else self.reflection.state
+        return self.stored[0].state if self.stored else self.lesson.state
 
     @property
     def trust(self) -> Trust:
         """The trust of the reflection, as stored if it is stored."""
-        return self.stored[0].trust if self.stored else self.reflection.trust
+        return self.stored[0].trust if self.stored else self.lesson.trust
 
     @property
     def release(self) -> str:
@@ -258,7 +258,7 @@ async def reflect(
         study = await work.study(episode, trust)
         made = await work.lessons(study, drafts.by_rules(study), episode.digest)
         stored = await kept.store.read(
-            kept.scope, lessons.remembered, [made.reflection, made.strategy]
+            kept.scope, lessons.remembered, [made.lesson, made.strategy]
         )
         return replace(made, stored=stored, again=True, busy=state != "reflected")
     return await work.write(kept, episode, episode.digest, trust)
@@ -302,7 +302,7 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     Raises StoreError, QuotaExceeded.
     """
     kept = Memory.of(memory, None)
-    meta = made.reflection.meta
+    meta = made.lesson.meta
     session = storable(meta["session_id"])
     entry = StoredEpisode(
         digest=meta["episode"],
@@ -320,7 +320,7 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
             break
         await asyncio.sleep(0.05)
     return await kept.store.read(
-        kept.scope, lessons.remembered, [made.reflection, made.strategy]
+        kept.scope, lessons.remembered, [made.lesson, made.strategy]
     )
 
 
@@ -670,11 +670,9 @@ def _record(
 async def _write_lessons(
     memory: Memory, digest: str, made: Reflected
 ) -> tuple[Remembered, ...]:
-    made_lessons = [
-        each for each in (made.reflection, made.strategy) if each is not None
-    ]
+    made_lessons = [each for each in (made.lesson, made.strategy) if each is not None]
     answers = await write_lessons(memory, made_lessons, _record, digest, made.steps)
-    fields = {"id": answers[0].id, "importance": made.reflection.importance}
+    fields = {"id": answers[0].id, "importance": made.lesson.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
 

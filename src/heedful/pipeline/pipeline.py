@@ -688,7 +688,7 @@ class StageRunner:
             )
             for lesson in seen.lessons:
                 # A mistake that nobody has fixed yet is a candidate of kind "check".
-                unverified = lesson["state"] == "candidate"
+                unverified = lesson["state"] == "unverified"
                 usable = lesson["state"] == "verified" or (
                     unverified and lesson["kind"] != "check"
                 )

@@ -30,7 +30,7 @@ from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
-from heedful.service.wire import ERROR_RESPONSES
+from heedful.service.wire import ERROR_RESPONSES, lesson_from_wire
 from heedful.traces.episode import Episode
 from heedful.validation import require
 
@@ -280,7 +280,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "importance": importance,
             "source": source,
         }
-        return await self._ask(records.Remembered, "POST", "reflections", body=body)
+        answer = await self.call("POST", "reflections", body=body)
+        return _read(records.Remembered, lesson_from_wire(answer))
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, as `Memory.seen`
@@ -291,7 +292,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             error_type = ""
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
-        lessons = tuple(answer["lessons"])
+        lessons = tuple(map(lesson_from_wire, answer["lessons"]))
         group = None
         if answer["grouped"]:
             # The service sends no text of the other patterns in the group, only their
@@ -307,7 +308,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         does.
         """
         body = {"tool": tool, "arguments": arguments}
-        return await self._ask(ActionHistory, "POST", "before", body=body)
+        answer = await self.call("POST", "before", body=body)
+        failures = [lesson_from_wire(failure) for failure in answer["failures"]]
+        return _read(ActionHistory, {**answer, "failures": failures})
 
     async def recall(
         self,
@@ -328,7 +331,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "form": "found",
         }
         answer = await self.call("POST", "recall", body=body)
-        return _read(list[records.Match], answer["items"])
+        return _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
 
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any
@@ -341,7 +344,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         body = {"text": text, "limit": limit, **filters}
         answer = await self.call("POST", "reflections", "query", body=body)
-        return _read(list[records.Match], answer["items"])
+        return _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is
@@ -443,7 +446,10 @@ def refused(status: int, text: str) -> errors.HeedfulError:
         return Refused(status, code, detail)
     error = kind.__new__(kind)
     errors.HeedfulError.__init__(error, detail)
-    vars(error).update({**problem, "status": status})
+    fields = {**problem, "status": status}
+    if isinstance(error, errors.NotQuarantined):
+        fields = lesson_from_wire(fields)
+    vars(error).update(fields)
     return error
 
 

@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 
 from heedful import errors
 from heedful.redact import redact, redact_data
-from heedful.service.wire import ERROR_RESPONSES
+from heedful.service.wire import ERROR_RESPONSES, lesson_to_wire
 from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
@@ -111,6 +111,8 @@ def _typed(error: errors.HeedfulError) -> Problem:
         # The name of a whole field; other errors name a part of a text.
         case errors.InvalidInput() if error.field.isidentifier():
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
+        case errors.NotQuarantined() if "state" in fields:
+            fields = lesson_to_wire(fields)
         case errors.NotFound():
             # where the store is, is private
             detail = f"no {error.kind} {error.id!r}{error.remedy}"

@@ -23,12 +23,12 @@ from pydantic import (
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
-from heedful.lessons.action import ActionHistory
+from heedful.lessons.action import ActionHistory, KnownFailure
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.service.wire import Shape
+from heedful.service.wire import SentLessonState, Shape
 from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
@@ -371,7 +371,9 @@ class NewLesson(Body):
     context: Long = ""
 
 
-RememberedAnswer = Annotated[lessons.Remembered, Shape(also={"release": "release"})]
+RememberedAnswer = Annotated[
+    lessons.Remembered, Shape(also={"release": "release"}, state=SentLessonState)
+]
 
 
 class LessonEdit(Body):
@@ -411,7 +413,11 @@ class ActionQuestion(Body):
     arguments: dict[str, Any] | ErrorText
 
 
-ActionAnswer = Annotated[ActionHistory, Shape(also={"release": "release"})]
+_KnownFailure = Annotated[KnownFailure, Shape(lesson_state=SentLessonState)]
+ActionAnswer = Annotated[
+    ActionHistory,
+    Shape(also={"release": "release"}, failures=tuple[_KnownFailure, ...]),
+]
 
 
 class RecallRequest(Body):
@@ -434,11 +440,20 @@ class RecallRequest(Body):
 
 QueriedLesson = Annotated[
     lessons.Match,
-    Shape(also={name: name for name in ("verified", "relevance", "release")}),
+    Shape(
+        also={name: name for name in ("verified", "relevance", "release")},
+        names={"lesson_id": "reflection"},
+        state=SentLessonState,
+    ),
 ]
 RecallItem = Annotated[
     lessons.Match,
-    Shape(omit=("meta",), also={"verified": "verified", "relevance": "relevance"}),
+    Shape(
+        omit=("meta",),
+        also={"verified": "verified", "relevance": "relevance"},
+        names={"lesson_id": "reflection"},
+        state=SentLessonState,
+    ),
 ]
 
 
@@ -499,7 +514,10 @@ class ProofAnswer:
     holdout: float
 
 
-QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
+QuarantineRow = Annotated[
+    trust.QuarantinedLesson, Shape(omit=("provenance",), state=SentLessonState)
+]
+QuarantineEntry = Annotated[trust.QuarantinedLesson, Shape(state=SentLessonState)]
 
 
 class Revocation(Body):

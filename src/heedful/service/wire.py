@@ -8,13 +8,14 @@ JSON. Where this JSON differs from the dataclass, `Shape` declares how.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_type_hints
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import core_schema
 
 from heedful import errors
 from heedful.errors import HeedfulError
+from heedful.lessons.lesson import State
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.
@@ -60,17 +61,20 @@ class Shape:
     """Changes how a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
     Fields in `omit` are not sent. Properties in `also` are sent too, under the names to
-    which it maps them. `types` gives fields a narrower type, such as a bounded number.
+    which it maps them. `names` maps fields to the names under which they are sent.
+    `types` gives fields a narrower type, such as a bounded number.
     """
 
     def __init__(
         self,
         omit: Collection[str] = (),
         also: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None,
         **types: Any,
     ) -> None:
         self._omit = omit
         self._also = also or {}
+        self._names = names or {}
         self._types = types
 
     def __get_pydantic_core_schema__(
@@ -97,6 +101,8 @@ class Shape:
     def _field(self, field: Any, handler: GetCoreSchemaHandler) -> Any:
         if field["name"] in self._omit:
             return {**field, "serialization_exclude": True}
+        if field["name"] in self._names:
+            field = {**field, "serialization_alias": self._names[field["name"]]}
         if field["name"] not in self._types:
             return field
         kind = handler.generate_schema(self._types[field["name"]])
@@ -104,6 +110,41 @@ class Shape:
             kind = {**field["schema"], "schema": kind}
         return {**field, "schema": kind}
 
+
+# Over HTTP, a lesson that is not verified is a `candidate`, and the id of a lesson that
+# was found is its `reflection`: callers rely on the words of the first version.
+WireLessonState = Literal[
+    "candidate", "verified", "quarantined", "retired", "superseded"
+]
+
+
+def lesson_state_to_wire(state: State) -> WireLessonState:
+    """Return the state of a lesson as it is sent."""
+    return "candidate" if state == "unverified" else state
+
+
+def lesson_state_from_wire(state: WireLessonState) -> State:
+    """Return the state of a lesson that was sent."""
+    return "unverified" if state == "candidate" else state
+
+
+def lesson_to_wire(lesson: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a lesson as it is sent."""
+    return {**lesson, "state": lesson_state_to_wire(lesson["state"])}
+
+
+def lesson_from_wire(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a lesson, a match or a known failure that was sent."""
+    lesson = dict(plain)
+    for name in ("state", "lesson_state"):
+        if name in lesson:
+            lesson[name] = lesson_state_from_wire(lesson[name])
+    if "reflection" in lesson:
+        lesson["lesson_id"] = lesson.pop("reflection")
+    return lesson
+
+
+SentLessonState = Annotated[State, PlainSerializer(lesson_state_to_wire)]
 
 Row = TypeVar("Row")
 MAX_ROW_ID = 2**63 - 1  # the largest id that a store holds

@@ -53,7 +53,7 @@ def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
     """
     texts = {}
     for id in ids:
-        rows = db.run("asked", {"reflection": id, "most": MAX_LESSON_QUERIES})
+        rows = db.run("asked", {"lesson_id": id, "most": MAX_LESSON_QUERIES})
         texts[id] = [row["text"] for row in rows]
     return texts
 
@@ -120,7 +120,7 @@ def _carry_out(
         }
         db.insert("link", link)
         move_examples(db, lesson.id, survivor.id)
-        db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
+        db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
     return "done"
 
 
@@ -172,9 +172,9 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         if proposal["action"] != "reword":
             continue
         survivor = {"id": proposal["survivor"]}
-        for row in db.select("kind, signature", "reflection", survivor):
+        for row in db.select("kind, signature", "lesson", survivor):
             if name_of(row) in parents:
-                db.update("reflection", survivor, {"state": "superseded"})
+                db.update("lesson", survivor, {"state": "superseded"})
     db.update("dream", {"id": id}, {"undone": time.time()})
     rule(
         db,

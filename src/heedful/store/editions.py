@@ -43,7 +43,7 @@ def list_lessons(
     `kind`, `error_type`, `tag` and `state`: "" is any, "settled" none that waits.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
-    rows = db.all("list_reflections", scope, **filters, limit=limit, before=before)
+    rows = db.all("list_lessons", scope, **filters, limit=limit, before=before)
     return [_with_edition(row) for row in rows]
 
 
@@ -89,13 +89,13 @@ def amend(
 
 def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) -> None:
     require(
-        lesson["state"] in ("candidate", "verified"),
+        lesson["state"] in ("unverified", "verified"),
         "retired",
         value=True,
         allowed=f"left out: the lesson is {lesson['state']}",
     )
     key = {**key_of(scope), "id": lesson["id"]}
-    db.update("reflection", key, {"state": "retired"})
+    db.update("lesson", key, {"state": "retired"})
     lessons.rule(
         db,
         scope,

@@ -134,7 +134,7 @@ def record_lessons(
     db: Db,
     scope: Scope,
     digest: str,
-    reflections: Sequence[Lesson],
+    new_lessons: Sequence[Lesson],
     *,
     most: int = 0,
     quota: int | None = None,
@@ -150,8 +150,8 @@ def record_lessons(
         raise Conflict(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
-    answers = lessons.upsert(db, scope, reflections=reflections, now=now, quota=quota)
-    names = [f"{lesson.kind}/{lesson.signature.digest}" for lesson in reflections]
+    answers = lessons.upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
+    names = [f"{lesson.kind}/{lesson.signature.digest}" for lesson in new_lessons]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0]}
         db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
@@ -165,7 +165,7 @@ def record_session(
     digest: str,
     head: Mapping[str, str],
     steps: Sequence[Step],
-    reflections: Sequence[Lesson],
+    new_lessons: Sequence[Lesson],
     *,
     most: int = 0,
     quota: int | None = None,
@@ -188,20 +188,20 @@ def record_session(
     if not db.insert("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
     answers = list[Remembered]()
-    for lesson in reflections:
+    for lesson in new_lessons:
         answers += _record_session_lesson(db, scope, lesson, now, quota)
     answers = lessons.evict(db, scope, answers, most)
-    if not reflections:
+    if not new_lessons:
         return answers
     ids = {
         lesson.signature.digest: answer.id
-        for lesson, answer in zip(reflections, answers, strict=True)
+        for lesson, answer in zip(new_lessons, answers, strict=True)
     }
     taught = [
         replace(step, lesson=ids.get(signature("", step.error).digest, 0))
         for step in steps
     ]
-    record_steps(db, scope, reflections[0].source, taught)
+    record_steps(db, scope, new_lessons[0].source, taught)
     return answers
 
 
@@ -216,28 +216,28 @@ def _record_session_lesson(
     key = {**key_of(scope), **name}
     source = storable(lesson.source)
     _withdraw(db, {**key, "source": source}, lesson)
-    stored = db.select("*", "reflection", key)
+    stored = db.select("*", "lesson", key)
     outdated = [row for row in stored if lessons.lacks_mend(lesson.text, row)]
     for row in outdated:
         raises_trust = lesson.trust in TRUST_RAISING_VERIFICATION
-        if raises_trust and row["state"] == "candidate":  # a release wrote no text
-            db.update("reflection", {"id": row["id"]}, {"trust": "model"})
+        if raises_trust and row["state"] == "unverified":  # a release wrote no text
+            db.update("lesson", {"id": row["id"]}, {"trust": "model"})
             db.update("example", {"id": row["author"]}, {"trust": "model"})
     if db.one("seen_in", scope, **name, source=source) is None:
-        written = lessons.upsert(db, scope, reflections=[lesson], now=now, quota=quota)
+        written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
             values = {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE}
             db.run("raise_importance", values)
         return answers
     for row in outdated:
-        db.delete("occurrence", {"reflection": row["id"], "source": source})
+        db.delete("occurrence", {"lesson_id": row["id"], "source": source})
         if row["state"] == "quarantined" and row["seen"] == 1:
-            db.delete("reflection", {"id": row["id"]})
+            db.delete("lesson", {"id": row["id"]})
         else:
-            db.update("reflection", {"id": row["id"]}, {"seen": row["seen"] - 1})
+            db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
     if outdated:
-        written = lessons.upsert(db, scope, reflections=[lesson], now=now, quota=quota)
+        written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
         if written:
             return written
     return lessons.remembered(db, scope, [lesson])
@@ -248,9 +248,9 @@ def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
     if not lesson.meta.get("forbidden"):
         return
     only_here = {**key, "seen": 1, "pinned": False}
-    for row in db.select("id, text", "reflection", only_here):
+    for row in db.select("id, text", "lesson", only_here):
         if row["text"] != storable(lesson.text):
-            db.delete("reflection", {"id": row["id"]})
+            db.delete("lesson", {"id": row["id"]})
 
 
 @resumable(result=None)
@@ -477,7 +477,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
             continue
         values = {
             **key_of(scope),
-            "reflection": step.lesson,
+            "lesson_id": step.lesson,
             "source": storable(source),
             "state": storable(step.state),
             "failed": min(step.at or now, now),

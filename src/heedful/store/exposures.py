@@ -46,30 +46,30 @@ MAX_COUNTED_QUARANTINE = 100  # texts in quarantine are counted up to this numbe
 def remember(
     db: Db,
     scope: Scope,
-    reflections: Sequence[Lesson],
+    lessons: Sequence[Lesson],
     *,
     exposures: Sequence[Exposure] = (),
     outcome: Outcome | None = None,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Store reflections, and record the exposures and the outcome of a loop.
+    """Store lessons, and record the exposures and the outcome of a loop.
 
     Later calls do not change the exposures and the outcome of a loop, and only the
-    first call with reflections of a loop stores lessons of this loop. With `most` above
+    first call with lessons of a loop stores lessons of this loop. With `most` above
     0, the least useful lessons beyond `most` are evicted, except pinned ones. Returns
-    one answer for each written reflection: `NOT_KEPT` if its lesson was evicted. Raises
+    one answer for each written lesson: `NOT_KEPT` if its lesson was evicted. Raises
     InvalidInput, and QuotaExceeded if an untrusted source exceeds its `quota`.
     """
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
     taught = {""}
-    for loop in {lesson.loop for lesson in reflections if lesson.loop}:
+    for loop in {lesson.loop for lesson in lessons if lesson.loop}:
         row = {**key_of(scope), "loop": loop}
         if db.insert("taught", row, CONFLICT_SKIP_SQL).rowcount:
             taught.add(loop)
-    new = [lesson for lesson in reflections if lesson.loop in taught]
-    answers = upsert(db, scope, reflections=new, now=now, quota=quota)
+    new = [lesson for lesson in lessons if lesson.loop in taught]
+    answers = upsert(db, scope, lessons=new, now=now, quota=quota)
     return evict(db, scope, answers, most)
 
 
@@ -306,7 +306,7 @@ def announce(
         share = 0.0
     for id in lessons:
         columns = "kind, signature, source, seen, trust"
-        for row in db.select(columns, "reflection", {**key_of(scope), "id": id}):
+        for row in db.select(columns, "lesson", {**key_of(scope), "id": id}):
             if _taught_itself(row, session):
                 continue
             exposure = _opportunity(db, scope, session, row, share)

@@ -117,7 +117,7 @@ def move_examples(db: Db, subject: int, successor: int) -> None:
     """
     values = {"subject": subject, "successor": successor}
     for row in db.run("move_examples", values).fetchall():
-        db.insert("moved", {"example": row["id"], "lesson": subject})
+        db.insert("moved", {"example": row["id"], "lesson_id": subject})
 
 
 def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
@@ -155,7 +155,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     source = lesson.source
     if trust in QUARANTINE_TRUST:
         source = source or trust
-        lesson = trusts.clip_reflection(lesson)
+        lesson = trusts.clip_lesson(lesson)
     sources = lesson.sources
     if db.actor.via:
         sources = (*sources, db.actor.via)
@@ -206,7 +206,7 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
 def upsert(
     db: Db,
     scope: Scope,
-    reflections: Sequence[Lesson],
+    lessons: Sequence[Lesson],
     now: float,
     quota: int | None = None,
     drops: bool = False,
@@ -220,8 +220,8 @@ def upsert(
     """
     key = scope_key(scope)
     answers = []
-    for reflection in reflections:
-        lesson = assign_trust(db, key, reflection)
+    for new_lesson in lessons:
+        lesson = assign_trust(db, key, new_lesson)
         if lesson is None:
             continue
         limit = quota if lesson.state == "quarantined" else None
@@ -262,12 +262,12 @@ def _upsert(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     values = _columns(key, lesson, now)
     if lesson.trust in TRUST_RAISING_VERIFICATION:
         db.run("replace_words", values)
-    row = db.run("upsert_reflection", values).fetchall()[0]
+    row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
-    values["reflection"] = id
+    values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
     sighting = {
-        "reflection": id,
+        "lesson_id": id,
         "loop": lesson.loop,
         "source": values["source"],
         "trust": lesson.trust,
@@ -285,7 +285,7 @@ def _upsert(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
         # A dream may have moved the author to another lesson.
         author = {"id": row["author"]}
         if digest:
-            author = {"reflection": id, "digest": digest}
+            author = {"lesson_id": id, "digest": digest}
         # There is none if it was evicted.
         for example in db.select("id, state, trust", "example", author):
             state = example["state"]
@@ -344,7 +344,7 @@ def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
     ]
     if new and len(stored) + len(new) <= trusts.MAX_QUARANTINE_TAGS:
         changes = {"tags": json.dumps([*stored, *new])}
-        db.update("reflection", {"id": row["id"]}, changes)
+        db.update("lesson", {"id": row["id"]}, changes)
 
 
 def remembered(
@@ -358,7 +358,7 @@ def remembered(
             "kind": lesson.kind,
             "signature": lesson.signature.digest,
         }
-        for row in db.select("id, seen, state, trust, author", "reflection", key):
+        for row in db.select("id, seen, state, trust, author", "lesson", key):
             entry = row["author"] if row["state"] == "quarantined" else 0
             answer = Remembered(
                 row["id"],
@@ -427,9 +427,9 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         if wrote == "nothing":  # another source wrote the example, this one the words
             digest = words_digest(values["text"])
             wrote_words = add_words(db, values, lesson.context)
-        key = {"reflection": row["id"], "digest": digest}
+        key = {"lesson_id": row["id"], "digest": digest}
         author = db.select("id", "example", key)[0]["id"]
-        db.update("reflection", {"id": row["id"]}, {"author": author})
+        db.update("lesson", {"id": row["id"]}, {"author": author})
         if wrote_words == "nothing":  # another source wrote these words too
             kept_state = "retired" if row["state"] == "retired" else ""
             set_author(db, values, author, kept_state)
@@ -471,7 +471,7 @@ def add_example(
     """Write an example with its origin and vector.
 
     Replaces a stored copy only to raise its trust. Returns "new", "raised" or
-    "nothing". `values` holds the `scope_key` and `kind`, `signature`, `reflection`,
+    "nothing". `values` holds the `scope_key` and `kind`, `signature`, `lesson_id`,
     `digest`, `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the
     space and data of the vector. Searches find the words of the task, of `context` and
     of `about` in `values`, or else the words of an import, which are `searched`.
@@ -503,7 +503,7 @@ def add_example(
         wrote = "new"
     is_trusted = values["trust"] not in QUARANTINE_TRUST
     if place is not None and (row is not None or is_trusted):
-        key = {"reflection": values["reflection"], "digest": values["digest"]}
+        key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
         id = db.select("id", "example", key)[0]["id"]
         db.run("place", {**values, **place, "id": id})
     return wrote
@@ -526,7 +526,7 @@ def searched_words(task: str, context: str, lesson: str) -> str:
 
 
 def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
-    """Give the lesson `reflection` of `values` the text and trust of an example.
+    """Give the lesson `lesson_id` of `values` the text and trust of an example.
 
     With "" as `state`, the lesson also gets the state of the example.
     """
@@ -544,7 +544,7 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     A text that waits in quarantine has an `entry`.
     """
     lessons = list[Mapping[str, Any]]()
-    for row in db.all("top_reflections", scope, limit=limit):
+    for row in db.all("top_lessons", scope, limit=limit):
         waits = row["state"] == "quarantined"
         entry = (row["author"] or 0) if waits else 0
         lessons.append({**plain(row), "entry": entry})
@@ -562,7 +562,7 @@ def clear(db: Db, scope: Scope) -> int:
 
     Returns the number of lessons.
     """
-    deleted = db.delete("reflection", key_of(scope))
+    deleted = db.delete("lesson", key_of(scope))
     # Rows of other tables follow by cascades.
     for table in "dream link exposure outcome taught episode span trace event".split():
         db.delete(table, key_of(scope))
@@ -576,7 +576,7 @@ def clear(db: Db, scope: Scope) -> int:
 def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     """Delete the lessons of this kind and error type; return their number."""
     key = {**key_of(scope), "kind": kind, "error_type": error_type}
-    return db.delete("reflection", key)
+    return db.delete("lesson", key)
 
 
 def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
@@ -601,7 +601,7 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
     That is, loops, lessons, exposures, episodes or traces.
     """
     names = set[str]()
-    for table in ("loop", "reflection", "exposure", "episode", "trace"):
+    for table in ("loop", "lesson", "exposure", "episode", "trace"):
         rows = db.select("distinct project", table, {"tenant": scope.tenant})
         names.update(row["project"] for row in rows)
     return [Scope(scope.tenant, name) for name in sorted(names)]
@@ -686,7 +686,7 @@ def _evict_lessons(db: Db, scope: Scope, most: int, spared: Sequence[int]) -> se
         kept=json.dumps(sorted(set(spared))),
     )
     for row in rows:
-        db.delete("reflection", {**key_of(scope), "id": row["id"]})
+        db.delete("lesson", {**key_of(scope), "id": row["id"]})
     return {row["id"] for row in rows}
 
 
@@ -738,7 +738,7 @@ def prune(
     """Delete the lessons that `prunable` returns, record a ruling, and return them."""
     lessons = prunable(db, scope, unused_for, keep)
     for lesson in lessons:
-        db.delete("reflection", {**key_of(scope), "id": lesson["id"]})
+        db.delete("lesson", {**key_of(scope), "id": lesson["id"]})
     if lessons:
         removed = [
             {"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons
@@ -763,9 +763,9 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     Raises NotFound.
     """
     key = {**key_of(scope), "id": id}
-    if not db.update("reflection", key, {"pinned": pinned}):
+    if not db.update("lesson", key, {"pinned": pinned}):
         raise _lesson_not_found(scope, id)
-    (lesson,) = db.select("kind, signature", "reflection", key)
+    (lesson,) = db.select("kind, signature", "lesson", key)
     rule(
         db,
         scope,
@@ -802,7 +802,7 @@ def edit(
     text = storable(text)
     allowed = f"1 to {limit} characters"
     require(text.strip() and len(text) <= limit, "text", text, allowed)
-    rows = db.select("*", "reflection", {**key_of(scope), "id": id})
+    rows = db.select("*", "lesson", {**key_of(scope), "id": id})
     if not rows:
         raise _lesson_not_found(scope, id)
     lesson = rows[0]
@@ -820,7 +820,7 @@ def edit(
         **stamp,
         "kind": lesson["kind"],
         "signature": lesson["signature"],
-        "reflection": id,
+        "lesson_id": id,
         "text": text,
         "parents": "[]",
         "memory_key": "",
@@ -832,7 +832,7 @@ def edit(
     db.run("allow_words", {**values, "words": digests})
     place = placed(db, space, blob(vector)) if vector is not None else None
     add_words(db, values, "", place)
-    new_words = {"reflection": id, "digest": words_digest(text)}
+    new_words = {"lesson_id": id, "digest": words_digest(text)}
     new = int(db.select("id", "example", new_words)[0]["id"])
     # Another source may have written the same words.
     db.update("example", new_words, stamp)
@@ -876,7 +876,7 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
         "hurt": 0,
         "meta": json.dumps(meta),
     }
-    db.update("reflection", {"id": lesson["id"]}, changes)
+    db.update("lesson", {"id": lesson["id"]}, changes)
     cause = {"kind": lesson["kind"], "signature": lesson["signature"]}
     db.update("cause", {**key_of(scope), **cause}, {"quiet": 0})
 

@@ -135,7 +135,7 @@ def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
 def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
     """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
     exposes = entry.briefing is not None and entry.briefing.exposures
-    if entry.reflections or exposes or entry.outcome is not None:
+    if entry.lessons or exposes or entry.outcome is not None:
         return (*_of_loop(entry.id), *MEMORY_LOCKS)
     return _of_loop(entry.id)
 
@@ -261,11 +261,11 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         outcome_number = exposures.expose(
             db, scope, exposures=(), outcome=entry.outcome, now=now
         )
-    if entry.reflections:
+    if entry.lessons:
         answers = lessons.upsert(
             db,
             scope,
-            reflections=entry.reflections,
+            lessons=entry.lessons,
             now=now,
             quota=entry.quota,
             drops=True,

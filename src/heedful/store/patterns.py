@@ -223,7 +223,7 @@ def set_apart(
     """
     for digest in digests:
         key = {**key_of(scope), "signature": digest}
-        if not db.update("reflection", key, {"apart": apart}):
+        if not db.update("lesson", key, {"apart": apart}):
             where = f"the lessons of {scope.tenant}/{scope.project}"
             raise NotFound("pattern", digest, where)
         rule(

@@ -2,7 +2,9 @@
 
 A migration is a file of `sql/` with a number and a part: apply `pre` while the old
 version still runs, and `post` after it has stopped. The table `schema_version` has a
-row for each part that was applied. The job queue has migrations of its own.
+row for each part that was applied. A new database begins with `postgres_schema.sql`,
+which is as if the migrations up to `WHOLE_SCHEMA_VERSION` had been applied. The job
+queue has migrations of its own.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from heedful.store.statements import SQL_FOLDER, read_sql
 Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
+WHOLE_SCHEMA_VERSION: Final = 2
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (
@@ -74,11 +77,11 @@ class MigrationResult(NamedTuple):
 @cache
 def all_parts() -> tuple[MigrationPart, ...]:
     """Return the parts of all migrations that this version of heedful has, in order."""
-    parts = []
+    parts = {MigrationPart(1, "pre")}  # whose tables are in the whole schema
     for name in os.listdir(SQL_FOLDER):
         match = re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name)
         if match is not None:
-            parts.append(MigrationPart(int(match[1]), match[2]))
+            parts.add(MigrationPart(int(match[1]), match[2]))
     return tuple(sorted(parts, key=lambda part: (part.number, part.part == "post")))
 
 
@@ -137,12 +140,19 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
             f"{newest_version()}; upgrade heedful"
         )
     applied = []
+    if not before and part != "post":
+        db.script(read_sql("postgres_schema.sql"))
     for migration in all_parts():
         if migration in before:
             continue
         if part not in ("all", migration.part):
             break  # later parts need this part
-        _apply(db, migration)
+        if before or migration.number > WHOLE_SCHEMA_VERSION:
+            db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
+        values = {**migration._asdict(), "at": time.time()}
+        db.execute(
+            "insert into schema_version values (:number::int, :part, :at)", values
+        )
         applied.append(migration)
     _migrate_jobs(db, part)
     if role:
@@ -153,12 +163,6 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
         waiting=tuple(other for other in all_parts() if other not in after),
         schema=_version_of(tuple(after)),
     )
-
-
-def _apply(db: PostgresSession, migration: MigrationPart) -> None:
-    db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
-    values = {**migration._asdict(), "at": time.time()}
-    db.execute("insert into schema_version values (:number::int, :part, :at)", values)
 
 
 def _migrate_jobs(db: PostgresSession, part: str) -> None:

@@ -90,8 +90,8 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
     The newest comes first.
     """
     waiting = {"scope": token(scope), "state": "quarantined"}
-    rows = db.select("id, reflection", "example", waiting, "order by id desc")
-    return {row["id"]: row["reflection"] for row in rows}
+    rows = db.select("id, lesson_id", "example", waiting, "order by id desc")
+    return {row["id"]: row["lesson_id"] for row in rows}
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
@@ -213,7 +213,7 @@ def settle(
             where = f"the memory of {scope.tenant}/{scope.project}"
             raise NotFound("example", str(id), where)
         entry = entries[id]
-        reflection = _set_state(db, scope, entry, action, trust)
+        lesson_id = _set_state(db, scope, entry, action, trust)
         rule(
             db,
             scope,
@@ -227,7 +227,7 @@ def settle(
         values = {
             **scope_key(scope),
             "example": id,
-            "reflection": reflection,
+            "lesson_id": lesson_id,
             "now": now,
         }
         if action == "release":
@@ -246,12 +246,12 @@ def _set_state(
     subject = f"{entry.kind}/{entry.signature}"
     values = {**scope_key(scope), "example": entry.id, "subject": subject}
     if action == "release":
-        settled = {"state": "candidate", "trust": trust}
+        settled = {"state": "unverified", "trust": trust}
     else:
         settled = {"state": "retired", "trust": entry.trust}
     row = db.first("settle_example", {**values, **settled})
     if row is not None:
-        return int(row["reflection"])
+        return int(row["lesson_id"])
     ruling = db.first("rulings_on", values)
     reason = ""
     if ruling is not None:
@@ -264,7 +264,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.run("allow_words", {**values, "words": digests})
     for successor in db.run("became", values).fetchall():
-        move_examples(db, values["reflection"], successor["id"])
+        move_examples(db, values["lesson_id"], successor["id"])
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] in QUARANTINE_TRUST
     if not shows_entry and lacks_mend(entry.lesson, lesson):
@@ -364,7 +364,7 @@ def _forget_sources(
     derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(derived)
     sightings = Counter(
-        row["reflection"] for row in db.run("delete_sightings", values).fetchall()
+        row["lesson_id"] for row in db.run("delete_sightings", values).fetchall()
     )
     # Also those whose examples a dream moved.
     authored = db.run("voiced", values).fetchall()
@@ -374,16 +374,16 @@ def _forget_sources(
         db.delete("action", {**key, "source": name})
     for name in ("delete_origins", "delete_lineage", "forget_record"):
         db.run(name, values)
-    changed = {row["reflection"] for row in (*authored, *examples)}
+    changed = {row["lesson_id"] for row in (*authored, *examples)}
     lost = []
-    for reflection in sorted(changed.union(sightings)):
+    for lesson_id in sorted(changed.union(sightings)):
         of_lesson = {
             **values,
-            "reflection": reflection,
-            "n": sightings[reflection],
+            "lesson_id": lesson_id,
+            "n": sightings[lesson_id],
         }
         if not _keep_lesson(db, of_lesson):
-            lost.append(reflection)
+            lost.append(lesson_id)
     return replace(
         removed,
         examples=len(examples),
@@ -406,7 +406,7 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
     db.run("give_back", values)
     best = _best_example(db, values)
     if best is None:
-        return not db.delete("reflection", {"id": values["reflection"]})
+        return not db.delete("lesson", {"id": values["lesson_id"]})
     _bring_back(db, values, best, lesson)
     return True
 

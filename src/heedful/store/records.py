@@ -122,7 +122,7 @@ class JournalEntry:
     was to its limits at the decision. `decided` is the time of the decision in seconds
     since 1970, 0 for now. For a loop without a driver, `seen` is the `updated` of the
     loop as it was read. The `briefing` and its exposures are written once for each
-    loop. The fields `reflections`, `outcome`, `most` and `quota` are as in
+    loop. The fields `lessons`, `outcome`, `most` and `quota` are as in
     `exposures.remember`, but lessons beyond the quota are left out.
     """
 
@@ -139,7 +139,7 @@ class JournalEntry:
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None
-    reflections: Sequence[Lesson] = ()
+    lessons: Sequence[Lesson] = ()
     briefing: Briefing | None = None
     outcome: Outcome | None = None
     most: int = 0

@@ -286,7 +286,8 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA_VERSION = 1  # the number of the newest `sqlite_….sql`
+SCHEMA_VERSION = 2  # the number of the newest `sqlite_….sql`
+WHOLE_SCHEMA_VERSION = 2  # that of `sqlite_schema.sql`, with which a file begins
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -363,11 +364,12 @@ def connect(
     db.place = place
     with ExitStack() as failure:
         failure.callback(db.close)  # which rolls back what was not committed
-        db.execute("pragma foreign_keys = on")
         db.create_function("store_clock", 0, time.time)
         place.check(writes=False)
         if in_memory or _is_older(db, path):
             _migrate(db)
+        # A migration may write a table anew, and must not delete what refers to it.
+        db.execute("pragma foreign_keys = on")
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
         failure.pop_all()
@@ -414,8 +416,14 @@ def _migrate(db: Connection) -> None:
     db.execute("begin immediate")
     # Another process may have come first.
     version = db.execute("pragma user_version").fetchone()[0]
+    files = []
+    if version == 0:
+        files.append("sqlite_schema.sql")
+        version = WHOLE_SCHEMA_VERSION
     for number in range(version + 1, SCHEMA_VERSION + 1):
-        for statement in _statements(f"sqlite_{number:04}.sql"):
+        files.append(f"sqlite_{number:04}.sql")
+    for name in files:
+        for statement in _statements(name):
             db.execute(statement)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")

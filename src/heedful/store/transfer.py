@@ -30,7 +30,7 @@ from heedful.lessons.lesson import (
     Trust,
     clip,
 )
-from heedful.lessons.trust import clip_reflection
+from heedful.lessons.trust import clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -75,6 +75,21 @@ Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
 Mark = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
 
 
+# In an export, a lesson or example that is not verified is a `candidate`, as in the first
+# version of the file.
+ExportState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+
+
+def export_state(state: State) -> ExportState:
+    """Return a state as an export has it."""
+    return "candidate" if state == "unverified" else state
+
+
+def state_of_export(state: ExportState) -> State:
+    """Return the state of a record of an export."""
+    return "unverified" if state == "candidate" else state
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """The first line of an export."""
@@ -97,7 +112,7 @@ class ExampleRecord:
     digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
     author: bool
     lesson: str
-    state: State
+    state: ExportState
     trust: Trust
     at: Time
     example: Example
@@ -132,7 +147,7 @@ class LessonRecord:
     words: Mark
     text: str
     tags: tuple[str, ...]
-    state: State
+    state: ExportState
     trust: Trust
     importance: Share
     source: str
@@ -218,11 +233,11 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
         rows = db.run("rests_on", {"example": example})
         return tuple(sorted({row["source"] for row in rows}))
 
-    for row in db.select("*", "reflection", key, "order by kind, signature"):
+    for row in db.select("*", "lesson", key, "order by kind, signature"):
         examples = [
             _example_record(example, row["author"], sources_of(example["id"]))
             for example in db.select(
-                "*", "example", {"reflection": row["id"]}, "order by digest"
+                "*", "example", {"lesson_id": row["id"]}, "order by digest"
             )
         ]
         child = {**key, "child": lessons.name_of(row)}
@@ -231,6 +246,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             LessonRecord,
             row,
             type="lesson",
+            state=export_state(row["state"]),
             meta=_load(row["meta"]),
             examples=tuple(examples),
             links=tuple(from_row(LinkRecord, link) for link in links),
@@ -248,6 +264,7 @@ def _example_record(
         row,
         digest=digest,
         author=row["id"] == author,
+        state=export_state(row["state"]),
         example=Example(**_load(row["record"])),
         sources=sources,
     )
@@ -289,7 +306,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             sources=text.sources,
             meta=meta,
         )
-        yield clip_reflection(lesson)
+        yield clip_lesson(lesson)
 
 
 @resumable(result=Mapping[str, int])
@@ -336,10 +353,10 @@ def _quarantine(
 ) -> Counter[str]:
     """Store the new texts of a lesson for which nobody vouches."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
-    rows = db.select("id", "reflection", key)
+    rows = db.select("id", "lesson", key)
     digests = set[str]()
     for row in rows:
-        examples = db.select("digest", "example", {"reflection": row["id"]})
+        examples = db.select("digest", "example", {"lesson_id": row["id"]})
         digests.update(example["digest"] for example in examples)
     texts = dict[str, Lesson]()
     for lesson in untrusted_texts(record, source):
@@ -359,7 +376,7 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     key = key_of(scope)
     now = time.time()
     name = {**key, "kind": record.kind, "signature": record.signature}
-    rows = db.select("id, text, author", "reflection", name)
+    rows = db.select("id, text, author", "lesson", name)
     is_known = bool(rows)
     if is_known:
         values = {
@@ -371,9 +388,9 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
         db.run("merge_counts", values)
     else:
         columns = _columns(record, now)
-        rows = db.run("upsert_reflection", {**key, **columns, "now": now}).fetchall()
+        rows = db.run("upsert_lesson", {**key, **columns, "now": now}).fetchall()
         changes = {column: columns[column] for column in EXPORT_ONLY_FIELDS}
-        db.update("reflection", {"id": rows[0]["id"]}, changes)
+        db.update("lesson", {"id": rows[0]["id"]}, changes)
     lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
     counts = Counter(waiting=states.count("quarantined"))
@@ -393,6 +410,7 @@ def _columns(record: LessonRecord, now: float) -> dict[str, Any]:
         del columns[field]
     for field in ("error_type", "pattern", "text", "source"):
         columns[field] = storable(columns[field])
+    columns["state"] = state_of_export(record.state)
     columns["first_seen"] = record.first_seen or record.last_seen or now
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
@@ -409,14 +427,14 @@ def _write_example(
     digest = record.digest
     if digest == LESSON_DIGEST_PREFIX:
         digest = words_digest(text)
-    key = {"reflection": lesson["id"], "digest": digest}
+    key = {"lesson_id": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
     values = {
         **lesson,
         **key,
         "text": text,
-        "state": record.state,
+        "state": state_of_export(record.state),
         "trust": record.trust,
         "source": next(iter(record.sources), ""),
         "sources": record.sources,
@@ -428,12 +446,12 @@ def _write_example(
     lessons.add_example(db, values, example=record.example, context="", place=None)
     (row,) = db.select("id, state", "example", key)
     if record.author and text == lesson["text"] and not lesson["author"]:
-        db.update("reflection", {"id": lesson["id"]}, {"author": row["id"]})
+        db.update("lesson", {"id": lesson["id"]}, {"author": row["id"]})
     return cast("State", row["state"])
 
 
 # The tables to which other tables refer are written first.
-REFERENCED_TABLES = ("loop", "reflection", "example", "dream")
+REFERENCED_TABLES = ("loop", "lesson", "example", "dream")
 # Columns of SQLite that are not copied.
 OMITTED_COLUMNS = ("tenant", "changed", "place")
 # The tenant of a row in a file whose table has neither this column nor a foreign key.

@@ -262,7 +262,7 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     for name in names:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
-        for row in db.select("id, text, trust", "reflection", key):
+        for row in db.select("id, text, trust", "lesson", key):
             text = row["text"]
             if row["trust"] in QUARANTINE_TRUST:
                 text = ""

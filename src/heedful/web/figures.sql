@@ -3,7 +3,7 @@
 -- name: latest
 select coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
                                            order by n desc limit 200) as newest), 0) as loops,
-       coalesce((select max(id) from reflection where tenant = :tenant and project = :project), 0) as lessons,
+       coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
        coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
@@ -82,7 +82,7 @@ order by override.until limit :limit;
 
 -- name: examples_of
 select id, record, state, trust, lesson, at from example
-where scope = :token and reflection = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
+where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
 order by at desc, id desc limit :limit;
 
 -- name: waiting
@@ -97,22 +97,22 @@ select o.source, count(*) as texts from (
 
 -- name: sources_of
 select distinct o.source from example e join origin o on o.example = e.id
-where e.scope = :token and e.reflection = :id and o.source <> '' order by o.source limit :limit;
+where e.scope = :token and e.lesson_id = :id and o.source <> '' order by o.source limit :limit;
 
 -- name: loops_of
-select loop, max(at) as at from occurrence where reflection = :id and loop <> '' group by loop order by max(at) desc limit :limit;
+select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit;
 
 -- name: learnt_from
 select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
-from origin o join example e on e.id = o.example join reflection l on l.id = e.reflection
+from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
 
 -- name: lesson_of
-select reflection from example where scope = :token and id = :id;
+select lesson_id from example where scope = :token and id = :id;
 
 -- name: seen_since
 -- Where the error of a text was seen again while the text waited.
-select o.loop, o.text, o.at from example e join occurrence o on o.reflection = e.reflection and o.at > e.at
+select o.loop, o.text, o.at from example e join occurrence o on o.lesson_id = e.lesson_id and o.at > e.at
 where e.scope = :token and e.id = :id order by o.at desc limit :limit;
 
 -- name: links_of
@@ -138,9 +138,9 @@ select l.id, l.text, r.at from (
     and not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject
                     and n.id > r.id and n.action in ('pin', 'unpin', 'edit', 'retire'))
   order by r.id desc limit :limit
-) as r cross join reflection l
+) as r cross join lesson l
 where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject, 1, instr(r.subject, '/') - 1)
-  and l.signature = substr(r.subject, instr(r.subject, '/') + 1) and l.state in ('candidate', 'verified');
+  and l.signature = substr(r.subject, instr(r.subject, '/') + 1) and l.state in ('unverified', 'verified');
 
 -- name: versions_of
 -- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.

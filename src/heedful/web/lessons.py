@@ -16,6 +16,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
+from heedful.service.wire import lesson_from_wire
 from heedful.store import editions
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
@@ -75,14 +76,14 @@ async def _found_lessons(visit: Visit, filters: Document) -> list[Any]:
         error_type=filters["error_type"],
         tags=tags,
     )
-    ids = list(dict.fromkeys(match.reflection for match in matches))
+    ids = list(dict.fromkeys(match.lesson_id for match in matches))
     rows = await visit.caller.read(figures.lessons, ids)
     return [row for row in rows if filters["state"] in ("", row["state"])]
 
 
 async def lesson(visit: Visit, n: int) -> Document:
     """Show a lesson: its examples, origins and links, and what became of it."""
-    record = await visit.get(f"/v1/reflections/{n}")
+    record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
     name = f"{record['kind']}/{record['signature']}"
     read = visit.caller.read
     values = {
@@ -184,7 +185,7 @@ def _removed(counts: Document) -> dict[str, int]:
 
 async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
-    entry = await visit.get(f"/v1/quarantine/{n}")
+    entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
     sources = entry["provenance"]["sources"]
     read = visit.caller.read
     place = token(visit.caller.scope)
@@ -201,7 +202,7 @@ async def held(visit: Visit, n: int) -> Document:
     return {
         "entry": entry,
         "sources": sources,
-        "lesson": lesson["reflection"],
+        "lesson": lesson["lesson_id"],
         "again": [{"loop": row["loop"], "at": row["at"]} for row in again],
         "would": await _revocable(visit, sources),
         "following": visit.link(following, source=source, trust=trust),

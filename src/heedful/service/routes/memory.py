@@ -20,7 +20,7 @@ from heedful.lessons import lesson, ranking
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson, source_trust
+from heedful.lessons.trust import source_trust
 from heedful.memory.reflect import receive, to_stored_episode
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -38,7 +38,13 @@ from heedful.service.auth import (
 from heedful.service.middleware import PROTOBUF_TYPE
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import MAX_ROW_ID, Page
+from heedful.service.wire import (
+    MAX_ROW_ID,
+    Page,
+    WireLessonState,
+    lesson_state_from_wire,
+    lesson_to_wire,
+)
 from heedful.store import editions, episodes, exposures, loops, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -166,7 +172,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     return {
         "signature": signature(body.error_type, redact(body.text)).digest,
         "count": answer.count,
-        "lessons": answer.lessons,
+        "lessons": [lesson_to_wire(lesson) for lesson in answer.lessons],
         "grouped": answer.group is not None,
         "lines": answer.lines,
         "release": answer.release,
@@ -257,7 +263,7 @@ async def listed(
     kind: schemas.Kind | None = None,
     error_type: Word = "",
     tag: Word = "",
-    state: lesson.State | None = None,
+    state: WireLessonState | None = None,
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
@@ -269,9 +275,10 @@ async def listed(
         kind=kind or "",
         error_type=error_type,
         tag=tag,
-        state=state or "",
+        state=lesson_state_from_wire(state) if state else "",
     )
-    return Page[Document].of(rows, page.limit, "id")
+    sent = [lesson_to_wire(row) for row in rows]
+    return Page[Document].of(sent, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
@@ -322,7 +329,7 @@ async def edit(
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return dict(lesson)
+    return lesson_to_wire(lesson)
 
 
 quarantine: APIRouter = APIRouter(
@@ -353,7 +360,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
 
 
 @quarantine.get("/{id}")
-async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
+async def show(id: Id, caller: Reviewing) -> schemas.QuarantineEntry:
     """Return a lesson from quarantine: its text, its origin, and its reviews."""
     return await caller.memory.quarantine.show(id)
 
@@ -376,11 +383,12 @@ async def rule(
         state = "retired"
         await lessons.reject([id], by=caller.by, why=body.why)
     else:
-        state = "candidate"
+        state = "unverified"
         await lessons.release([id], by=caller.by, why=body.why)
         if caller.setup.embedder:
             await caller.setup.embed_soon(caller.scope, since="")
-    return {"id": id, "state": state, "by": caller.by, "why": body.why}
+    answer = {"id": id, "state": state, "by": caller.by, "why": body.why}
+    return lesson_to_wire(answer)
 
 
 episodes_router: APIRouter = APIRouter(

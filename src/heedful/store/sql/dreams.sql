@@ -2,47 +2,47 @@
 -- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
        l.useful, l.seen, l.pattern, l.first_seen, l.last_seen,
-       exists (select 1 from example where reflection = l.id and state = 'quarantined') as held,
+       exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
-        where e.reflection = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
-from reflection l
-where l.tenant = :tenant and l.project = :project and l.state in ('candidate', 'verified')
+        where e.lesson_id = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
+from lesson l
+where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified')
 order by l.kind, l.signature;
 
 -- name: asked
 -- The newest texts that led to a lesson: tasks of its examples, sightings, and tasks of loops that were shown it.
 select text from (
-  select e.task as text, e.at from example e join reflection l on l.id = e.reflection
-  where e.reflection = :reflection and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text)
-  union select text, at from occurrence where reflection = :reflection
+  select e.task as text, e.at from example e join lesson l on l.id = e.lesson_id
+  where e.lesson_id = :lesson_id and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text)
+  union select text, at from occurrence where lesson_id = :lesson_id
   union select case when p.task like '"%' then coalesce(json_extract(p.task, '$'), p.task) else p.task end, x.at
-        from reflection l
+        from lesson l
         join exposure x using (tenant, project, kind, signature)
         join loop p on p.tenant = x.tenant and p.project = x.project and p.id = x.loop
-        where l.id = :reflection
+        where l.id = :lesson_id
 ) as found
 where trim(text) <> '' group by text order by max(at) desc, text limit :most;
 
 -- name: unchanged
 -- The lesson, if it has not changed since the dream began.
-select 1 from reflection l
+select 1 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature and l.id = :id
-  and l.text = :text and l.trust = :trust and l.state in ('candidate', 'verified') and not l.apart
+  and l.text = :text and l.trust = :trust and l.state in ('unverified', 'verified') and not l.apart
   and (not :member or not l.pinned)
-  and not exists (select 1 from example where reflection = l.id and state = 'quarantined');
+  and not exists (select 1 from example where lesson_id = l.id and state = 'quarantined');
 
 -- name: move_examples
 -- Those that the successor lacks; the words of the lesson stay.
-update example set reflection = :successor
-where reflection = :subject and state in ('candidate', 'verified')
-  and not (digest like 'lesson%' and lesson = (select text from reflection where id = :subject))
-  and digest not in (select digest from example where reflection = :successor)
+update example set lesson_id = :successor
+where lesson_id = :subject and state in ('unverified', 'verified')
+  and not (digest like 'lesson%' and lesson = (select text from lesson where id = :subject))
+  and digest not in (select digest from example where lesson_id = :successor)
 returning id;
 
 -- name: became
 -- The lesson that superseded a lesson.
 with recursive line (name) as (
-  select kind || '/' || signature from reflection where id = :reflection and state = 'superseded'
+  select kind || '/' || signature from lesson where id = :lesson_id and state = 'superseded'
   union select k.parent from link k join line on k.child = line.name
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 ),
@@ -50,7 +50,7 @@ parted (kind, signature) as materialized (
   select substr(name, 1, instr(name, '/') - 1), substr(name, instr(name, '/') + 1) from line
 )
 select l.id from parted p
-join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
+join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
 where l.state <> 'superseded' limit 1;
 
 -- name: read_dreams
@@ -60,7 +60,7 @@ where tenant = :tenant and project = :project and (cast(:dream as bigint) is nul
 order by id desc limit :limit;
 
 -- name: texts_of
-select id, text from reflection
+select id, text from lesson
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');
 
@@ -76,7 +76,7 @@ order by later.dream desc limit 1;
 -- A trigger restores each lesson that still exists.
 delete from link where tenant = :tenant and project = :project and relation = 'became' and dream = :dream
 returning exists (
-  select 1 from reflection r where r.tenant = :tenant and r.project = :project
+  select 1 from lesson r where r.tenant = :tenant and r.project = :project
     and r.kind = substr(child, 1, instr(child, '/') - 1) and r.signature = substr(child, instr(child, '/') + 1)
 ) as back;
 

@@ -56,12 +56,12 @@ order by last, id limit 100;
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
 
 -- name: seen_in
-select 1 from occurrence o join reflection l on l.id = o.reflection
+select 1 from occurrence o join lesson l on l.id = o.lesson_id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
   and o.source = :source limit 1;
 
 -- name: raise_importance
-update reflection set importance = max(importance, :least) where id = :id;
+update lesson set importance = max(importance, :least) where id = :id;
 
 -- name: actions_worked
 update action set worked = :at
@@ -69,37 +69,37 @@ where tenant = :tenant and project = :project and digest in (select value from j
   and worked < failed and failed <= :at;
 
 -- name: insert_action
-insert into action (tenant, project, digest, reflection, source, state, failed, worked)
-values (:tenant, :project, :digest, :reflection, :source, :state, :failed, :worked)
-on conflict (tenant, project, digest, reflection, source) do update
+insert into action (tenant, project, digest, lesson_id, source, state, failed, worked)
+values (:tenant, :project, :digest, :lesson_id, :source, :state, :failed, :worked)
+on conflict (tenant, project, digest, lesson_id, source) do update
 set state = excluded.state, failed = max(action.failed, excluded.failed), worked = max(action.worked, excluded.worked);
 
 -- name: failed_actions
 -- The lessons about an action, or a part of it, that has not worked since; :whole is the digest of the whole action.
 with newest as (
-  select digest, reflection, state, failed from action
+  select digest, lesson_id, state, failed from action
   where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and worked < failed
   order by failed desc limit :read
 ), counted as (
-  select reflection, digest, count(*) as runs, max(failed) as failed from newest group by reflection, digest
+  select lesson_id, digest, count(*) as runs, max(failed) as failed from newest group by lesson_id, digest
 )
-select reflection as id, max(case when digest = :whole then 1 else 0 end) as whole, max(runs) as runs,
+select lesson_id as id, max(case when digest = :whole then 1 else 0 end) as whole, max(runs) as runs,
        max(failed) as failed, (
-         select n.state from newest n where n.reflection = counted.reflection order by n.failed desc limit 1) as state
-from counted group by reflection
+         select n.state from newest n where n.lesson_id = counted.lesson_id order by n.failed desc limit 1) as state
+from counted group by lesson_id
 having max(case when digest = :whole then 1 else 0 end) = 1 or max(runs) >= :least
 order by whole desc, runs desc, id desc limit :limit;
 
 -- name: lesson_and_rules
 -- The lesson, or else the lesson that it became, and the rules of both; the newest rule is last.
 with named (name) as (
-  select kind || '/' || signature from reflection where id = :id
-  union select k.parent from link k join reflection l on k.child = l.kind || '/' || l.signature
+  select kind || '/' || signature from lesson where id = :id
+  union select k.parent from link k join lesson l on k.child = l.kind || '/' || l.signature
   where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select id, kind || '/' || signature in (select name from named) as own, text, state, trust,
        case when state = 'quarantined' or trust in ('tool', 'external') then author else 0 end as entry
-from reflection
+from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select substr(name, instr(name, '/') + 1) from named
   union select substr(k.child, length('strategy/') + 1) from link k

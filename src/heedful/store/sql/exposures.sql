@@ -10,12 +10,12 @@ on conflict do nothing
 returning n;
 
 -- name: count_outcome
-update reflection
+update lesson
 set helped = helped + case when :right_at_once then :times else 0 end,
     hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
 where tenant = :tenant and project = :project and (kind, signature) in (
   select kind, signature from exposure
-  where tenant = :tenant and project = :project and loop = :loop and shown and at > reflection.judged_from
+  where tenant = :tenant and project = :project and loop = :loop and shown and at > lesson.judged_from
 );
 
 -- name: count_outcomes
@@ -54,7 +54,7 @@ with given_up as materialized (
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
   from exposure x left join outcome o using (tenant, project, loop)
-  left join reflection r using (tenant, project, kind, signature)
+  left join lesson r using (tenant, project, kind, signature)
   where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
@@ -73,30 +73,30 @@ select count(distinct x.loop) as n from exposure x left join outcome o using (te
 where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now;
 
 -- name: reset_useful
-update reflection set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
+update lesson set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
 
 -- name: set_useful
-update reflection set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
+update lesson set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: retire
 -- A person decides about what an operator wrote or pinned: by unpinning it.
-update reflection set state = case when pinned or trust = 'operator' and not exists (
+update lesson set state = case when pinned or trust = 'operator' and not exists (
   select 1 from ruling
   where tenant = :tenant and project = :project and subject = :kind || '/' || :signature and action = 'unpin'
 ) then state else 'retired' end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-  and state in ('candidate', 'verified')
+  and state in ('unverified', 'verified')
 returning text, state;
 
 -- name: restore
-update reflection
+update lesson
 set useful = 1, judged_from = max(:now, last_shown), state = case when exists (
-      select 1 from example e where e.reflection = reflection.id and e.state = 'verified'
-    ) then 'verified' else 'candidate' end
+      select 1 from example e where e.lesson_id = lesson.id and e.state = 'verified'
+    ) then 'verified' else 'unverified' end
 where tenant = :tenant and project = :project and id = :id and state = 'retired' and 'retire' = (
   select action from ruling
-  where tenant = :tenant and project = :project and subject = reflection.kind || '/' || reflection.signature
+  where tenant = :tenant and project = :project and subject = lesson.kind || '/' || lesson.signature
     and action in ('retire', 'restore')
   order by id desc limit 1
 )

@@ -1,21 +1,21 @@
 -- name: replace_words
 -- Text of an operator or a measured outcome replaces other text. The text of a model is then no longer recalled.
 update example set state = 'superseded'
-where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'verified') and (reflection, lesson) in (
-  select id, text from reflection
+where digest like 'lesson%' and trust = 'model' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
+  select id, text from lesson
   where tenant = :tenant and project = :project and kind = :kind and signature = :signature
     and trust not in ('operator', 'measured') and text <> :text
 );
 
--- name: upsert_reflection
-insert into reflection (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
+-- name: upsert_lesson
+insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, meta, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
         :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
         -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile. The proof is about the
         -- text whose digest the ruling has: it does not apply to a new text from an operator.
-        case when :state in ('candidate', 'verified') and 'retire' = (
+        case when :state in ('unverified', 'verified') and 'retire' = (
                select case when :trust = 'operator' and json_extract(record, '$.digest') <> :mark then '' else action end
                from ruling
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
@@ -25,24 +25,24 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
         coalesce((select max(at) from ruling where tenant = :tenant and project = :project
                     and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
 on conflict (tenant, project, kind, signature) do update
-set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
+set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen),
     -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
-    state = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+    state = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                  then excluded.state
-                 when reflection.state = 'candidate' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
-                 then 'verified' else reflection.state end,
-    useful = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
-                  and reflection.text <> excluded.text then 1 else reflection.useful end,
-    judged_from = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
-                       and reflection.text <> excluded.text then max(:now, reflection.last_shown) else reflection.judged_from end,
+                 when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
+                 then 'verified' else lesson.state end,
+    useful = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+                  and lesson.text <> excluded.text then 1 else lesson.useful end,
+    judged_from = case when lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+                       and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
     (trust, text, source, tags, importance, meta, author) = (
       select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, null
-      where reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+      where lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
       union all
-      select reflection.trust, reflection.text, reflection.source, reflection.tags, reflection.importance, reflection.meta, reflection.author
-      where not (reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
+      select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.author
+      where not (lesson.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured'))
     ),
-    pinned = reflection.pinned or excluded.pinned
+    pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
@@ -56,7 +56,7 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
     at = max(cause.at, excluded.at);
 
 -- name: read_failure
-select id, kind, signature, error_type, text, tags, state, trust, importance, meta from reflection
+select id, kind, signature, error_type, text, tags, state, trust, importance, meta from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select :signature
   union select substr(child, length('strategy/') + 1) from link
@@ -66,18 +66,18 @@ order by id;
 
 -- name: verify_example
 update example set state = 'verified'
-where reflection = :reflection and digest = :digest and state = 'candidate'
+where lesson_id = :lesson_id and digest = :digest and state = 'unverified'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
--- name: top_reflections
+-- name: top_lessons
 select *, (
-  select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)
+  select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
 ) as examples
-from reflection where tenant = :tenant and project = :project
+from lesson where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
--- name: list_reflections
-select * from reflection
+-- name: list_lessons
+select * from lesson
 where tenant = :tenant and project = :project and id < :before
   and (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
   and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
@@ -123,7 +123,7 @@ select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
          select group_concat(source, ', ') from (select source from origin where example = e.id order by source) as named
        ), '') as source
-from example e join reflection l on l.id = e.reflection
+from example e join lesson l on l.id = e.lesson_id
 where e.scope = :scope and e.id in (select atom from json_each(:ids))
 order by e.id desc;
 
@@ -135,7 +135,7 @@ with recursive before (id) as (
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
 
 -- name: newest_sightings
-select o.text, o.source, o.trust, o.loop, o.at from occurrence o join reflection l on l.id = o.reflection
+select o.text, o.source, o.trust, o.loop, o.at from occurrence o join lesson l on l.id = o.lesson_id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
 order by o.id desc limit :most;
 
@@ -148,31 +148,31 @@ order by at desc, id desc;
 -- name: settle_example
 update example set state = :state, trust = :trust
 where id = :example and scope = :scope and state = 'quarantined'
-returning reflection, digest;
+returning lesson_id, digest;
 
 -- name: read_voice
 select l.kind, l.signature, l.text, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
-from reflection l where l.id = :reflection;
+from lesson l where l.id = :lesson_id;
 
 -- name: best_example
-select id from example where reflection = :reflection
+select id from example where lesson_id = :lesson_id
 order by exists (select 1 from moved where example = example.id), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
 -- If a lesson has only examples of lessons that it superseded, these lessons return, and get their examples back.
 delete from link
 where tenant = :tenant and project = :project and relation = 'became'
-  and parent = (select kind || '/' || signature from reflection where id = :reflection)
+  and parent = (select kind || '/' || signature from lesson where id = :lesson_id)
   and not exists (
-    select 1 from example e where reflection = :reflection
+    select 1 from example e where lesson_id = :lesson_id
       and not exists (select 1 from moved where example = e.id));
 
 -- name: bring_back
-update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'candidate' end
+update example set state = case when trust in ('tool', 'external') then 'quarantined' else 'unverified' end
 where id = :example and state = 'superseded';
 
 -- name: set_voice
-update reflection
+update lesson
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
     meta = case when author = :example then meta else '{}' end,
@@ -182,7 +182,7 @@ set tags = case when author = :example then tags else '[]' end,
          coalesce((select min(source) from origin where example = e.id), '')
   from example e where id = :example
 )
-where id = :reflection;
+where id = :lesson_id;
 
 -- name: loops_of
 -- The loops that a key began or reported to, with the first attempt to remove, and their last one.
@@ -217,7 +217,7 @@ select id from rests;
 
 -- name: delete_sightings
 delete from occurrence where id in (
-  select o.id from occurrence o join reflection r on r.id = o.reflection
+  select o.id from occurrence o join lesson r on r.id = o.lesson_id
   where r.tenant = :tenant and r.project = :project and (
     o.source in (select value from json_each(:named)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
     or o.parents <> '[]' and exists (
@@ -225,14 +225,14 @@ delete from occurrence where id in (
     )
   )
 )
-returning reflection;
+returning lesson_id;
 
 -- name: voiced
-select id as reflection from reflection
+select id as lesson_id from lesson
 where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
 
 -- name: delete_examples
-delete from example where id in (select atom from json_each(:ids)) returning reflection;
+delete from example where id in (select atom from json_each(:ids)) returning lesson_id;
 
 -- name: delete_origins
 delete from origin where example in (select atom from json_each(:ids));
@@ -241,47 +241,47 @@ delete from origin where example in (select atom from json_each(:ids));
 -- They have the words of the lesson.
 update loop set briefing = '' where tenant = :tenant and project = :project and id in (
   select x.loop from exposure x
-  join reflection r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
-  where r.id = :reflection);
+  join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
+  where r.id = :lesson_id);
 
 -- name: unsee
-update reflection
+update lesson
 set seen = max(1, seen - :n),
-    first_seen = coalesce((select min(at) from occurrence where reflection = :reflection), first_seen),
-    last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
-where id = :reflection;
+    first_seen = coalesce((select min(at) from occurrence where lesson_id = :lesson_id), first_seen),
+    last_seen = coalesce((select max(at) from occurrence where lesson_id = :lesson_id), last_seen)
+where id = :lesson_id;
 
 -- name: merge_counts
-update reflection
+update lesson
 set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
     first_seen = min(first_seen, :first_seen)
 where id = :id;
 
 -- name: evict_examples
 delete from example where id in (
-  select e.id from example e join reflection l on l.id = e.reflection
+  select e.id from example e join lesson l on l.id = e.lesson_id
   where e.scope = :scope and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text) and not l.pinned
   order by e.at, e.id limit :excess
 );
 
 -- name: prunable
--- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
+-- In the order of the index lesson_useful: quarantined lessons, other lessons that cannot be recalled, and then the
 -- least useful, the least important and the longest unused.
 select id, kind, signature, error_type, text, state, trust, importance, seen, useful, last_seen, last_shown
-from reflection
+from lesson
 where tenant = :tenant and project = :project and pinned = false and useful <= :most_useful
   and max(last_seen, last_shown) >= :since and max(last_seen, last_shown) < :before
   and (state = 'quarantined' or id not in (select atom from json_each(:kept)))
-order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
+order by case state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
 
 -- name: insert_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words, memory_key)
+insert into example (id, lesson_id, scope, task, record, digest, state, trust, lesson, at, words, memory_key)
 values (coalesce((select example from corpus where scope = :scope),
-                 cast(:reflection as bigint) / 100000000 * 100000000) + 1,
-        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words, :memory_key)
-on conflict (reflection, digest) do update
+                 cast(:lesson_id as bigint) / 100000000 * 100000000) + 1,
+        :lesson_id, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words, :memory_key)
+on conflict (lesson_id, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
@@ -298,6 +298,6 @@ delete from lineage where (child, parent) in (
 delete from lineage where child in (select example from origin where scope = :scope);
 
 -- name: count_examples
-select count(*) as n from reflection l join example e on e.reflection = l.id
+select count(*) as n from lesson l join example e on e.lesson_id = l.id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type
-  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified');
+  and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified');

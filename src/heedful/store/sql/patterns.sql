@@ -2,7 +2,7 @@
 -- Words of tools and documents count only after their release.
 select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
        cast(sum(seen) as bigint) as seen
-from reflection
+from lesson
 where tenant = :tenant and project = :project and trust not in ('tool', 'external')
   and (:error_type = '' or error_type = :error_type)
 group by error_type, signature
@@ -10,16 +10,16 @@ order by error_type, min(id);
 
 -- name: seen
 with mine as (
-  select id, signature, state, seen from reflection
+  select id, signature, state, seen from lesson
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
     and (trust not in ('tool', 'external') or signature = :signature)
 )
 select *, (
-         select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)
+         select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
        ) as examples,
        case when state = 'quarantined' then author else 0 end as entry,
        (select cast(sum(seen) as bigint) from mine) as total
-from reflection where id in (
+from lesson where id in (
   select id from mine order by state = 'superseded', signature <> :signature, seen desc, id limit :limit
 )
 order by state = 'superseded', signature <> :signature, seen desc, id;
@@ -31,18 +31,18 @@ where tenant = :tenant and project = :project and relation = 'strategy'
   and parent in (select 'reflection/' || value from json_each(:members));
 
 -- name: find_words
-select id, words, signature, pattern, error_type from reflection
+select id, words, signature, pattern, error_type from lesson
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
 limit :limit;
 
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
-  select signature, apart from reflection /*sqlite indexed by reflection_type */
+  select signature, apart from lesson /*sqlite indexed by lesson_type */
   where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
   order by id limit :most
 ) as learnt;
 
 -- name: learnt_patterns
-select signature, pattern, apart from reflection /*sqlite indexed by reflection_type */
+select signature, pattern, apart from lesson /*sqlite indexed by lesson_type */
 where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
 order by id limit :most;

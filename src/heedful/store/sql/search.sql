@@ -1,6 +1,6 @@
 -- name: filtered
 select e.id
-from reflection l join example e on e.reflection = l.id
+from lesson l join example e on e.lesson_id = l.id
 where l.tenant = :tenant and l.project = :project and e.indexed
   and (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
   and l.importance >= :importance and e.at >= :since
@@ -10,7 +10,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
 -- name: read_examples
 -- If the text of a lesson is withheld, `text` is the text that came with the example. Tags, importance and meta are those
 -- of the lesson if the example speaks for it. With `waiting`, examples in quarantine are read, too.
-select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
+select e.id, e.lesson_id, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
@@ -20,9 +20,9 @@ select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.s
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                        where value in (select value from json_each(:tags)))) as passes,
        e.memory_key = :memory_key and exists (select 1 from cause where tenant = :tenant and project = :project and memory_key = :memory_key) as own
-from json_each(:ids) i cross join example e cross join reflection l
+from json_each(:ids) i cross join example e cross join lesson l
      left join vector v on v.example = e.id and v.space = :space
-where e.id = i.atom and l.id = e.reflection
+where e.id = i.atom and l.id = e.lesson_id
   and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting);
 
 -- name: by_cause
@@ -35,22 +35,22 @@ with recursive line (rule, kind, signature) as (
   from line join link k on k.child = kind || '/' || signature
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
-select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as reflection, e.record, l.kind,
+select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as lesson_id, e.record, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text, l.tags, l.signature, l.useful, l.trust, l.meta
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
-join reflection l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
+join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
 join example e on e.id = coalesce(
-  (select min(id) from example where reflection = l.id and indexed and state = l.state),
-  (select min(id) from example where reflection = l.id and indexed))
-where l.state in ('candidate', 'verified')
+  (select min(id) from example where lesson_id = l.id and indexed and state = l.state),
+  (select min(id) from example where lesson_id = l.id and indexed))
+where l.state in ('unverified', 'verified')
 order by c.loops * c.severity desc, c.at desc, c.rule limit 50;
 
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n
-from reflection l cross join example e left join vector v on v.example = e.id
-where e.reflection = l.id and l.tenant = :tenant and l.project = :project
-  and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
+from lesson l cross join example e left join vector v on v.example = e.id
+where e.lesson_id = l.id and l.tenant = :tenant and l.project = :project
+  and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified')
   and trim(e.task, :blank) <> ''
 group by 1;
 
@@ -67,7 +67,7 @@ order by e.id limit :limit;
 -- name: place
 insert into vector (example, tenant, project, space, data /*postgres , near */)
 select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */
-from example e join reflection l on l.id = e.reflection
+from example e join lesson l on l.id = e.lesson_id
 where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
 on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */
 where vector.space <> excluded.space or vector.data <> excluded.data;

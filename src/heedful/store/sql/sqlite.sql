@@ -1,7 +1,7 @@
 -- Statements that only SQLite understands.
 
 -- name: scopes
-select tenant, project from reflection where not :waiting
+select tenant, project from lesson where not :waiting
 union select tenant, project from episode where :waiting and state <> 'reflected'
 union select tenant, project from trace where :waiting and state = 'open';
 

@@ -1,4 +1,4 @@
--- Schema 1 for PostgreSQL, in a schema that comes first in search_path.
+-- Schema 2 for PostgreSQL, in a schema that comes first in search_path.
 --
 -- Every table has a tenant, and row-level security hides the rows of other tenants from all but the owner. Text is ordered
 -- by its bytes, as in SQLite.
@@ -39,7 +39,7 @@ exception when untranslatable_character or invalid_text_representation then
   return null;
 end $$;
 
--- include tables_0001.sql
+-- include tables.sql
 create index example_digest on example (scope, digest);
 
 -- The vector of an example: `data` as little-endian 32-bit floats, and `near` as a halfvec, null if that is impossible.
@@ -83,13 +83,13 @@ end $$;
 
 create function set_indexed() returns trigger language plpgsql as $$
 begin
-  new.indexed := new.state in ('candidate', 'verified') and exists (
-    select 1 from reflection l where l.id = new.reflection
-      and (l.state in ('candidate', 'verified') or l.trust in ('tool', 'external'))
+  new.indexed := new.state in ('unverified', 'verified') and exists (
+    select 1 from lesson l where l.id = new.lesson_id
+      and (l.state in ('unverified', 'verified') or l.trust in ('tool', 'external'))
   );
   return new;
 end $$;
-create trigger example_indexed before insert or update of state, reflection on example for each row execute function set_indexed();
+create trigger example_indexed before insert or update of state, lesson_id on example for each row execute function set_indexed();
 
 create function count_text() returns trigger language plpgsql as $$
 begin
@@ -179,7 +179,7 @@ end $$;
 -- Maintenance needs the names of the scopes of all tenants.
 create function scopes_there(waiting boolean) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$
-  select distinct r.tenant, r.project from reflection r where not waiting
+  select distinct r.tenant, r.project from lesson r where not waiting
   union
   select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
   union

@@ -1,5 +1,5 @@
--- Schema 1 for SQLite. Every index of SQLite ends with the number of the row.
--- include tables_0001.sql
+-- Schema 2 for SQLite. Every index of SQLite ends with the number of the row.
+-- include tables.sql
 
 -- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
 -- `changed` is the value of `corpus.changed` when the vector became searchable.
@@ -35,14 +35,14 @@ create virtual table example_fts using fts5 (
 create trigger example_added after insert on example begin
   insert into corpus (scope, example) values (new.scope, new.id)
   on conflict (scope) do update set example = new.id;
-  update example set indexed = 1 where id = new.id and state in ('candidate', 'verified')
-    and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection);
+  update example set indexed = 1 where id = new.id and state in ('unverified', 'verified')
+    and (select state in ('unverified', 'verified') or trust in ('tool', 'external') from lesson where id = new.lesson_id);
 end;
 -- A statement that changes words also sets `indexed` to false, so that the old words leave the index first.
-create trigger example_changed after update of state, words, reflection on example begin
+create trigger example_changed after update of state, words, lesson_id on example begin
   update example set indexed = not indexed where id = old.id and indexed <> (
-    state in ('candidate', 'verified')
-    and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection)
+    state in ('unverified', 'verified')
+    and (select state in ('unverified', 'verified') or trust in ('tool', 'external') from lesson where id = new.lesson_id)
   );
 end;
 create trigger example_shown after update of indexed on example when new.indexed and not old.indexed begin

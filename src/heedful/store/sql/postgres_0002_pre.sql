@@ -1,0 +1,132 @@
+-- From schema 1 to 2 for PostgreSQL: the table `reflection` is called `lesson`, a column that refers to a lesson is called
+-- `lesson_id`, and the state 'candidate' of lessons and examples is called 'unverified'. Code of schema 1 cannot run on
+-- it: stop the services before, and start the new ones after.
+
+drop function reflection_added() cascade;
+drop function reflection_gone() cascade;
+drop function exposure_shown() cascade;
+drop function reflection_changed() cascade;
+drop function member_back() cascade;
+drop function member_returned() cascade;
+
+alter table reflection rename to lesson;
+alter sequence reflection_id_seq rename to lesson_id_seq;
+alter table occurrence rename column reflection to lesson_id;
+alter table example rename column reflection to lesson_id;
+alter table action rename column reflection to lesson_id;
+alter table moved rename column lesson to lesson_id;
+
+alter table lesson drop constraint reflection_state_check;
+alter table example drop constraint example_state_check;
+drop index reflection_useful;
+drop trigger example_indexed on example;
+drop trigger example_recounted on example;
+update lesson set state = 'unverified' where state = 'candidate';
+update example set state = 'unverified' where state = 'candidate';
+update link set before = 'unverified' where before = 'candidate';
+alter table link alter column before set default 'unverified';
+-- The stored results of calls that may be repeated; -1 is an answer over HTTP, which keeps the old word.
+update answer set record = replace(record, '"state": "candidate"', '"state": "unverified"') where n >= 0;
+alter table lesson add constraint lesson_state_check check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded'));
+alter table example add constraint example_state_check check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded'));
+create index lesson_useful on lesson (
+  tenant, project, pinned,
+  (case state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end),
+  useful, importance, max(last_seen, last_shown), id
+);
+
+-- Names that PostgreSQL made of the old words.
+do $$
+declare
+  one record;
+begin
+  for one in
+    select conrelid::regclass as place, conname as name from pg_constraint
+    where connamespace = current_schema()::regnamespace and (conname like '%reflection%' or conname like 'moved_lesson_%')
+  loop
+    execute format('alter table %s rename constraint %I to %I', one.place, one.name, case
+      when one.place = 'lesson'::regclass then replace(one.name, 'reflection', 'lesson')
+      when one.place = 'moved'::regclass then replace(one.name, 'moved_lesson_', 'moved_lesson_id_')
+      else replace(one.name, 'reflection', 'lesson_id') end);
+  end loop;
+  for one in
+    select c.oid::regclass as place, c.relname as name from pg_class c
+    where c.relnamespace = current_schema()::regnamespace and c.relkind = 'i' and c.relname like '%reflection%'
+  loop
+    execute format('alter index %s rename to %I', one.place, replace(one.name, 'reflection', 'lesson'));
+  end loop;
+end $$;
+
+create function lesson_added() returns trigger language plpgsql as $$ begin
+  insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
+  -- It was superseded and deleted before: that is over.
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+  return null;
+end $$;
+create trigger lesson_added after insert on lesson for each row execute function lesson_added();
+create function lesson_gone() returns trigger language plpgsql as $$ begin
+  update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+  -- Lessons that it superseded return and get their examples back, before the others are deleted.
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from example where lesson_id = old.id;
+  delete from cause
+  where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
+  return null;
+end $$;
+create trigger lesson_gone after delete on lesson for each row execute function lesson_gone();
+create function exposure_shown() returns trigger language plpgsql as $$ begin
+  update lesson set last_shown = max(last_shown, new.at)
+  where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+  return null;
+end $$;
+create trigger exposure_shown after insert on exposure for each row when (new.shown) execute function exposure_shown();
+create function lesson_changed() returns trigger language plpgsql as $$ begin
+  update example set indexed = not indexed where lesson_id = new.id and indexed <> (
+    state in ('unverified', 'verified')
+    and (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))
+  );
+  return null;
+end $$;
+create trigger lesson_changed after update of state, trust on lesson for each row when ((old.state in ('unverified', 'verified') or old.trust in ('tool', 'external'))
+  <> (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))) execute function lesson_changed();
+create function member_back() returns trigger language plpgsql as $$ begin
+  update lesson set state = old.before
+  where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
+    and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+  return null;
+end $$;
+create trigger member_back after delete on link for each row when (old.relation = 'became') execute function member_back();
+create function member_returned() returns trigger language plpgsql as $$ begin
+  update example set lesson_id = new.id
+  where id in (select example from moved where lesson_id = new.id)
+    and digest not in (select digest from example where lesson_id = new.id);
+  -- A later move of these examples, to the successor of the successor, is undone with it.
+  delete from moved where example in (select example from moved where lesson_id = new.id)
+    and n >= (select min(n) from moved where lesson_id = new.id);
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+  return null;
+end $$;
+create trigger member_returned after update of state on lesson for each row when (old.state = 'superseded' and new.state <> 'superseded') execute function member_returned();
+create or replace function set_indexed() returns trigger language plpgsql as $$
+begin
+  new.indexed := new.state in ('unverified', 'verified') and exists (
+    select 1 from lesson l where l.id = new.lesson_id
+      and (l.state in ('unverified', 'verified') or l.trust in ('tool', 'external'))
+  );
+  return new;
+end $$;
+create trigger example_indexed before insert or update of state, lesson_id on example for each row execute function set_indexed();
+create trigger example_recounted after update on example for each row
+when (old.indexed <> new.indexed or old.words <> new.words) execute function count_text();
+create or replace function scopes_there(waiting boolean) returns table (tenant text, project text)
+language sql stable security definer set search_path = heedful, pg_temp as $$
+  select distinct r.tenant, r.project from lesson r where not waiting
+  union
+  select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
+  union
+  select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
+$$;

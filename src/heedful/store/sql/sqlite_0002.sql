@@ -1,0 +1,252 @@
+-- From schema 1 to 2 for SQLite: the table `reflection` is called `lesson`, a column that refers to a lesson is called
+-- `lesson_id`, and the state 'candidate' of lessons and examples is called 'unverified'. A check of a column cannot be
+-- changed, so tables are written anew. The foreign keys are off meanwhile, or a dropped table would take its rows along.
+
+drop trigger reflection_added;
+drop trigger reflection_gone;
+drop trigger exposure_shown;
+drop trigger reflection_changed;
+drop trigger held_gone;
+drop trigger survivor_changed;
+drop trigger member_back;
+drop trigger member_returned;
+drop trigger example_added;
+drop trigger example_changed;
+drop trigger example_shown;
+drop trigger example_hidden;
+drop trigger example_gone;
+drop trigger vector_added;
+drop trigger vector_changed;
+drop view recallable;
+
+create table lesson (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  kind text not null,
+  signature text not null,
+  pattern text not null,
+  words text not null,
+  error_type text not null,
+  text text not null,
+  tags text not null default '[]',
+  state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
+  trust text not null check (trust in ('operator', 'measured', 'model', 'tool', 'external')),
+  importance real not null default 0.5 check (importance between 0 and 1),
+  seen integer not null default 1,
+  source text not null default '',
+  pinned boolean not null default false,
+  apart boolean not null default false,
+  useful real not null default 1,
+  helped integer not null default 0,
+  hurt integer not null default 0,
+  first_seen real not null,
+  last_seen real not null,
+  last_shown real not null default 0,
+  -- Loops after this time are evidence about the lesson: its text was replaced then, or the lesson was restored.
+  judged_from real not null default 0,
+  author integer,
+  meta text not null default '{}',
+  unique (tenant, project, kind, signature)
+);
+insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown, judged_from, author, meta)
+select id, tenant, project, kind, signature, pattern, words, error_type, text, tags, case state when 'candidate' then 'unverified' else state end, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown, judged_from, author, meta from reflection;
+drop table reflection;
+create index lesson_signature on lesson (tenant, project, signature);
+create index lesson_words on lesson (tenant, project, words);
+create index lesson_listed on lesson (tenant, project, id);
+create index lesson_type on lesson (tenant, project, error_type, id, signature, apart, trust)
+where trust not in ('tool', 'external');
+create index lesson_useful on lesson (
+  tenant, project, pinned,
+  (case state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end),
+  useful, importance, max(last_seen, last_shown), id
+);
+
+create table new_occurrence (
+  id integer primary key,
+  lesson_id integer not null references lesson (id) on delete cascade,
+  loop text not null,
+  text text not null,
+  source text not null default '',
+  via text not null default '',
+  trust text not null default 'external',
+  parents text not null default '[]',
+  at real not null
+);
+insert into new_occurrence (id, lesson_id, loop, text, source, via, trust, parents, at)
+select id, reflection, loop, text, source, via, trust, parents, at from occurrence;
+drop table occurrence;
+alter table new_occurrence rename to occurrence;
+create index occurrence_at on occurrence (lesson_id, at);
+
+create table new_example (
+  id integer primary key,
+  lesson_id integer not null references lesson (id) deferrable initially deferred,
+  scope text not null,
+  task text not null,
+  record text not null,
+  digest text not null,
+  state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
+  trust text not null default 'external',
+  lesson text not null default '',
+  words text not null default '',
+  memory_key text not null default '',
+  indexed boolean not null default false,
+  at real not null,
+  unique (lesson_id, digest)
+);
+insert into new_example (id, lesson_id, scope, task, record, digest, state, trust, lesson, words, memory_key, indexed, at)
+select id, reflection, scope, task, record, digest, case state when 'candidate' then 'unverified' else state end, trust, lesson, words, memory_key, indexed, at from example;
+drop table example;
+alter table new_example rename to example;
+create index example_held on example (scope) where state = 'quarantined';
+create index example_oldest on example (scope, at, id) where indexed;
+
+create table new_action (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  lesson_id integer not null references lesson (id) on delete cascade,
+  source text not null,
+  state text not null,
+  failed real not null,
+  worked real not null default 0,
+  primary key (tenant, project, digest, lesson_id, source)
+) without rowid;
+insert into new_action (tenant, project, digest, lesson_id, source, state, failed, worked)
+select tenant, project, digest, reflection, source, state, failed, worked from action;
+drop table action;
+alter table new_action rename to action;
+create index action_lesson on action (lesson_id);
+create index action_source on action (tenant, project, source);
+
+create table new_moved (
+  n integer primary key,
+  example integer not null references example (id) on delete cascade,
+  lesson_id integer not null references lesson (id) on delete cascade
+);
+insert into new_moved (n, example, lesson_id)
+select n, example, lesson from moved;
+drop table moved;
+alter table new_moved rename to moved;
+create index moved_example on moved (example);
+create index moved_lesson on moved (lesson_id, n);
+
+create table new_link (
+  tenant text not null,
+  project text not null,
+  child text not null,
+  relation text not null,
+  parent text not null,
+  dream integer not null default 0,
+  before text not null default 'unverified',
+  primary key (tenant, project, child, relation, parent)
+) without rowid;
+insert into new_link (tenant, project, child, relation, parent, dream, before)
+select tenant, project, child, relation, parent, dream, case before when 'candidate' then 'unverified' else before end from link;
+drop table link;
+alter table new_link rename to link;
+create index link_parent on link (tenant, project, parent, relation);
+create index link_became on link (tenant, project, dream) where relation = 'became';
+
+-- The stored results of calls that may be repeated; -1 is an answer over HTTP, which keeps the old word.
+update answer set record = replace(record, '"state": "candidate"', '"state": "unverified"') where n >= 0;
+
+create view recallable as
+select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words
+from example e join corpus c on c.scope = e.scope where e.indexed;
+
+create trigger lesson_added after insert on lesson begin
+  insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
+  -- It was superseded and deleted before: that is over.
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+end;
+create trigger lesson_gone after delete on lesson begin
+  update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+  -- Lessons that it superseded return and get their examples back, before the others are deleted.
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from example where lesson_id = old.id;
+  delete from cause
+  where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
+end;
+create trigger exposure_shown after insert on exposure when new.shown begin
+  update lesson set last_shown = max(last_shown, new.at)
+  where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
+create trigger lesson_changed after update of state, trust on lesson
+when (old.state in ('unverified', 'verified') or old.trust in ('tool', 'external'))
+  <> (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external')) begin
+  update example set indexed = not indexed where lesson_id = new.id and indexed <> (
+    state in ('unverified', 'verified')
+    and (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))
+  );
+end;
+create trigger held_gone after delete on example
+when old.state = 'quarantined' begin
+  delete from origin where example = old.id and not exists (select 1 from lineage where parent = old.id);
+  delete from lineage where child = old.id and not exists (select 1 from lineage l where l.parent = old.id);
+end;
+create trigger survivor_changed after update of text, state on lesson
+when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+create trigger member_back after delete on link when old.relation = 'became' begin
+  update lesson set state = old.before
+  where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
+    and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+end;
+create trigger member_returned after update of state on lesson
+when old.state = 'superseded' and new.state <> 'superseded' begin
+  update example set lesson_id = new.id
+  where id in (select example from moved where lesson_id = new.id)
+    and digest not in (select digest from example where lesson_id = new.id);
+  -- A later move of these examples, to the successor of the successor, is undone with it.
+  delete from moved where example in (select example from moved where lesson_id = new.id)
+    and n >= (select min(n) from moved where lesson_id = new.id);
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+end;
+create trigger example_added after insert on example begin
+  insert into corpus (scope, example) values (new.scope, new.id)
+  on conflict (scope) do update set example = new.id;
+  update example set indexed = 1 where id = new.id and state in ('unverified', 'verified')
+    and (select state in ('unverified', 'verified') or trust in ('tool', 'external') from lesson where id = new.lesson_id);
+end;
+create trigger example_changed after update of state, words, lesson_id on example begin
+  update example set indexed = not indexed where id = old.id and indexed <> (
+    state in ('unverified', 'verified')
+    and (select state in ('unverified', 'verified') or trust in ('tool', 'external') from lesson where id = new.lesson_id)
+  );
+end;
+create trigger example_shown after update of indexed on example when new.indexed and not old.indexed begin
+  insert into example_fts (rowid, words) select id, words from recallable where id = new.id;
+  update corpus set texts = texts + 1, length = length + length(new.words), changed = changed + 1
+  where scope = new.scope;
+  update vector set changed = (select changed from corpus where scope = new.scope) where example = new.id;
+end;
+create trigger example_hidden before update of indexed on example when old.indexed and not new.indexed begin
+  insert into example_fts (example_fts, rowid, words) select 'delete', id, words from recallable where id = old.id;
+  update corpus set texts = texts - 1, length = length - length(old.words) where scope = old.scope;
+  update vector set changed = 0 where example = old.id;
+end;
+create trigger example_gone before delete on example when old.indexed begin
+  insert into example_fts (example_fts, rowid, words) select 'delete', id, words from recallable where id = old.id;
+  update corpus set texts = texts - 1, length = length - length(old.words) where scope = old.scope;
+end;
+create trigger vector_added after insert on vector
+when (select indexed from example where id = new.example) begin
+  update corpus set changed = changed + 1 where scope = (select scope from example where id = new.example);
+  update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
+  where example = new.example;
+end;
+create trigger vector_changed after update of space, data on vector
+when (select indexed from example where id = new.example) begin
+  update corpus set changed = changed + 1 where scope = (select scope from example where id = new.example);
+  update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
+  where example = new.example;
+end;

@@ -1,0 +1,534 @@
+-- Schema 2: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
+-- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
+-- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
+
+-- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
+-- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
+-- of one `memory_key` tell each other the rules that they broke.
+create table loop (
+  n integer primary key,
+  tenant text not null,
+  project text not null,
+  id text not null,
+  kind text not null default 'loop' check (kind in ('loop', 'run', 'stage')),
+  run text not null default '',
+  stage text not null default '',
+  memory_key text not null default '',
+  via text not null default '',
+  briefing text not null default '',
+  settings text not null default 'null',
+  task text not null,
+  goals text not null,
+  policy text not null,
+  context text not null default 'null',
+  state text not null default 'open' check (state in ('open', 'passed', 'stopped')),
+  extra text not null default '{}',
+  cancelled text not null default '',
+  owner text not null default '',
+  epoch integer not null default 1,
+  lease real not null default 0,
+  created real not null,
+  updated real not null,
+  unique (tenant, project, id)
+);
+
+-- An attempt of a loop, the text of its candidate, and the value that it produced, all as JSON. The record has no text, so
+-- that lists need not read it. `text` is '' if it equals the value.
+create table attempt (
+  loop integer not null references loop (n) on delete cascade,
+  number integer not null check (number > 0),
+  record text not null,
+  text text not null,
+  value text not null,
+  via text not null default '',
+  created real not null,
+  primary key (loop, number)
+) without rowid;
+
+-- The verdicts of a loop, in order.
+create table decision (
+  loop integer not null references loop (n) on delete cascade,
+  seq integer not null,
+  attempt integer not null,
+  record text not null,
+  created real not null,
+  primary key (loop, seq)
+) without rowid;
+
+-- Permissions to continue past a stop rule, until they expire or are used up.
+create table override (
+  loop integer not null references loop (n) on delete cascade,
+  seq integer not null,
+  rule text not null,
+  by text not null,
+  why text not null,
+  decisions integer not null check (decisions > 0),
+  used integer not null default 0 check (used between 0 and decisions),
+  until real,
+  created real not null,
+  primary key (loop, seq)
+) without rowid;
+
+-- The journal: the finished steps of the current attempt. They are deleted when the attempt is recorded.
+create table step (
+  loop integer not null references loop (n) on delete cascade,
+  key text not null,
+  record text not null,
+  primary key (loop, key)
+) without rowid;
+
+-- What a host noted about the attempt `name` of a loop, which may be reported later or never. A key that begins with
+-- 'bias: ' is a bias tag; 'reasoning' is why the loop runs again.
+create table note (
+  tenant text not null,
+  project text not null,
+  name text not null,
+  key text not null,
+  loop text not null,
+  record text not null,
+  created real not null,
+  primary key (tenant, project, name, key)
+) without rowid;
+
+-- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
+-- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
+-- counts those that were right at once, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
+-- `words` is the digest of the pattern without its type and tool. `meta` is JSON.
+create table lesson (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  kind text not null,
+  signature text not null,
+  pattern text not null,
+  words text not null,
+  error_type text not null,
+  text text not null,
+  tags text not null default '[]',
+  state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
+  trust text not null check (trust in ('operator', 'measured', 'model', 'tool', 'external')),
+  importance real not null default 0.5 check (importance between 0 and 1),
+  seen integer not null default 1,
+  source text not null default '',
+  pinned boolean not null default false,
+  apart boolean not null default false,
+  useful real not null default 1,
+  helped integer not null default 0,
+  hurt integer not null default 0,
+  first_seen real not null,
+  last_seen real not null,
+  last_shown real not null default 0,
+  -- Loops after this time are evidence about the lesson: its text was replaced then, or the lesson was restored.
+  judged_from real not null default 0,
+  author integer,
+  meta text not null default '{}',
+  unique (tenant, project, kind, signature)
+);
+create index lesson_signature on lesson (tenant, project, signature);
+create index lesson_words on lesson (tenant, project, words);
+create index lesson_listed on lesson (tenant, project, id);
+-- The patterns of an error type from which templates are learnt, oldest first.
+create index lesson_type on lesson (tenant, project, error_type, id, signature, apart, trust)
+where trust not in ('tool', 'external');
+-- The least useful lessons first. A query that orders by the same expressions needs no sort.
+create index lesson_useful on lesson (
+  tenant, project, pinned,
+  (case state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end),
+  useful, importance, max(last_seen, last_shown), id
+);
+
+-- The number of lessons of a scope, so that no query counts the lessons, and `lesson`, the last id. The ids of a scope, of
+-- lessons and of examples, follow each other from a random one: they tell nothing about other tenants.
+create table tally (
+  tenant text not null,
+  project text not null,
+  lessons integer not null,
+  lesson integer not null default 0,
+  primary key (tenant, project)
+) without rowid;
+
+-- A sighting of a lesson: its loop, its words and their source.
+create table occurrence (
+  id integer primary key,
+  lesson_id integer not null references lesson (id) on delete cascade,
+  loop text not null,
+  text text not null,
+  source text not null default '',
+  via text not null default '',
+  trust text not null default 'external',
+  parents text not null default '[]',
+  at real not null
+);
+create index occurrence_at on occurrence (lesson_id, at);
+
+-- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
+-- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
+-- lesson that came with the example. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
+-- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
+create table example (
+  id integer primary key,
+  lesson_id integer not null references lesson (id) deferrable initially deferred,
+  scope text not null,
+  task text not null,
+  record text not null,
+  digest text not null,
+  state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
+  trust text not null default 'external',
+  lesson text not null default '',
+  words text not null default '',
+  memory_key text not null default '',
+  indexed boolean not null default false,
+  at real not null,
+  unique (lesson_id, digest)
+);
+create index example_held on example (scope) where state = 'quarantined';
+create index example_oldest on example (scope, at, id) where indexed;
+
+-- The sources of an example, and in `lineage` its parents, from which it derives. Revoking a source deletes all examples
+-- that derive from it. Both tables keep the rows of evicted examples, so that the chain stays complete. Storing all
+-- earlier sources with each example would need about n ** (5/3) rows for n examples.
+create table origin (
+  example integer not null,
+  source text not null,
+  scope text not null,
+  primary key (example, source)
+) without rowid;
+create index origin_source on origin (scope, source);
+
+create table lineage (
+  child integer not null,
+  parent integer not null,
+  primary key (child, parent)
+) without rowid;
+create index lineage_parent on lineage (parent);
+
+-- What loops of a memory key got wrong: the lesson of the rule that they broke, how many `loops` broke it, `loop` the last
+-- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `fix` is 1 if a finding said what to do. `quiet` counts the loops that were told the rule and kept it since.
+create table cause (
+  tenant text not null,
+  project text not null,
+  memory_key text not null,
+  rule text not null,
+  kind text not null,
+  signature text not null,
+  checks text not null default '[]',
+  severity real not null,
+  fix integer not null default 0,
+  loops integer not null default 1,
+  mended integer not null default 0,
+  loop text not null,
+  quiet integer not null default 0,
+  at real not null,
+  primary key (tenant, project, memory_key, rule)
+) without rowid;
+create index cause_lesson on cause (tenant, project, kind, signature);
+
+-- A decision of a person or a proof about lessons, and its reason.
+create table ruling (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  action text not null,
+  subject text not null,
+  by text not null,
+  why text not null,
+  record text not null default '{}',
+  at real not null
+);
+create index ruling_subject on ruling (tenant, project, subject);
+
+-- The digests of the words that operators rejected. Nobody but an operator makes them a lesson again, of whatever kind.
+create table refused (
+  tenant text not null,
+  project text not null,
+  words text not null,
+  primary key (tenant, project, words)
+) without rowid;
+
+-- A lesson that was ranked into the prompt of a loop, and then shown, or withheld with the probability `share`. The row
+-- has the name of the lesson, so that it outlives the lesson. `among` is the number of lessons ranked into the prompt. Of
+-- the loops of the key `via`, `most` count in a day.
+create table exposure (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  kind text not null,
+  signature text not null,
+  shown boolean not null check (shown or share > 0),
+  share real not null default 0 check (share >= 0 and share < 1),
+  together boolean not null default false,
+  among integer not null,
+  examples text not null default '[]',
+  via text not null default '',
+  most integer not null default 0,
+  at real not null,
+  primary key (tenant, project, loop, kind, signature)
+) without rowid;
+
+-- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1; it is null for an outcome that
+-- does not count, because its key had reported enough of them that day.
+create table outcome (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  n integer,
+  right_at_once boolean not null,
+  calls integer not null,
+  signatures text not null,
+  via text not null default '',
+  at real not null,
+  primary key (tenant, project, loop)
+) without rowid;
+create unique index outcome_n on outcome (tenant, project, n);
+create index outcome_via on outcome (tenant, via, at);
+
+-- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
+create table taught (
+  tenant text not null,
+  project text not null,
+  loop text not null,
+  primary key (tenant, project, loop)
+) without rowid;
+
+-- A run of an agent, stored once. `error` says why reflecting on it failed. A worker claimed a waiting episode at `taken`.
+create table episode (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  name text not null default '',
+  session text not null default '',
+  outcome text not null,
+  state text not null default 'waiting' check (state in ('waiting', 'reflected', 'failed')),
+  tries integer not null default 0,
+  error text not null default '',
+  taken real not null default 0,
+  record text not null,
+  via text not null default '',
+  at real not null,
+  unique (tenant, project, digest)
+);
+create index episode_newest on episode (tenant, project, id);
+create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
+
+-- An action of an agent that failed, or a part of it, by `digest`: the lesson about the failure, and in `source` the run.
+-- It `worked` again at a later time than it `failed`, or 0. `state` is the state in which it failed.
+create table action (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  lesson_id integer not null references lesson (id) on delete cascade,
+  source text not null,
+  state text not null,
+  failed real not null,
+  worked real not null default 0,
+  primary key (tenant, project, digest, lesson_id, source)
+) without rowid;
+create index action_lesson on action (lesson_id);
+create index action_source on action (tenant, project, source);
+
+-- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
+-- reflection, or from a lesson to the lesson that it `became` in a dream. `before` is its former state.
+create table link (
+  tenant text not null,
+  project text not null,
+  child text not null,
+  relation text not null,
+  parent text not null,
+  dream integer not null default 0,
+  before text not null default 'unverified',
+  primary key (tenant, project, child, relation, parent)
+) without rowid;
+create index link_parent on link (tenant, project, parent, relation);
+create index link_became on link (tenant, project, dream) where relation = 'became';
+
+-- A consolidation: its report, and the time `undone` of its rollback.
+create table dream (
+  id integer primary key,
+  tenant text not null,
+  project text not null,
+  report text not null,
+  by text not null,
+  at real not null,
+  undone real
+);
+-- An example that moved from a superseded lesson to its successor.
+create table moved (
+  n integer primary key,
+  example integer not null references example (id) on delete cascade,
+  lesson_id integer not null references lesson (id) on delete cascade
+);
+create index moved_example on moved (example);
+create index moved_lesson on moved (lesson_id, n);
+
+-- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
+-- tenant. `may` is a JSON list of permissions.
+create table key (
+  id text not null primary key,
+  tenant text not null,
+  name text not null,
+  hash text not null,
+  projects text not null,
+  may text not null,
+  by text not null,
+  at real not null,
+  expires real,
+  revoked real
+) without rowid;
+
+-- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`. `hash`
+-- covers the row and the hash of the previous row, so that a check finds a changed or removed row.
+create table audit (
+  tenant text not null,
+  projects text not null,
+  n integer not null,
+  at real not null,
+  by text not null,
+  action text not null,
+  subject text not null,
+  detail text not null,
+  previous text not null,
+  hash text not null,
+  primary key (tenant, n)
+) without rowid;
+-- The number of audit rows and the hash of the last row, so that a check finds its removal too. A trigger keeps it.
+create table audit_head (
+  tenant text not null primary key,
+  n integer not null,
+  hash text not null
+) without rowid;
+
+-- A call with an Idempotency-Key. `n` numbers its effects from 0; row -1 is the answer. A row is written in the
+-- transaction of the effect and has the result of the effect. `digest` covers the request, `once` the Idempotency-Key.
+create table answer (
+  tenant text not null,
+  caller text not null,
+  once text not null,
+  n integer not null,
+  digest text not null,
+  record text not null,
+  at real not null,
+  primary key (tenant, caller, once, n)
+) without rowid;
+create index answer_oldest on answer (tenant, at);
+
+-- A trace whose last span arrived at `last`. It is `rooted` if the span without a parent has arrived, which ends last. A
+-- finished trace stays for some time, so that a late span does not start it again.
+create table trace (
+  tenant text not null,
+  project text not null,
+  id text not null,
+  trust text not null,
+  state text not null default 'open' check (state in ('open', 'done')),
+  spans integer not null,
+  bytes integer not null,
+  rooted boolean not null,
+  via text not null default '',
+  last real not null,
+  primary key (tenant, project, id)
+) without rowid;
+create index trace_state on trace (tenant, project, state, last);
+
+create table span (
+  n integer primary key,
+  tenant text not null,
+  project text not null,
+  trace text not null,
+  id text not null,
+  parent text not null,
+  root boolean not null,
+  record text not null,
+  unique (tenant, project, trace, id)
+);
+
+-- What happened in the sessions of agents that have not ended; `record` is an event as JSON, `action` that of a call.
+create table event (
+  n integer primary key,
+  tenant text not null,
+  project text not null,
+  session text not null,
+  type text not null default '',
+  tool text not null default '',
+  call text not null default '',
+  action text not null default '',
+  failed boolean not null default false,
+  record text not null,
+  via text not null default '',
+  at real not null
+);
+create index event_of on event (tenant, project, session, n);
+create index event_call on event (tenant, project, session, call, tool, type);
+create index event_tool on event (tenant, project, session, tool, type, n);
+create index event_action on event (tenant, project, session, action, n);
+
+create index loop_newest on loop (tenant, project, n);
+create index key_newest on key (tenant, at desc, id desc);
+
+-- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
+create trigger lesson_added after insert on lesson begin
+  insert into tally (tenant, project, lessons, lesson) values (new.tenant, new.project, 1, new.id)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1, lesson = new.id;
+  -- It was superseded and deleted before: that is over.
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+end;
+create trigger lesson_gone after delete on lesson begin
+  update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+  -- Lessons that it superseded return and get their examples back, before the others are deleted.
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from example where lesson_id = old.id;
+  delete from cause
+  where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
+end;
+create trigger exposure_shown after insert on exposure when new.shown begin
+  update lesson set last_shown = max(last_shown, new.at)
+  where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
+
+create trigger audit_added after insert on audit begin
+  insert into audit_head (tenant, n, hash) values (new.tenant, new.n, new.hash)
+  on conflict (tenant) do update set n = excluded.n, hash = excluded.hash
+  where audit_head.n = new.n - 1 and audit_head.hash = new.previous;
+end;
+
+-- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
+-- not hide examples from other sources.
+create trigger lesson_changed after update of state, trust on lesson
+when (old.state in ('unverified', 'verified') or old.trust in ('tool', 'external'))
+  <> (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external')) begin
+  update example set indexed = not indexed where lesson_id = new.id and indexed <> (
+    state in ('unverified', 'verified')
+    and (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))
+  );
+end;
+-- The origins of a deleted example are deleted too if it was never shown and nothing derives from it.
+create trigger held_gone after delete on example
+when old.state = 'quarantined' begin
+  delete from origin where example = old.id and not exists (select 1 from lineage where parent = old.id);
+  delete from lineage where child = old.id and not exists (select 1 from lineage l where l.parent = old.id);
+end;
+
+-- A lesson supersedes others only while it exists with the same text. Otherwise the links to it are deleted.
+create trigger survivor_changed after update of text, state on lesson
+when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+-- When such a link is deleted, the superseded lesson returns in its former state, and its examples with it.
+create trigger member_back after delete on link when old.relation = 'became' begin
+  update lesson set state = old.before
+  where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
+    and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+end;
+create trigger member_returned after update of state on lesson
+when old.state = 'superseded' and new.state <> 'superseded' begin
+  update example set lesson_id = new.id
+  where id in (select example from moved where lesson_id = new.id)
+    and digest not in (select digest from example where lesson_id = new.id);
+  -- A later move of these examples, to the successor of the successor, is undone with it.
+  delete from moved where example in (select example from moved where lesson_id = new.id)
+    and n >= (select min(n) from moved where lesson_id = new.id);
+  delete from link where tenant = new.tenant and project = new.project
+    and child = new.kind || '/' || new.signature and relation = 'became';
+end;

@@ -1,0 +1,172 @@
+"""A database of an earlier schema: after the steps it is like a new one, with all its
+rows.
+
+`schema_1/` has the first schema as each engine had it, and rows of every table that the
+second schema changed.
+"""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
+from heedful.store import open_store
+from heedful.store import sqlite as engine
+from heedful.store.postgres_migrations import MigrationPart, migrate
+from tests.postgres import SERVICE, Urls, blank, drop
+from tests.postgres import rows as server_rows
+from tests.store.support import rows
+
+OLD = Path(__file__).parent / "schema_1"
+OLD_ROWS = (OLD / "rows.sql").read_text("utf-8")
+STATES = {1: "unverified", 2: "verified", 3: "quarantined", 4: "superseded"}
+EXAMPLES = [
+    (1, 1, "unverified", "name the unit of the parcel"),
+    (2, 2, "verified", "write the date of the letter"),
+    (3, 3, "quarantined", "send it away"),
+    (4, 1, "unverified", "name each unit"),
+]
+# What stands in a new schema, by name; row numbers and quotes aside.
+SERVER_SCHEMA = (
+    """select table_name::text, column_name::text, data_type::text, column_default::text
+       from information_schema.columns where table_schema = 'heedful'""",
+    """select indexname::text, indexdef::text from pg_indexes
+       where schemaname = 'heedful'""",
+    """select conrelid::regclass::text, conname::text, pg_get_constraintdef(oid)
+       from pg_constraint where connamespace = 'heedful'::regnamespace""",
+    """select proname::text, prosrc from pg_proc
+       where pronamespace = 'heedful'::regnamespace""",
+    """select tgname::text, pg_get_triggerdef(t.oid) from pg_trigger t
+       join pg_class c on c.oid = t.tgrelid
+       where c.relnamespace = 'heedful'::regnamespace and not tgisinternal""",
+    """select tablename::text, policyname::text, qual, with_check from pg_policies
+       where schemaname = 'heedful'""",
+)
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((OLD / "sqlite.sql").read_text("utf-8"))
+        db.executescript(OLD_ROWS)
+        db.execute(f"pragma application_id = {engine.APPLICATION_ID}")
+        db.execute("pragma user_version = 1")
+        db.commit()
+    return path
+
+
+@pytest.fixture
+def old_server():
+    urls = blank()
+    book = """
+        create table schema_version (
+          number integer not null,
+          part text not null check (part in ('pre', 'post')),
+          at double precision not null,
+          primary key (number, part)
+        );
+        insert into schema_version values (1, 'pre', 1)
+    """
+    schema = (OLD / "postgres.sql").read_text("utf-8")
+    server_rows(
+        urls.owner,
+        "create schema heedful; set search_path = heedful, public; "
+        f"set heedful.tenant = 'default'; {schema}; {OLD_ROWS}; {book}",
+    )
+    yield urls
+    drop(urls)
+
+
+def file_schema(path: Path) -> list[Any]:
+    """What SQLite says of its schema, without the quotes that a renaming leaves."""
+    found = rows(path, "select type, name, sql from sqlite_schema")
+    plain = [
+        (kind, name, re.sub(r'["\s]+', " ", sql or "")) for kind, name, sql in found
+    ]
+    return sorted((kind, name, " ".join(sql.split())) for kind, name, sql in plain)
+
+
+def server_schema(urls: Urls) -> list[list[Any]]:
+    return [sorted(server_rows(urls.owner, sql), key=repr) for sql in SERVER_SCHEMA]
+
+
+async def check_memory(url: str) -> None:
+    """Recall, count, show and restore what the old database held."""
+    store = open_store(url)
+    try:
+        memory = Memory(store, Scope())
+        assert await memory.count() == 4
+        [match] = await memory.recall("date the letter")
+        assert match.example.accepted == "1 May"
+        assert match.verified
+        parcels = await memory.recall("weigh the parcel")
+        assert {parcel.lesson_id for parcel in parcels} == {1}
+        assert {parcel.state for parcel in parcels} == {"unverified"}
+        [waiting] = await memory.quarantine.waiting()
+        assert waiting.lesson == "send it away"
+        await memory.quarantine.release([3], by="ada")
+        assert (await memory.quarantine.show(3)).state == "unverified"
+        answer = await memory.remember("unit", "no unit", lesson="name it")
+        assert answer.state == "unverified"
+    finally:
+        await store.close()
+
+
+def check_rows(read: Callable[[str], list[Any]]) -> None:
+    assert dict(read("select id, state from lesson")) == STATES
+    examples = "select id, lesson_id, state, lesson from example order by id"
+    assert read(examples) == EXAMPLES
+    assert read("select lesson_id, text from occurrence order by id") == [
+        (1, "no unit in parcel 7"),
+        (1, "no unit in parcel 8"),
+    ]
+    assert read("select lesson_id, failed from action") == [(1, 3.0)]
+    assert read("select example, lesson_id from moved") == [(4, 4)]
+    assert read("select child, before from link") == [
+        ("error/dddddddddddddddd", "unverified")
+    ]
+    assert read("select last_shown from lesson where id = 1") == [(5.0,)]
+    assert read("select lessons, lesson from tally") == [(4, 4)]
+    assert read("select n, record from answer order by n") == [
+        (-1, '{"body": {"state": "candidate"}}'),
+        (0, '[{"id": 1, "state": "unverified"}]'),
+    ]
+
+
+def test_a_file_of_the_first_schema_keeps_its_rows_and_is_like_a_new_one(
+    old_file, tmp_path
+):
+    engine.connect(str(old_file), 1.0).close()
+    check_rows(lambda sql: [tuple(row) for row in rows(old_file, sql)])
+    assert rows(old_file, "pragma user_version") == [(engine.SCHEMA_VERSION,)]
+    assert rows(old_file, "pragma integrity_check") == [("ok",)]
+    assert rows(old_file, "pragma foreign_key_check") == []
+    new = tmp_path / "new.db"
+    engine.connect(str(new), 1.0).close()
+    assert file_schema(old_file) == file_schema(new)
+    asyncio.run(check_memory(str(old_file)))
+
+
+def test_a_server_of_the_first_schema_keeps_its_rows_and_is_like_a_new_one(
+    old_server, postgres
+):
+    done = migrate(old_server.owner, role=SERVICE)
+    assert done.applied == (MigrationPart(2, "pre"),)
+    check_rows(
+        lambda sql: server_rows(
+            old_server.superuser, sql.replace(" from ", " from heedful.")
+        )
+    )
+    for found, wanted in zip(
+        server_schema(old_server), server_schema(postgres), strict=True
+    ):
+        assert found == wanted
+    asyncio.run(check_memory(old_server.service))
