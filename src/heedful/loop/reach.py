@@ -129,15 +129,22 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
-        limits = [attempts.limit for attempts in _of(others, stop.MaxAttempts)]
-        most = min(limits, default=1001) - 1
-        level = most * thousandths(rule.increment) / 1000
-        if thousandths(level) < thousandths(rule.limit):
-            reached = record.format_score(level)
-            limit = record.format_score(rule.limit)
-            return Reach(rule, None, f"{most} reruns reach {reached} < {limit}")
+        proof = _fatigue_proof(rule, others)
+        if proof:
+            return Reach(rule, None, proof)
     names = " or ".join(sorted(before)) or "nothing"
     return Reach(rule, None, f"{names} ends every loop before it alone would")
+
+
+def _fatigue_proof(rule: stop.Fatigue, others: Iterable[StopRule]) -> str:
+    """Return why fatigue stays below its limit within the attempts allowed, if so."""
+    limits = [attempts.limit for attempts in _of(others, stop.MaxAttempts)]
+    reruns = min(limits, default=1001) - 1
+    level = reruns * thousandths(rule.increment) / 1000
+    if thousandths(level) >= thousandths(rule.limit):
+        return ""
+    reached = record.format_score(level)
+    return f"{reruns} reruns reach {reached} < {record.format_score(rule.limit)}"
 
 
 def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
