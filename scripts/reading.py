@@ -295,11 +295,16 @@ def class_fields(tree: ast.AST) -> set[int]:
 
 
 def names_at_the_top(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the classes ("class", name) and constants ("constant", name) of a file."""
+    """Yield the classes ("class", name) and constants ("constant", name) of a file.
+
+    A type variable is neither: `T` says nothing that another module could contradict.
+    """
     for node in tree.body:
         match node:
             case ast.ClassDef(name=name):
                 yield "class", name
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                pass
             case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
                 yield "constant", name
             case ast.AnnAssign(target=ast.Name(id=name)) if name.isupper():

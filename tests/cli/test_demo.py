@@ -165,7 +165,9 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     )
     for word in ("insufficient data", "all families", "second half (9 tasks)"):
         assert word in done.out
-    assert re.search(r"families without a gain at the first try\n  stubborn, easy *\n", done.out)
+    assert re.search(
+        r"families without a gain at the first try\n  stubborn, easy *\n", done.out
+    )
     next_commands = done.out.partition("Next:\n")[2]
     opens, *commands = [
         shlex.split(line) for line in next_commands.splitlines() if "--db" in line

@@ -94,3 +94,10 @@ def test_a_figure_over_its_ceiling_is_a_problem_and_names_the_command():
 
 def test_a_figure_at_its_ceiling_is_none():
     assert list(budgets.ceiling_problems("src", {"walrus": 2}, {"walrus": 2})) == []
+
+
+def test_a_type_variable_is_no_constant(tmp_path):
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.py"
+        path.write_text('T = TypeVar("T")\n', encoding="utf-8")
+    assert reading.survey(tmp_path).figures["shared constants"] == 0

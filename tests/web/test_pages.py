@@ -23,7 +23,7 @@ from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.web import add_pages
 from heedful.web.figures import Share
-from heedful.web.site import MAX_IDLE_SECONDS, Sessions
+from heedful.web.site import MAX_SESSION_IDLE_SECONDS, Sessions
 from tests.engines import changed, opened
 from tests.service.support import Api, said
 
@@ -393,7 +393,7 @@ def test_a_session_ends_when_it_is_idle():
     sessions = Sessions()
     cookie, session = sessions.begin("")
     assert sessions.find(cookie) is session
-    session.used -= MAX_IDLE_SECONDS - 9
+    session.used -= MAX_SESSION_IDLE_SECONDS - 9
     assert (
         sessions.find(cookie, person=False) is session
     )  # a live page keeps no session alive

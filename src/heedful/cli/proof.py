@@ -27,7 +27,7 @@ Restore = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class LessonEvidence:
     """What the store says about the lessons: the proof, the lessons by `kind/digest`,
     how many loops have ended, and the share that is withheld.
     """
@@ -97,10 +97,10 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
     return answer(document, words, following("proof"))
 
 
-async def _read(memory: Memory) -> Evidence:
+async def _read(memory: Memory) -> LessonEvidence:
     stored = await memory.top(MAX_OPTION_INTEGER)
     past = await memory.store.read(memory.scope, exposures.past, "")
-    return Evidence(
+    return LessonEvidence(
         proof=await memory.prove(),
         lessons={
             f"{lesson['kind']}/{lesson['signature']}": lesson for lesson in stored

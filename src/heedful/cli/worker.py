@@ -44,7 +44,7 @@ from heedful.store.store import Store
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MAX_MESSAGE_CHARS = 200
-MAX_ARGUMENT_CHARS = 16  # of an argument of a job, which may be a digest
+MAX_JOB_ARGUMENT_CHARS = 16  # of an argument of a job, which may be a digest
 
 
 def worker(
@@ -117,7 +117,7 @@ class JobCounts:
             self.given_up += 1
         words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
-            words.append(f"{name}={value[:MAX_ARGUMENT_CHARS]}")
+            words.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
         say(clean(f"{' '.join(words)}: {what}", MAX_MESSAGE_CHARS))
 
 

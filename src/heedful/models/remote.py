@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
-MAX_REASON_CHARS = 500
+MAX_FAILURE_REASON_CHARS = 500
 # Profiles of models that refuse a temperature; the library drops the seed by itself.
 _FIXED_TEMPERATURE_PROFILES = (
     "openai_supports_reasoning",
@@ -212,7 +212,7 @@ class RemoteModel:
     def _typed(self, error: Exception, wanted: str) -> errors.ModelError:
         """Return the error of heedful for an error of the library."""
         model = f"model {self.name!r}"
-        reason = redact(str(error))[:MAX_REASON_CHARS]
+        reason = redact(str(error))[:MAX_FAILURE_REASON_CHARS]
         kinds = [kind.__name__ for kind in type(error).__mro__]
         lacks_key = "UserError" in kinds and "API_KEY" in reason
         if "ModelAuthenticationError" in kinds or lacks_key:
@@ -228,7 +228,7 @@ class RemoteModel:
 
 
 _HOST_REGEX = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
-_ADDRESS_PATTERN = re.compile(
+_SERVER_ADDRESS_PATTERN = re.compile(
     r"(?P<scheme>https?://)(?:(?P<login>[^\s/]+)@)?"
     rf"(?P<place>{_HOST_REGEX}(?:/[^\s?]*)?)(?P<query>\?\S*)?"
 )
@@ -239,7 +239,7 @@ def _read_address(address: str) -> tuple[str, str]:
 
     Raises InvalidInput.
     """
-    match = _ADDRESS_PATTERN.fullmatch(address)
+    match = _SERVER_ADDRESS_PATTERN.fullmatch(address)
     require(
         match is not None, "url", address, "an address as in http://127.0.0.1:8000/v1"
     )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # doubles up to MAX_PAUSE_SECONDS. If the service asks for a longer wait than
 # MAX_RETRY_AFTER_SECONDS, there is no retry.
 FIRST_PAUSE_SECONDS = 0.2
-MAX_PAUSE_SECONDS = 10.0
+MAX_RETRY_PAUSE_SECONDS = 10.0
 MAX_RETRY_AFTER_SECONDS = 60.0
 ERROR_CLASSES = {code: kind for kind, (_, code) in ERROR_RESPONSES.items()}
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         tries = 0
         while True:
-            max_pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
+            max_pause = min(MAX_RETRY_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
             pause = random.uniform(0, max_pause)
             try:
                 answer = await self._http.send(request)

@@ -54,7 +54,7 @@ from heedful.web.render import address, page_text
 
 SITE_PATH = "/ui"
 COOKIE_NAME = "heedful_ui"
-MAX_IDLE_SECONDS = 1_800.0  # seconds without a request until a session ends
+MAX_SESSION_IDLE_SECONDS = 1_800.0  # seconds without a request until a session ends
 MAX_SESSIONS = 10_000  # at a time; the least recently used ends
 MAX_FORM_BYTES = 64 * 1024  # bytes of a form
 MAX_FORM_FIELDS = 100
@@ -120,7 +120,7 @@ class Sessions:
         """
         now = time.monotonic()
         session = self._sessions.pop(_digest(cookie), None)
-        if session is None or now > session.used + MAX_IDLE_SECONDS:
+        if session is None or now > session.used + MAX_SESSION_IDLE_SECONDS:
             return None
         if person:
             session.used = now
