@@ -66,7 +66,7 @@ def problems(path: Path) -> Iterator[str]:
 def main() -> int:
     """Print every finding; return 1 if there is any."""
     files = committed()
-    lines = []
+    lines: list[str] = []
     for path in files:
         lines += problems(path)
     print("\n".join(lines) or f"{len(files)} files name no machine and no registry")

@@ -60,7 +60,7 @@ def page(measured: Measured) -> str:
     Every text that a model, a task or a check wrote is escaped; control characters are
     shown.
     """
-    from jinja2 import ChoiceLoader, FileSystemLoader
+    from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 
     half = measured.pooled(SECOND)
     all_tasks = measured.pooled(ALL)
@@ -76,7 +76,7 @@ def page(measured: Measured) -> str:
         for lesson in measured.lessons
     ]
     shared = environment(True)
-    loaders = [FileSystemLoader(Path(__file__).parent)]
+    loaders: list[BaseLoader] = [FileSystemLoader(Path(__file__).parent)]
     if shared.loader is not None:
         loaders.append(shared.loader)
     files = shared.overlay(loader=ChoiceLoader(loaders))

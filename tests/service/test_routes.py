@@ -48,7 +48,7 @@ OPERATIONS = {f"{method.upper()} {path}": one for path, method, one in operation
 
 def needed(route: APIRoute) -> list[str]:
     """The permission that a route needs: the first that its caller may have."""
-    permissions = []
+    permissions: list[str] = []
     for annotation in get_type_hints(route.endpoint, include_extras=True).values():
         for dependency in getattr(annotation, "__metadata__", ()):
             caller = getattr(dependency, "dependency", None)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from heedful.store.postgres import parse_url
+from heedful.store.postgres_session import parse_url
 from tests.postgres import Urls, drop, fresh, rows
 
 TABLES = """

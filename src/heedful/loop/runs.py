@@ -83,11 +83,21 @@ class StageHead:
 
 
 class MemoryNotes(Protocol):
-    """What memory told a stage: the part of a `Briefing` that reports show."""
+    """What memory showed a stage: the part of a `Briefing` that reports show."""
+
+    @property
+    def choices(self) -> Sequence[Any]:
+        """Each lesson that memory considered, and what it decided about it."""
+        ...
+
+    @property
+    def silence(self) -> str:
+        """Why memory showed nothing; "" if it showed something."""
+        ...
 
     @property
     def lines(self) -> Sequence[str]:
-        """Lines for people: what was told, what was withheld, and why."""
+        """Lines for people: what was shown, what was withheld, and why."""
         ...
 
     def plain(self) -> dict[str, Any]:
