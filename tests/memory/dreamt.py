@@ -4,7 +4,7 @@ from typing import Any
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from tests.engines import whole
+from tests.engines import check_derived
 
 TEXT = (
     "When a parcel is heavy, weigh it on the large scale and write its weight on the "
@@ -44,7 +44,7 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
             name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told
         }
 
-    await whole(store)
+    await check_derived(store)
     found: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
     return found
 

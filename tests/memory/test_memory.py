@@ -15,7 +15,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
 from heedful.store.connection import key_of
 from heedful.testing import FixedEmbedder
-from tests.engines import whole
+from tests.engines import check_derived
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
 
@@ -90,7 +90,7 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     for table in ("lesson", "occurrence", "example", "vector"):
         found = rows(path, f"select * from {table}")
         assert len(found) == (0 if table == "vector" and embedder is None else 2)
-    await whole(store)  # the index lost its rows with them
+    await check_derived(store)  # the index lost its rows with them
     again = await here.remember("u", "x", example=WEIGHT)
     assert again.created
     if engine == "sqlite":

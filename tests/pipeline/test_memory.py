@@ -20,7 +20,7 @@ from heedful.pipeline import Pipeline, answer
 from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.engines import changed, named
+from tests.engines import change_rows, url_of
 from tests.pipeline.support import ran
 
 pytestmark = pytest.mark.both
@@ -57,7 +57,7 @@ def training(
 
 @pytest.fixture
 def path(tmp_path: Path, engine: str) -> str:
-    return named(tmp_path / "a.db")
+    return url_of(tmp_path / "a.db")
 
 
 def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
@@ -134,7 +134,7 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
     hints: list[str | None] = []
     if gone == "retired":
         ran(training(path, hints))
-        changed(path, "update lesson set state = 'retired'")
+        change_rows(path, "update lesson set state = 'retired'")
         hints.clear()
     else:
         options: Any = {

@@ -12,7 +12,7 @@ from heedful.errors import Conflict, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.service.auth import KEY_CACHE_SECONDS
 from heedful.store import keys
-from tests.engines import changed, rows
+from tests.engines import change_rows, rows
 from tests.service.support import problem
 
 pytestmark = pytest.mark.both
@@ -182,12 +182,12 @@ def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
     whole = api.run(look(ACME, keys.verify_audit))
     assert whole.rows == 4
     assert whole.broken == 0
-    changed(api.setup.store.url, tamper)
+    change_rows(api.setup.store.url, tamper)
     broken = api.run(look(ACME, keys.verify_audit))
     assert broken.what == what
     assert broken.head == whole.head
     for table in ("audit", "audit_head"):  # written again as a whole, it lacks the hash
-        changed(api.setup.store.url, f"delete from {table}")
+        change_rows(api.setup.store.url, f"delete from {table}")
     made(api, name="as if nothing was")
     assert not api.run(look(ACME, keys.verify_audit)).broken
     assert whole.head in api.run(look(ACME, keys.verify_audit, whole.head)).what

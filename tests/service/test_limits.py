@@ -23,7 +23,7 @@ from heedful.service.problems import Problem
 from heedful.service.routes import operations
 from heedful.service.setup import RequestLimits
 from heedful.store import keys
-from tests.engines import changed
+from tests.engines import change_rows
 from tests.service.jobs import Handed
 from tests.service.support import problem, served
 
@@ -305,7 +305,7 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         problem(
             api.get("/v1/keys", key=""), 401, "key_refused"
         )  # who revokes the last locks up
-        changed(api.setup.store.url, "delete from key")
+        change_rows(api.setup.store.url, "delete from key")
         for host in ("localhost:80", "127.0.0.1", "[::1]:8765"):
             assert (
                 api.get("/v1/keys", key="", headers={"Host": host}).status_code == 200

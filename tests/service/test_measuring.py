@@ -17,7 +17,7 @@ from heedful.service.setup import RequestLimits, Setup
 from heedful.store import keys, lessons
 from heedful.store.connection import Actor
 from heedful.store.store import Effects
-from tests.engines import changed, rows
+from tests.engines import change_rows, rows
 from tests.service.support import Api, problem, said, served
 
 pytestmark = pytest.mark.both
@@ -282,7 +282,7 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
         assert said(api.post("/v1/outcomes", json=end, key=key))["number"] == (
             n - 19 if 20 <= n < 23 else 0
         )
-    changed(
+    change_rows(
         api.setup.store.url, "update exposure set at = at - 90000, share = 0.1"
     )  # a day ago
     proof = api.run(memory.prove())
@@ -315,16 +315,16 @@ def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
                 }
                 assert said(api.post("/v1/outcomes", json=end, key=key))["number"] > 0
     for table, at in (("exposure", 864_000), ("outcome", 864_010)):
-        changed(api.setup.store.url, f"update {table} set at = {at}")
-    changed(api.setup.store.url, "update exposure set share = 0.1")
+        change_rows(api.setup.store.url, f"update {table} set at = {at}")
+    change_rows(api.setup.store.url, "update exposure set share = 0.1")
     pooled = api.run(memory.prove()).pooled
     assert pooled.shown == 3 + 3 + 2
     assert round(8 * pooled.uplift.shown) == 3
-    changed(
+    change_rows(
         api.setup.store.url, "update exposure set at = at + 86400 where loop > 'b1'"
     )
     assert api.run(memory.prove()).pooled.shown == 3 + 2 + 3 + 2  # on two days
-    changed(
+    change_rows(
         api.setup.store.url, "update exposure set via = ''"
     )  # made in process, all count
     assert api.run(memory.prove()).pooled.shown == 13

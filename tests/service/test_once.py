@@ -26,7 +26,7 @@ from heedful.store.idempotency import (
     write_effect,
 )
 from heedful.store.store import Effects, also
-from tests.engines import changed, opened, rows
+from tests.engines import change_rows, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
 
@@ -221,7 +221,7 @@ async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
     assert (await store.read(Scope(), read_call, CALL)).answer == {"status": 200}
     with pytest.raises(LeaseLost):
         await keep(201)
-    changed(store.url, "update answer set at = at - 86401")
+    change_rows(store.url, "update answer set at = at - 86401")
     assert (await store.read(Scope(), read_call, CALL)).digest == ""
     await keep(202)
     assert rows(store.url, "select record from answer") == [('{"status": 202}',)]

@@ -27,7 +27,7 @@ from heedful.store import exposures, search
 from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
-from tests.engines import whole
+from tests.engines import check_derived
 from tests.memory.test_quarantine import loop, taught
 from tests.store.support import opened
 
@@ -393,7 +393,7 @@ class World:
     async def recalls(self) -> None:
         """Whatever is asked, only texts that may be recalled come back."""
         rows = await self.rows()
-        await whole(self.store)
+        await check_derived(self.store)
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)

@@ -22,7 +22,7 @@ from heedful.errors import (
 )
 from heedful.store import loops, open_store
 from heedful.store.sqlite import Connection, Thread, in_file
-from tests.engines import named
+from tests.engines import url_of
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
 
 
@@ -293,4 +293,4 @@ assert run_sync(memory.count()) == 2
 
 @pytest.mark.both
 def test_a_forked_child_has_threads_and_connections_of_its_own(tmp_path):
-    assert ended(python(FORKING, named(tmp_path / "a.db"))) == ""
+    assert ended(python(FORKING, url_of(tmp_path / "a.db"))) == ""

@@ -25,7 +25,7 @@ from heedful.store.connection import storable
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
-from tests.engines import IN_SOAK, changed
+from tests.engines import IN_SOAK, change_rows
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
@@ -261,7 +261,7 @@ async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store
         await store.write(SCOPE, loop_store.beat, "a", 1)
     (held,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
     assert 0 < held["held_for"] <= LOOP_LEASE_SECONDS
-    changed(
+    change_rows(
         store.url, "update loop set lease = lease + 3600"
     )  # as if the store had run ahead
     assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2

@@ -44,7 +44,7 @@ from heedful.store import (
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
-from tests.engines import engine, whole
+from tests.engines import check_derived, engine
 from tests.memory.reflections import FAILED, MENDED, about
 from tests.memory.transfers import exported, moved
 from tests.memory.transfers import given as handed
@@ -365,7 +365,7 @@ def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]
                 clock.now = n * DAY
                 told.append(await answer(one, step))
             assert told[0] == told[1], step
-        await whole(postgres.store)
+        await check_derived(postgres.store)
 
     with both() as stores:
         asyncio.run(scenario(*stores))

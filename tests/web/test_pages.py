@@ -24,7 +24,7 @@ from heedful.store.episodes import record_failure
 from heedful.web import add_pages
 from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, Sessions
-from tests.engines import changed, opened
+from tests.engines import change_rows, opened
 from tests.service.support import Api, said
 
 HERE = "http://localhost"
@@ -517,7 +517,7 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
         fill(api)
-        changed(
+        change_rows(
             api.setup.store.url,
             "update loop set created = created - 864000 where id = 'a/b'",
         )
@@ -557,7 +557,7 @@ def test_rare_pages_and_refusals(tmp_path):
         assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
         said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         assert browser.get("/proof").status_code == 200
-        changed(
+        change_rows(
             api.setup.store.url,
             "update loop set created = created - 864000 where id = 'a/b'",
         )
