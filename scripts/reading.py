@@ -226,7 +226,7 @@ def annotation_habits(node: ast.AnnAssign, module: Module) -> Iterator[str]:
 
 def function_habits(node: Function, module: Module) -> Iterator[str]:
     """Yield the habits of the head of a function."""
-    if not node.name.startswith("_"):
+    if not node.name.startswith("_") or node.name.endswith("__"):
         return
     arguments = node.args
     for name in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):

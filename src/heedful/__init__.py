@@ -21,19 +21,27 @@ _NAMES = {
     "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.briefing": "Briefing",
     "lessons.consolidate": "Proposal",
-    "lessons.lesson": "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature",
+    "lessons.lesson": (
+        "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature"
+    ),
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof",
     "lessons.signature": "signature",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
-    "loop.decide": "Again Decision Done Policy Reasoning Standing Trigger decide reasoning",
+    "loop.decide": (
+        "Again Decision Done Policy Reasoning Standing Trigger decide reasoning"
+    ),
     "loop.explain": "Change Explanation explain",
     "loop.policies": "policy",
     "loop.reach": "Reach reach",
-    "loop.record": "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage",
+    "loop.record": (
+        "Attempt Candidate Evaluation Finding Goal Improvement Loop Override Usage"
+    ),
     "loop.replay": "Figures RecordedLoop ReplayResult compare replay",
     "loop.runs": "CheckResult Report StageAttempt StageReport",
-    "loop.stop": "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule",
+    "loop.stop": (
+        "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule"
+    ),
     "memory.draft": "Claim Draft",
     "memory.dream": "Dream Dreams consolidate",
     "memory.memory": "Memory",

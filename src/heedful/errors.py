@@ -234,8 +234,10 @@ class NotPassed(HeedfulError):
         wrong = "; ".join(result.wrong[:3]) or "nothing was evaluated"
         more = len(result.wrong) - 3
         wrong += f" and {more} more" if more > 0 else ""
-        what = f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
-        super().__init__(f"{what}; the best candidate is in .result.candidate")
+        message = (
+            f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
+        )
+        super().__init__(f"{message}; the best candidate is in .result.candidate")
 
 
 class UserCodeError(HeedfulError):
@@ -258,8 +260,8 @@ class StageFailed(UserCodeError):
         again = (
             f"; finished stages are stored, run again with id={run!r}" if run else ""
         )
-        what = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
-        super().__init__(f"{what}; fix it{again}")
+        message = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
+        super().__init__(f"{message}; fix it{again}")
 
 
 class CheckFailed(UserCodeError):
@@ -267,11 +269,11 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        what = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
+        message = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
         todo = "fix the check and run again"
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
             todo += "; a check takes (candidate) or (candidate, context)"
-        super().__init__(f"{what}; the candidate is not at fault, {todo}")
+        super().__init__(f"{message}; the candidate is not at fault, {todo}")
 
 
 class NotJournalable(UserCodeError):

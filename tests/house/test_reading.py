@@ -43,6 +43,7 @@ GOOD = {
     "a field of a record": "class A:\n    made: Any",
     "a condition of its own": "a = b if c else d",
     "a parameter of a public function": "def f(it): ...",
+    "a parameter of a constructor": "def __init__(self, it): ...",
     "a mark inside a text": "text = '# noqa'",
     "a statement": "lesson = recall(task)",
 }

@@ -224,20 +224,20 @@ class Judge:
         Raises MalformedAnswer, ModelError.
         """
         texts = self._texts(candidate, context)
-        shown = {
+        prompt_data = {
             name: cut_middle(text, MAX_CRITIC_TEXT_CHARS)
             for name, text in texts.items()
         }
         schema = self.role.schema()
-        mark = delimiter(self.role.name, shown)
+        mark = delimiter(self.role.name, prompt_data)
         opinion, usage = await ask_for_json(
             self.model,
             self._rules(schema, mark),
             parts=[
-                *delimit(mark, shown),
+                *delimit(mark, prompt_data),
                 f"Judge the candidate of {mark} now, as JSON.",
             ],
-            read=lambda answer: self._read(answer, shown["candidate"]),
+            read=lambda answer: self._read(answer, prompt_data["candidate"]),
             schema=schema,
             who=f"critic {self.role.name!r}",
             max_tokens=MAX_CRITIC_ANSWER_TOKENS,
@@ -245,13 +245,15 @@ class Judge:
             seed=self.seed,
         )
         findings = opinion.findings
-        shortened = " and ".join(name for name in texts if shown[name] != texts[name])
+        shortened = " and ".join(
+            name for name in texts if prompt_data[name] != texts[name]
+        )
         if shortened:
-            what = (
+            message = (
                 f"it was shown {MAX_CRITIC_TEXT_CHARS:,} characters of {shortened}, "
                 "without the middle"
             )
-            findings += (Finding(self.role.name, what, level="note", severity=0.0),)
+            findings += (Finding(self.role.name, message, level="note", severity=0.0),)
         return replace(opinion, usage=usage, findings=findings)
 
     def _texts(self, candidate: Any, context: Context) -> dict[str, str]:
@@ -283,7 +285,7 @@ class Judge:
             total += score if directions[name] == "at_least" else 1 - score
         return total / len(scores)
 
-    def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
+    def _read(self, answer: Mapping[str, Any], prompt: str) -> Evaluation:
         """Return the evaluation in an answer; `shown` is the candidate as it was shown.
 
         Raises InvalidInput.
@@ -299,7 +301,7 @@ class Judge:
             scores[role.verdict] = 1.0 if verdict else 0.0
         biases: tuple[Finding, ...] = ()
         if role.tags:
-            biases = tuple(_biases(role, answer, shown))
+            biases = tuple(_biases(role, answer, prompt))
             severities = (bias.severity for bias in biases)
             scores[BIAS_SCORE] = max(severities, default=0.0)
 
@@ -325,7 +327,7 @@ class Judge:
         return Evaluation((why, *biases), scores, preference=preference)
 
 
-def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Finding]:
+def _biases(role: Role, answer: Mapping[str, Any], prompt: str) -> Iterator[Finding]:
     listed = answer.get("biases")
     require(
         isinstance(listed, list), "biases", listed, "a list, empty if there is none"
@@ -337,14 +339,14 @@ def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Findi
         require(is_tag, "tag", tag, f"one of {', '.join(role.tags)}")
         severity = _share(bias, "severity")
         quote = _line(bias, "quote", MAX_QUOTE_CHARS)
-        if quote not in " ".join(shown.split()):
+        if quote not in " ".join(prompt.split()):
             quote = ""  # a quote that the candidate does not contain is no evidence
-        what = f"{tag}: it {role.tags[tag]}"
+        message = f"{tag}: it {role.tags[tag]}"
         if quote:
-            what += f", as in “{quote}”"
+            message += f", as in “{quote}”"
         yield Finding(
             role.name,
-            what,
+            message,
             fix="Write that part so that this no longer holds",
             level="warning",
             severity=severity,

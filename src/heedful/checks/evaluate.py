@@ -235,9 +235,9 @@ async def worded(
     """
 
     def failed(error: BaseException) -> errors.GenerateFailed:
-        what = f"{type(error).__name__}: {redact(str(error))[:300]}"
+        message = f"{type(error).__name__}: {redact(str(error))[:300]}"
         return errors.GenerateFailed(
-            f"feedback raised {what}; correct it and run again"
+            f"feedback raised {message}; correct it and run again"
         )
 
     text = await call(
@@ -304,8 +304,8 @@ def _items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
     if getattr(answer, "shape", None) == ():  # a truth value of numpy
         answer = answer.item()
     if isinstance(answer, tuple) and list(map(type, answer)) == [bool, str]:
-        holds, what = answer
-        answer = holds or what or False
+        holds, message = answer
+        answer = holds or message or False
     if answer is None or isinstance(answer, bool | str | Finding):
         return [answer]
     if isinstance(answer, Mapping) or not isinstance(answer, Iterable):

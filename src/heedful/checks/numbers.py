@@ -195,13 +195,13 @@ class Column:
         )
 
     def _count_finding(
-        self, count: int, kind: str, what: str, level: Level = "error"
+        self, count: int, kind: str, message: str, level: Level = "error"
     ) -> Iterator[Finding]:
         if count:
             yield report(
                 "finite",
                 kind=f"{self.name} {kind}",
-                what=f"{self.name} has {count} of {self.rows} cells {what}",
+                what=f"{self.name} has {count} of {self.rows} cells {message}",
                 fix=f"write finite numbers in {self.name} for every row, or leave the "
                 "row out",
                 level=level,
@@ -212,17 +212,17 @@ class Column:
         name = self.name
         yield from self.unusable()
         if not self.n:
-            what = f"{name} has no numbers in {self.rows} rows"
-            yield report(check, f"{name} empty", what, f"write numbers in {name}")
+            message = f"{name} has no numbers in {self.rows} rows"
+            yield report(check, f"{name} empty", message, f"write numbers in {name}")
         if self.outside:
             bounds = f"{_exact(self.low)} to {_exact(self.high)}"
-            what = (
+            message = (
                 f"{name} has {self.outside} of {self.rows} values outside {bounds}; "
                 f"its finite values lie from {_exact(self.least)} to "
                 f"{_exact(self.most)}"
             )
             fix = f"keep {name} from {bounds}: correct the rows or how they are made"
-            yield report(check, f"{name} outside", what, fix)
+            yield report(check, f"{name} outside", message, fix)
 
 
 def _exact(value: float) -> str:
@@ -439,14 +439,14 @@ def _key_findings(
     if not rows_found:
         return
     count, first_key = rows_found[0]
-    what = f"{count} {problem.what}"
+    message = f"{count} {problem.what}"
     if first_key:
         examples = []
         for _, key in rows_found:
             text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
             examples.append(shorten(text))
-        what += f", such as {'; '.join(examples)}"
-    yield report("rows", problem.kind, what, problem.fix)
+        message += f", such as {'; '.join(examples)}"
+    yield report("rows", problem.kind, message, problem.fix)
 
 
 def rows(
@@ -485,14 +485,14 @@ def _check_age(
     changed = path.stat().st_mtime
     if changed >= since - CLOCK_LAG_SECONDS:
         return
-    what = (
+    message = (
         f"results file {path} is stale: written {_utc(changed)}, older than {limit} "
         f"({_utc(since)})"
     )
     yield report(
         MISSING_TABLE_CHECK,
         "stale",
-        what,
+        message,
         "write the results again, to this path",
         severity=0.5,
     )
@@ -529,11 +529,11 @@ def results(
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
         if not isinstance(file, Path):
-            what = f"there is no path to a results file, but {shorten(file)}"
+            message = f"there is no path to a results file, but {shorten(file)}"
             yield report(
                 MISSING_TABLE_CHECK,
                 "no path",
-                what,
+                message,
                 "save the results and say where",
                 severity=0.5,
             )
@@ -550,12 +550,12 @@ def results(
             for batch in table.batches(columns_to_read):
                 count += len(batch[0])
         if count < at_least_rows:
-            what = (
+            message = (
                 f"results file {file} has {count} rows, at least {at_least_rows} "
                 "asked for"
             )
             yield report(
-                MISSING_TABLE_CHECK, "rows", what, "save all rows", severity=0.9
+                MISSING_TABLE_CHECK, "rows", message, "save all rows", severity=0.9
             )
 
     return TableCheck(
@@ -587,14 +587,14 @@ def _judge_mean(
     is_far = distance > allowed * (1 + ROUNDING_SHARE)
     if not is_far:
         return
-    what = (
+    message = (
         f"predictions appear hallucinated: the mean of {predicted.name} is "
         f"{short(predicted.mean)}, that of {actual.name} {short(actual.mean)}, "
         f"{times} standard deviations ({short(actual.std)}) away; "
         f"{short(limits.deviation_sigma)} are allowed"
     )
     fix = "verify that the model uses the actual data and its scale, then retrain it"
-    yield report("hallucination_detection", predicted.name, what, fix, severity=0.9)
+    yield report("hallucination_detection", predicted.name, message, fix, severity=0.9)
 
 
 def _judge_spread(
@@ -602,37 +602,37 @@ def _judge_spread(
 ) -> Iterator[Finding]:
     """Yield a finding if the predictions are spread unlike the actual values."""
     if not actual.std:
-        what = (
+        message = (
             f"all {actual.n} values of {actual.name} are {short(actual.mean)}, its std "
             f"is 0, that of {predicted.name} {short(predicted.std)}: there is no ratio"
         )
         yield report(
             "variance_hallucination",
             kind="no spread",
-            what=what,
+            what=message,
             fix=f"verify that {actual.name} holds the actual data",
             level="error" if predicted.std else "warning",
         )
         return
 
     least = limits.spread_ratio_min
-    most = limits.spread_ratio_max
+    limit = limits.spread_ratio_max
     ratio = predicted.std / actual.std
-    if least * (1 - ROUNDING_SHARE) <= ratio <= most * (1 + ROUNDING_SHARE):
+    if least * (1 - ROUNDING_SHARE) <= ratio <= limit * (1 + ROUNDING_SHARE):
         return
     side = "low"
     cause = "the model has hardly learnt from its features"
-    if ratio > most:
+    if ratio > limit:
         side = "high"
         cause = "the model is unstable or its output on another scale"
-    what = (
+    message = (
         f"unrealistic spread: the std of {predicted.name} is {short(predicted.std)}, "
         f"that of {actual.name} {short(actual.std)}: std ratio {short(ratio)} "
         f"(variance ratio {short(ratio**2)}); allowed is {short(least)} to "
-        f"{short(most)}"
+        f"{short(limit)}"
     )
     fix = f"check for synthetic data, and whether {cause}; then retrain it"
-    yield report("variance_hallucination", side, what, fix, severity=0.8)
+    yield report("variance_hallucination", side, message, fix, severity=0.8)
 
 
 def _judge_constant(
@@ -662,13 +662,13 @@ def _judge_constant(
     if actual.n:
         actual_std = f"the std of {actual.name} is {short(actual.std)}; "
         measure = "either"
-    what = (
+    message = (
         f"{predicted.name} is nearly constant: std {short(predicted.std)} around mean "
         f"{short(predicted.mean)} in {predicted.n} rows; {actual_std}the least allowed "
         f"is {short(relative)} of {measure}"
     )
     fix = "retrain with diverse data, and check that the features reach the model"
-    yield report("constant_predictions", predicted.name, what, fix, severity=0.9)
+    yield report("constant_predictions", predicted.name, message, fix, severity=0.9)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -722,10 +722,10 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         correlation = covariance / (actual.std * predicted.std)
     has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
     has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
-    most = min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(n))
+    limit = min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(n))
     is_alike = has_same_spread and has_same_mean
-    if n >= MIN_SHUFFLE_ROWS and is_alike and abs(correlation) < most:
-        what = (
+    if n >= MIN_SHUFFLE_ROWS and is_alike and abs(correlation) < limit:
+        message = (
             f"{predicted.name} is spread like {actual.name} (std ratio "
             f"{short(predicted.std / actual.std)}) but does not vary with it: "
             f"correlation {correlation:.3f} in {n} rows"
@@ -737,7 +737,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report(
             "shuffled",
             kind=predicted.name,
-            what=what,
+            what=message,
             fix=fix,
             level="warning",
             severity=0.5,
@@ -750,7 +750,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     error = sqrt(max(0.0, square))
     error_of_mean = actual.std * sqrt(share)
     if error >= error_of_mean * (1 - ROUNDING_SHARE):
-        what = (
+        message = (
             f"{predicted.name} is no better than the mean of all values: its root mean "
             f"square error is {short(error)}, that of the mean {short(error_of_mean)}"
         )
@@ -760,7 +760,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report(
             "skill",
             kind=predicted.name,
-            what=what,
+            what=message,
             fix=fix,
             level="warning",
             severity=0.4,

@@ -235,9 +235,9 @@ def _bind_argument(
 ) -> Sequence[ast.stmt]:
     """Return the statement that gives `check(…)` the program's function, if any."""
     names = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
-    most = 1 if function.name == "check" else 0
+    max_parameters = 1 if function.name == "check" else 0
     require(
-        len(names) <= most,
+        len(names) <= max_parameters,
         "tests",
         function.name,
         "a plain function without arguments; check(…) may take the program's function",
@@ -403,14 +403,14 @@ def _failure(step: ProgramStatement, failure: Record) -> Finding:
             f"`{text}` is {value}" for text, value in pairs if text[:200] != value[:200]
         ]
         why = " and ".join(sides) or failure["message"] or "it is false"
-        what = f"`{step.source}` fails: {why}"
+        message = f"`{step.source}` fails: {why}"
         condition = step.source.removeprefix("assert ")
         fix = f"change the program so that this holds: {condition}"
     else:
-        what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-        what = what.rstrip(": ")
+        message = f"`{step.source}` raises {failure['type']}: {failure['message']}"
+        message = message.rstrip(": ")
         fix = _EXCEPTION_FIX.format(failure["type"])
-    return _finding(what, fix, step.source, trace=failure["trace"])
+    return _finding(message, fix, step.source, trace=failure["trace"])
 
 
 def _not_run(step: ProgramStatement) -> Finding:
@@ -418,12 +418,12 @@ def _not_run(step: ProgramStatement) -> Finding:
 
 
 def _finding(
-    what: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
+    message: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
     evidence = "\n".join(trace)[:_MAX_TRACE_CHARS]
     return Finding(
         _PYTHON_TESTS_CHECK,
-        _storable(what),
+        _storable(message),
         fix=_storable(fix),
         severity=severity,
         key=_storable(key),
@@ -464,11 +464,11 @@ def _cause(
     during = f"while running `{running.source}`" if running else "before any test ran"
     if _ran_out_of_time(code):
         key = "time-out"
-        what = f"the program did not end within {request['seconds']:g} s, {during}"
+        message = f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
     else:
         key = "ended early"
-        what = f"the process of the program ended {during}"
+        message = f"the process of the program ended {during}"
         fix = (
             "return the result: do not end the process (os._exit), recurse without "
             "end, close or write to files of others, or use more than "
@@ -476,7 +476,7 @@ def _cause(
         )
     if running:
         key = running.source
-    return _finding(what, fix, key=key, severity=0.9)
+    return _finding(message, fix, key=key, severity=0.9)
 
 
 def _ran_out_of_time(code: int | None) -> bool:

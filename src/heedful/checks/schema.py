@@ -85,10 +85,10 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     )
 
 
-def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
+def _finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding:
     return Finding(
         _JSON_SCHEMA_CHECK,
-        what,
+        message,
         fix=fix,
         severity=severity,
         key=f"{_JSON_SCHEMA_CHECK}: {key}",
@@ -122,8 +122,8 @@ def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
         )
     else:
         near = shorten(text[max(0, position - 10) : position + 20], 40)
-        what = f"not JSON: {str(refused)[:120]}, near {near}"
-        finding = _finding(what, _BARE_JSON_FIX, "not JSON")
+        message = f"not JSON: {str(refused)[:120]}, near {near}"
+        finding = _finding(message, _BARE_JSON_FIX, "not JSON")
     return None, None, [finding]
 
 
@@ -132,7 +132,7 @@ def _not_data(error: Exception) -> Finding:
     return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
 
 
-def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Finding:
+def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> Finding:
     path = "$"
     for part in parts:
         if isinstance(part, int):
@@ -143,7 +143,7 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
             path += f"[{shorten(part, 60)}]"
     # The same mistake in two items of a list has one key.
     key = re.sub(r"\[[0-9]+\]", "[]", path)
-    return _finding(f"at {path}: {what}", fix, f"{key} {kind}", severity=0.5)
+    return _finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Problems:
@@ -193,12 +193,12 @@ def _by_model(model: "type[BaseModel]") -> Problems:
             model.model_validate_json(text)
         except ValidationError as error:
             for line in error.errors(include_url=False, include_context=False):
-                what = line["msg"][:200]
-                fix = what
+                message = line["msg"][:200]
+                fix = message
                 if line["type"] == "missing":
                     fix = "add it"
                 else:
-                    what += f", it is {shorten(line['input'])}"
-                yield _problem(line["loc"], what, line["type"], fix)
+                    message += f", it is {shorten(line['input'])}"
+                yield _problem(line["loc"], message, line["type"], fix)
 
     return problems

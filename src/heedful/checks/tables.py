@@ -88,10 +88,10 @@ class DataTable:
         for name in names:
             count = self.columns.count(name)
             if count == 0:
-                what = f"there is no column {name!r}; there are: {self._listed()}"
+                message = f"there is no column {name!r}; there are: {self._listed()}"
                 raise TableError(
                     kind="missing column",
-                    what=what,
+                    what=message,
                     fix=f"write a column called {name!r}",
                 )
             if count > 1:
@@ -193,10 +193,10 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
         lengths = {name: len(columns[name]) for name in names}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            what = f"the columns differ in length: {sizes}"
+            message = f"the columns differ in length: {sizes}"
             raise TableError(
                 kind="unequal lengths",
-                what=what,
+                what=message,
                 fix="give one value a row in every column",
             )
         for start in range(0, max(lengths.values(), default=0), BATCH_ROWS):
@@ -214,10 +214,10 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
 def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> DataTable:
     names = names or [f"array {n}" for n in range(1, len(arrays) + 1)]
     if len(names) != len(arrays):
-        what = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
+        message = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
         raise TableError(
             kind="columns",
-            what=what,
+            what=message,
             fix=f"give {len(names)} arrays, or columns with names",
         )
     return _open_columns(dict(zip(names, map(_as_column, arrays), strict=True)))
@@ -228,10 +228,10 @@ def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> DataTable:
         return _open_arrays([rows], names)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            what = f"row {number} is {shorten(row)}, not an object of named values"
+            message = f"row {number} is {shorten(row)}, not an object of named values"
             raise TableError(
                 kind="not a table",
-                what=what,
+                what=message,
                 fix="give every row as an object, or lists by name",
             )
     columns: dict[Any, None] = {}
@@ -258,14 +258,14 @@ def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
         frame = frame.lazy().collect()
         native_names = frame.columns  # in pandas also numbers and tuples
     except narwhals.exceptions.NarwhalsError as error:  # as two columns with one name
-        what = f"the data frame cannot be read: {error}"[:200]
+        message = f"the data frame cannot be read: {error}"[:200]
         raise TableError(
-            kind="columns", what=what, fix="give every column a different name"
+            kind="columns", what=message, fix="give every column a different name"
         ) from error
     except TypeError:
-        what = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
+        message = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
         fix = "give a data frame, a mapping of columns, rows or a path"
-        raise TableError(kind="not a table", what=what, fix=fix) from None
+        raise TableError(kind="not a table", what=message, fix=fix) from None
     except OSError as error:  # a lazy frame opens its file only now
         raise _damaged("the data frame", error) from error
 
@@ -293,9 +293,9 @@ _TABLE_READ_ERRORS = (
 
 
 def _damaged(
-    what: Path | str, error: object, fix: str = DAMAGED_TABLE_FIX
+    message: Path | str, error: object, fix: str = DAMAGED_TABLE_FIX
 ) -> TableError:
-    subject = f"results file {what}" if isinstance(what, Path) else what
+    subject = f"results file {message}" if isinstance(message, Path) else message
     return TableError(
         kind="corrupt",
         what=f"{subject} cannot be read: {shorten(str(error), 160)}",
@@ -324,18 +324,20 @@ def _open_file(path: Path, names: Sequence[str]) -> DataTable:
             check=MISSING_TABLE_CHECK,
         )
     if not path.stat().st_size:
-        what = f"results file {path} is empty (0 bytes)"
+        message = f"results file {path} is empty (0 bytes)"
         raise TableError(
             kind="empty",
-            what=what,
+            what=message,
             fix="write the results to it",
             check=MISSING_TABLE_CHECK,
         )
     if suffix not in TABLE_SUFFIXES:
-        what = f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
+        message = (
+            f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
+        )
         raise TableError(
             kind="format",
-            what=what,
+            what=message,
             fix=f"save it as one of {', '.join(TABLE_SUFFIXES)}",
         )
     with _reading(path):
@@ -371,10 +373,10 @@ def _open_csv(path: Path) -> DataTable:
 
     header = next(lines(), None)
     if header is None:
-        what = f"results file {path} has no rows"
+        message = f"results file {path} has no rows"
         raise TableError(
             kind="empty",
-            what=what,
+            what=message,
             fix="write at least one row",
             check=MISSING_TABLE_CHECK,
         )
@@ -458,9 +460,9 @@ def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
 
     if isinstance(cells, np.ndarray):
         return cells.astype(np.float64), 0, None
-    plain = _plain_floats(cells)
-    if plain is not None:
-        return plain, 0, None
+    document = _plain_floats(cells)
+    if document is not None:
+        return document, 0, None
 
     floats = list(map(to_number, cells))
     wrong = [cell for cell, value in zip(cells, floats, strict=True) if value is None]

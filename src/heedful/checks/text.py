@@ -53,12 +53,12 @@ def read(check: str, candidate: Any) -> str | Finding:
     fix = "answer with text"
     if candidate is None:
         kind = "no answer"
-        what = "there is no answer (None)"
+        message = "there is no answer (None)"
     elif not isinstance(candidate, str):
         kind = "not text"
-        what = f"the answer is a {type(candidate).__name__}, not text"
+        message = f"the answer is a {type(candidate).__name__}, not text"
     elif len(candidate) > MAX_CHECKED_CHARS:
-        what = (
+        message = (
             f"the answer has {len(candidate):,} characters, more than the limit of "
             f"{MAX_CHECKED_CHARS:,}"
         )
@@ -66,10 +66,10 @@ def read(check: str, candidate: Any) -> str | Finding:
         fix = f"answer in far fewer than {MAX_CHECKED_CHARS:,} characters"
     elif not candidate or candidate.isspace():
         kind = "empty"
-        what = "the answer is empty or contains only whitespace"
+        message = "the answer is empty or contains only whitespace"
     else:
         return candidate
-    return Finding(check, what, fix=fix, severity=0.9, key=f"{check}: {kind}")
+    return Finding(check, message, fix=fix, severity=0.9, key=f"{check}: {kind}")
 
 
 def shorten(value: object, most: int = 80) -> str:
@@ -183,8 +183,10 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
                 if len(folded) == len(text):
                     where = f" at character {position}"
                     span = (position, position + len(needle))
-                what = f"{quoted} occurs{where}, which is not allowed"
-                yield Finding(name, what, fix=f"leave out {quoted}", key=key, span=span)
+                message = f"{quoted} occurs{where}, which is not allowed"
+                yield Finding(
+                    name, message, fix=f"leave out {quoted}", key=key, span=span
+                )
 
     return TextCheck(name=name, judge=judge)
 
@@ -209,9 +211,9 @@ def equals(expected: str) -> TextCheck:
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         if normal(text) != wanted:
-            what = f"{shorten(text)} is not the expected answer"
+            message = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"
-            yield Finding("equals", what, fix=fix, key="equals")
+            yield Finding("equals", message, fix=fix, key="equals")
 
     return TextCheck(name="equals", judge=judge)
 
@@ -272,19 +274,19 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         advice = fix or f"answer with text that {extent}matches {quoted}"
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"
-        what = f"{shorten(text)} does not {verb} {quoted}"
-        return [Finding("regex", what, fix=advice, key=f"regex {pattern}")]
+        message = f"{shorten(text)} does not {verb} {quoted}"
+        return [Finding("regex", message, fix=advice, key=f"regex {pattern}")]
 
     async def match_apart(text: str) -> list[Finding]:
         matches = await _matches_apart(pattern, text, full=full)
         if matches is not None:
             return findings(text, matches=matches)
-        what = (
+        message = (
             f"matching {quoted} did not end within {MATCH_TIMEOUT_SECONDS:g} s on "
             f"{len(text)} characters"
         )
         advice = fix or f"answer with a shorter text that plainly matches {quoted}"
-        return [Finding("regex", what, fix=advice, key=f"regex time-out {pattern}")]
+        return [Finding("regex", message, fix=advice, key=f"regex time-out {pattern}")]
 
     def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
         if max_steps(len(text)) > MAX_IN_PROCESS_STEPS:
@@ -300,14 +302,14 @@ def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
 
     It is infinite if the steps may be exponential.
     """
-    plain = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
-    repeats = len(re.findall(r"[*+{]", plain))
+    literal = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
+    repeats = len(re.findall(r"[*+{]", literal))
     if not full:  # every position may begin a match
         repeats += 1
-    forks = len(re.findall(r"\||(?<!\()\?", plain))
+    forks = len(re.findall(r"\||(?<!\()\?", literal))
     steps = inf
-    if not _BACKTRACKING_PATTERN.search(plain):
-        steps = len(plain) * 2**forks
+    if not _BACKTRACKING_PATTERN.search(literal):
+        steps = len(literal) * 2**forks
 
     def estimate(length: int) -> float:
         positions: int = length**repeats

@@ -59,13 +59,13 @@ def dream(
 
 
 def _what(result: Dream) -> str:
-    what = result.nothing
-    if not what:
+    summary = result.nothing
+    if not summary:
         superseded = sum(len(proposal.members) for proposal in result.done)
-        what = f"{counted(superseded, 'lesson')} superseded"
+        summary = f"{counted(superseded, 'lesson')} superseded"
     if result.undone is None:
-        return what
-    return f"rolled back {when(result.undone)}; {what}"
+        return summary
+    return f"rolled back {when(result.undone)}; {summary}"
 
 
 DREAM_COLUMNS = columns("what by id mode before after at", what=_what)

@@ -72,14 +72,14 @@ def why(
     """
 
     async def read(memory: Memory) -> Report | StoredLoop:
-        stored = await _newest_or_named(memory, loop)
-        if stored.is_run:
-            return await report_of(memory.store, memory.scope, stored.id)
+        stored_loop = await _newest_or_named(memory, loop)
+        if stored_loop.is_run:
+            return await report_of(memory.store, memory.scope, stored_loop.id)
         if stage is not None:
             raise UsageError(
-                f"loop {stored.id!r} is not a run of a pipeline: it has no stages"
+                f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
             )
-        return stored
+        return stored_loop
 
     loop_or_run = ask_memory(read)
     if isinstance(loop_or_run, Report):
@@ -96,29 +96,29 @@ async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
     newest, _ = await memory.store.read(memory.scope, loops.newest, limit=1)
     if not newest:
         raise NotFound("loop", name, f"{where()}, which has no loop yet")
-    stored = await loop_of(memory, newest[0].id)
-    if stored.head.stage is None:
-        return stored
-    return await loop_of(memory, stored.head.stage.run)
+    stored_loop = await loop_of(memory, newest[0].id)
+    if stored_loop.head.stage is None:
+        return stored_loop
+    return await loop_of(memory, stored_loop.head.stage.run)
 
 
-def _explain_loop(stored: StoredLoop) -> int:
-    explanation = stored.explain()
+def _explain_loop(stored_loop: StoredLoop) -> int:
+    explanation = stored_loop.explain()
     feedback = {}  # by attempt
-    for decision in stored.decisions:
+    for decision in stored_loop.decisions:
         if isinstance(decision.verdict, Again):
             feedback[decision.attempt] = decision.verdict.feedback
     document: dict[str, Any] = {}
     if call().json:
         from heedful.service.schemas import explanation_record, loop_record
 
-        document = {**loop_record(stored), **explanation_record(explanation)}
+        document = {**loop_record(stored_loop), **explanation_record(explanation)}
     text = page(
         "why",
-        stored=stored,
+        stored=stored_loop,
         explanation=explanation,
         text=_text,
-        state=state_after(latest_verdict(stored.decisions)),
+        state=state_after(latest_verdict(stored_loop.decisions)),
         fed=feedback,
     )
     return answer(document, text)
@@ -183,9 +183,10 @@ async def newest_runs(
     while True:
         newest, _ = await memory.store.read(memory.scope, loops.newest, loop_limit)
         runs = [
-            stored
-            for stored in newest
-            if stored.is_run and pipeline in ("", stored.head.task["pipeline"])
+            stored_loop
+            for stored_loop in newest
+            if stored_loop.is_run
+            and pipeline in ("", stored_loop.head.task["pipeline"])
         ]
         if len(runs) >= limit or len(newest) < loop_limit:
             return runs[:limit]
@@ -203,11 +204,13 @@ def ask(
     """
 
     async def read(memory: Memory) -> Report:
-        stored = await loop_of(memory, run)
-        if not stored.is_run:
-            hint = f"heedful why {stored.id} explains it, heedful runs lists runs"
-            raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
-        return await report_of(memory.store, memory.scope, stored.id)
+        stored_loop = await loop_of(memory, run)
+        if not stored_loop.is_run:
+            hint = f"heedful why {stored_loop.id} explains it, heedful runs lists runs"
+            raise UsageError(
+                f"loop {stored_loop.id!r} is not the run of a pipeline; {hint}"
+            )
+        return await report_of(memory.store, memory.scope, stored_loop.id)
 
     report = ask_memory(read)
     run_answer = questions.answer(report, question)
@@ -244,8 +247,8 @@ def runs(
 
     reports = ask_memory(read)
     rows = list(map(_run_row, reports))
-    named = f" {pipeline!r}" if pipeline else ""
-    empty = f"no run of a pipeline{named} in {where()}"
+    pipeline_name = f" {pipeline!r}" if pipeline else ""
+    empty = f"no run of a pipeline{pipeline_name} in {where()}"
     then = following("why", reports[0].run) if reports else ""
     if not stats:
         return emit(rows, RUN_COLUMNS, key="runs", text=3, empty=empty, then=then)
@@ -308,8 +311,12 @@ def list_loops(limit: Limit = 50) -> int:
         return newest
 
     rows = [
-        {**stored.summary(), "task": stored.head.task, "kind": stored.head.kind}
-        for stored in ask_memory(read)
+        {
+            **stored_loop.summary(),
+            "task": stored_loop.head.task,
+            "kind": stored_loop.head.kind,
+        }
+        for stored_loop in ask_memory(read)
     ]
     empty = f"no loop in {where()}"
     return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=empty)
@@ -359,10 +366,10 @@ def log(
 
     decisions: list[Reasoning] = []
     briefings = {}  # what memory showed each loop
-    for stored in ask_memory(read):
-        decisions += reasoning(stored.loop, stored.decisions)
-        if stored.briefing:
-            briefings[stored.id] = stored.briefing
+    for stored_loop in ask_memory(read):
+        decisions += reasoning(stored_loop.loop, stored_loop.decisions)
+        if stored_loop.briefing:
+            briefings[stored_loop.id] = stored_loop.briefing
 
     def memory_cell(reasons: Reasoning) -> str:
         briefing = briefings.get(reasons.loop)
@@ -416,11 +423,11 @@ def override(
     until = None
     if expires is not None:
         until = time.time() + seconds("--expires", expires)
-    stored = ask_memory(lambda memory: loop_of(memory, loop))
+    stored_loop = ask_memory(lambda memory: loop_of(memory, loop))
 
     async def suspend(memory: Memory) -> Verdict:
         return await override_loop(
-            stored.id,
+            stored_loop.id,
             rule,
             by=by,
             why=why,
@@ -432,7 +439,7 @@ def override(
 
     verdict = ask_memory(suspend)
     document = {
-        "loop": stored.id,
+        "loop": stored_loop.id,
         "rule": rule,
         "by": by,
         "why": why,
@@ -441,9 +448,9 @@ def override(
         **codec.verdict_to(verdict),
     }
     suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
-    state = _state_words(stored.id, verdict)
-    words = f"{suspended}; loop {clean(stored.id, 200)} {state}"
-    return answer(document, words, following("why", stored.id))
+    state = _state_words(stored_loop.id, verdict)
+    words = f"{suspended}; loop {clean(stored_loop.id, 200)} {state}"
+    return answer(document, words, following("why", stored_loop.id))
 
 
 def _state_words(id: str, verdict: Verdict) -> str:

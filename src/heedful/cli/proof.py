@@ -59,8 +59,8 @@ def proof(
     ]
     lessons = []
     for lesson, result in pairs:
-        stored = lesson or {}
-        fields = {name: stored.get(name) for name in LESSON_FIELDS}
+        stored_lessons = lesson or {}
+        fields = {name: stored_lessons.get(name) for name in LESSON_FIELDS}
         lessons.append({**asdict(result), **fields})
     document = {
         "pooled": evidence.proof.pooled,
@@ -98,12 +98,13 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
 
 
 async def _read(memory: Memory) -> LessonEvidence:
-    stored = await memory.top(MAX_OPTION_INTEGER)
+    stored_lessons = await memory.top(MAX_OPTION_INTEGER)
     past = await memory.store.read(memory.scope, exposures.past, "")
     return LessonEvidence(
         proof=await memory.prove(),
         lessons={
-            f"{lesson['kind']}/{lesson['signature']}": lesson for lesson in stored
+            f"{lesson['kind']}/{lesson['signature']}": lesson
+            for lesson in stored_lessons
         },
         ended=past.ended,
         holdout=memory.holdout,

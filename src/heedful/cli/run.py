@@ -401,8 +401,8 @@ async def _new_run(store: Store, scope: Scope, job: TaskRun) -> str:
             claimed = await store.write(scope, loops.claim, id, head, owner)
             if claimed.epoch == 1:
                 return name
-    what = "add --resume to continue it, or give another name"
-    raise errors.UsageError(f"run {job.given!r} exists; {what}")
+    message = "add --resume to continue it, or give another name"
+    raise errors.UsageError(f"run {job.given!r} exists; {message}")
 
 
 async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
@@ -418,8 +418,8 @@ async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
     else:
         pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
         newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, f"{stem}-")
-    for stored in newest:
-        match = pattern.match(stored.id)
+    for stored_loop in newest:
+        match = pattern.match(stored_loop.id)
         if match:
             return match[1]
     where = f"{store.url}; leave --resume out to begin it"

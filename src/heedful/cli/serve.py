@@ -95,10 +95,10 @@ def mcp() -> int:
     return 0
 
 
-def _check_packages(what: str, extra: str, packages: Sequence[str]) -> None:
+def _check_packages(purpose: str, extra: str, packages: Sequence[str]) -> None:
     for package in packages:
         if find_spec(package) is None:
-            raise PackageMissing(what, package, extra)
+            raise PackageMissing(purpose, package, extra)
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:

@@ -90,7 +90,11 @@ class SessionSurvey:
         if learned.again:
             self.known += 1
         self.corrections += learned.corrections
-        entries = {stored.entry for stored in learned.stored.values() if stored.entry}
+        entries = {
+            stored_lesson.entry
+            for stored_lesson in learned.stored.values()
+            if stored_lesson.entry
+        }
         if entries:
             self.waiting.setdefault(db, set()).update(entries)
         for mistake in learned.mistakes:
@@ -106,11 +110,11 @@ class SessionSurvey:
             failure = self.failures.setdefault((db, digest), new_failure)
             failure["actions"] += mistake.steps
             failure["mended"] = failure["mended"] or "\n".join(mistake.mends)
-            stored = learned.stored.get(digest)
-            if stored is not None:
-                failure["sessions"] = stored.seen  # of all that were ever read
-                failure["lesson"] = stored.id
-                failure["state"] = stored.state
+            stored_lesson = learned.stored.get(digest)
+            if stored_lesson is not None:
+                failure["sessions"] = stored_lesson.seen  # of all that were ever read
+                failure["lesson"] = stored_lesson.id
+                failure["state"] = stored_lesson.state
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:

@@ -152,11 +152,11 @@ def _problems(
             continue
         if detail["type"] == "extra_forbidden":
             names = ", ".join(Settings.model_fields)
-            what = f": there is no such setting; there are: {names}"
+            message = f": there is no such setting; there are: {names}"
         else:
             inside = "".join(f": {part!r}" for part in detail["loc"][2:])
             allowed = POLICY_SETTING_FORMS if name == "policy" else ""
-            what = f"{inside} is {wrong_value(detail, allowed)}"
+            message = f"{inside} is {wrong_value(detail, allowed)}"
         origin = [origin for origin, values in origins.items() if name in values][-1]
         place = origin.format(
             option=name.replace("_", "-"),
@@ -164,7 +164,7 @@ def _problems(
             FIELD=name.upper(),
             older=OLDER_VARIABLES.get(name),
         )
-        problems[name] = f"{place}{what}"
+        problems[name] = f"{place}{message}"
     return list(problems.values())
 
 

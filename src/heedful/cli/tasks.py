@@ -110,8 +110,10 @@ def read_tasks(path: Path) -> list[Task]:
         except UsageError as error:
             raise LineError(str(path), line, str(error)) from error
         if task.id in tasks:
-            what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
-            raise LineError(str(path), line, f"{what}; give another")
+            message = (
+                f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
+            )
+            raise LineError(str(path), line, f"{message}; give another")
         tasks[task.id] = task
     return list(tasks.values())
 
@@ -157,8 +159,8 @@ def fit(shape: type[M], value: Any) -> M:
         # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         place = ".".join(map(str, parts)) or "it"
-        what = ENTRY_PROBLEMS.get(first["type"]) or wrong_value(first)
-        raise UsageError(f"{place} is {what}") from error
+        message = ENTRY_PROBLEMS.get(first["type"]) or wrong_value(first)
+        raise UsageError(f"{place} is {message}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -190,9 +192,9 @@ def _yaml(path: Path, text: str) -> list[Entry]:
             for item in node.value
         ]
     except yaml.YAMLError as error:
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        message = getattr(error, "problem", None) or str(error).splitlines()[0]
         line = _line_of(error, text)
-        raise LineError(str(path), line, f"not YAML: {what}") from error
+        raise LineError(str(path), line, f"not YAML: {message}") from error
     except (ValueError, RecursionError) as error:
         raise LineError(str(path), 0, f"not YAML that can be read: {error}") from error
 
@@ -224,13 +226,13 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise LineError(str(path), 0, what) from error
+        message = f"it cannot be read ({error.strerror or error}); check the path"
+        raise LineError(str(path), 0, message) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = f"{error.object[error.start]:#04x}"
-        what = f"byte {byte} is not UTF-8; save the file as UTF-8"
-        raise LineError(str(path), line, what) from error
+        message = f"byte {byte} is not UTF-8; save the file as UTF-8"
+        raise LineError(str(path), line, message) from error
 
 
 def json_lines(path: Path, text: str) -> list[Entry]:
@@ -244,8 +246,8 @@ def json_lines(path: Path, text: str) -> list[Entry]:
         try:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
-            what = f"not one JSON object on one line: {problem(error)}"
-            raise LineError(str(path), number, what) from error
+            message = f"not one JSON object on one line: {problem(error)}"
+            raise LineError(str(path), number, message) from error
         entries.append((number, value))
     return entries
 

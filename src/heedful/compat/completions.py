@@ -109,14 +109,14 @@ class Completion:
             if digest != attempt.candidate.digest:
                 return False
         reported = self.evaluation or record.Evaluation()
-        stored = attempt.evaluation or record.Evaluation()
-        if not reported.scores.items() <= stored.scores.items():
+        evaluation = attempt.evaluation or record.Evaluation()
+        if not reported.scores.items() <= evaluation.scores.items():
             return False
         if self.bias_tags is None:
             return True
         stored_severities = {
             finding.key: finding.severity
-            for finding in stored.findings
+            for finding in evaluation.findings
             if finding.key.startswith(BIAS_PREFIX)
         }
         severities = {finding.key: finding.severity for finding in reported.findings}

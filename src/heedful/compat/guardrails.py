@@ -140,18 +140,30 @@ class GuardedLoops:
         Raises NotFound for an unknown loop without content, and as
         `heedful.drive.report.report`.
         """
-        stored, number = await self.find(name)
-        completion = await self._with_tracked_tags(name, completion, stored, number)
+        stored_loop, number = await self.find(name)
+        completion = await self._with_tracked_tags(
+            name, completion, stored_loop, number
+        )
         task = completion.task
-        if stored.created and task is not None and redact(task) != stored.head.task:
-            stored_task = str(stored.head.task)[:80]
-            raise Conflict(f"loop {stored.id!r} is about another task: {stored_task}")
-
-        if number > len(stored.loop.attempts):
-            await self._report(
-                name, completion, stored=stored, number=number, personas=personas
+        if (
+            stored_loop.created
+            and task is not None
+            and redact(task) != stored_loop.head.task
+        ):
+            stored_task = str(stored_loop.head.task)[:80]
+            raise Conflict(
+                f"loop {stored_loop.id!r} is about another task: {stored_task}"
             )
-        view = await self.view(stored.id)
+
+        if number > len(stored_loop.loop.attempts):
+            await self._report(
+                name,
+                completion,
+                stored_loop=stored_loop,
+                number=number,
+                personas=personas,
+            )
+        view = await self.view(stored_loop.id)
         if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(
                 f"the completion of {name!r} was reported with other content"
@@ -159,19 +171,21 @@ class GuardedLoops:
 
         lifted_rules = [rule for rule in rules if rule in view.stopped_by]
         if lifted_rules:
-            await self.lift(stored.id, lifted_rules, by)
-            view = await self.view(stored.id)
+            await self.lift(stored_loop.id, lifted_rules, by)
+            view = await self.view(stored_loop.id)
         return view
 
     async def _with_tracked_tags(
-        self, name: str, completion: Completion, stored: StoredLoop, number: int
+        self, name: str, completion: Completion, stored_loop: StoredLoop, number: int
     ) -> Completion:
         """Add the bias tags that `track_bias` noted for this attempt."""
-        pending = number > len(stored.loop.attempts)
+        pending = number > len(stored_loop.loop.attempts)
         if not pending and completion.bias_tags is None:
             return completion
         notes = await self.store.read(self.scope, loop_store.notes, name)
-        evaluation = None if pending else stored.loop.attempts[number - 1].evaluation
+        evaluation = (
+            None if pending else stored_loop.loop.attempts[number - 1].evaluation
+        )
         tags = []
         for key, tag in notes.items():
             # A tag that was noted after the report is no part of it.
@@ -188,14 +202,14 @@ class GuardedLoops:
         name: str,
         completion: Completion,
         *,
-        stored: StoredLoop,
+        stored_loop: StoredLoop,
         number: int,
         personas: Mapping[str, str],
     ) -> None:
         """Judge and store an attempt that is not stored yet; begin its loop if it is
         new.
         """
-        if completion.is_empty and stored.created:
+        if completion.is_empty and stored_loop.created:
             allowed = "given: the summary, the output or the scores of this attempt"
             raise InvalidInput("summary", None, allowed)
         if completion.is_empty:
@@ -205,15 +219,15 @@ class GuardedLoops:
             raise NotFound(kind="loop", id=name, where=self.store.url, remedy=remedy)
 
         goal = completion.goal or ""
-        context = stored.head.context
+        context = stored_loop.head.context
         if not goal and isinstance(context, Mapping):
             goal = str(context.get("goal") or "")
         checks = checks_of_missing_scores(completion, self.judge, goal)
-        if stored.created:
-            await self._update_policy(stored)
+        if stored_loop.created:
+            await self._update_policy(stored_loop)
         else:
             await report.open_loop(
-                stored.id,
+                stored_loop.id,
                 completion.task or goal or name,
                 policy=self.policy,
                 store=self.store,
@@ -226,13 +240,13 @@ class GuardedLoops:
             checks=checks,
             labels=personas,
             reported_as=name,
-            vouched=self.vouched(stored.id) or completion.evaluation is None,
+            vouched=self.vouched(stored_loop.id) or completion.evaluation is None,
         )
         with suppress(AttemptTaken):  # another completion of the same attempt was first
             await report.report(
                 self.store,
                 scope=self.scope,
-                id=stored.id,
+                id=stored_loop.id,
                 number=number,
                 attempt_report=attempt_report,
                 memory=self.memory,
@@ -242,8 +256,8 @@ class GuardedLoops:
         """Return the state of a stored loop now or after attempt `number`. Raises
         StoreError.
         """
-        (stored,) = await self._read([id])
-        return LoopView(stored, await self._next_name(stored), number)
+        (stored_loop,) = await self._read([id])
+        return LoopView(stored_loop, await self._next_name(stored_loop), number)
 
     async def find(self, name: str) -> tuple[StoredLoop, int]:
         """Return the loop and the number of the attempt called `name`.
@@ -257,15 +271,15 @@ class GuardedLoops:
             allowed = f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
             raise InvalidInput("loop_id", name, allowed)
         ends = [end for end in range(len(name) - 1, 0, -1) if name[end] == "_"]
-        for stored in await self._read([name, *(name[:end] for end in ends)]):
-            if stored.id == name:
-                return stored, 1
-            next_number = len(stored.loop.attempts) + 1
+        for stored_loop in await self._read([name, *(name[:end] for end in ends)]):
+            if stored_loop.id == name:
+                return stored_loop, 1
+            next_number = len(stored_loop.loop.attempts) + 1
             for number in range(2, next_number):
-                if answers.name_of(stored, number) == name:
-                    return stored, number
-            if next_number > 1 and await self._next_name(stored) == name:
-                return stored, next_number
+                if answers.name_of(stored_loop, number) == name:
+                    return stored_loop, number
+            if next_number > 1 and await self._next_name(stored_loop) == name:
+                return stored_loop, next_number
         policy = self.policy
         new = StoredLoop(
             id=name,
@@ -282,24 +296,24 @@ class GuardedLoops:
 
     async def find_stored(self, name: str) -> StoredLoop:
         """Return the stored loop with an attempt called `name`. Raises NotFound."""
-        stored, _ = await self.find(name)
-        if not stored.created:
+        stored_loop, _ = await self.find(name)
+        if not stored_loop.created:
             raise NotFound("loop", name, self.store.url)
-        return stored
+        return stored_loop
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Override all of these rules, or none if one is refused. Raises
         OverrideRefused.
         """
-        (stored,) = await self._read([id])
+        (stored_loop,) = await self._read([id])
         if self.named:
             note = f"named by the caller: {self.named}"
             why = f"{why}; {note}" if why else note
-        verdict = decide.latest_verdict(stored.decisions)
-        policy = codec.policy_from(stored.head.policy)
+        verdict = decide.latest_verdict(stored_loop.decisions)
+        policy = codec.policy_from(stored_loop.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why=why), verdict, policy)
-        await self._update_policy(stored)
+        await self._update_policy(stored_loop)
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -321,27 +335,27 @@ class GuardedLoops:
         policy = self.policy
         goals = [codec.to_document(goal) for goal in policy.goals]
         document = codec.policy_to(policy)
-        for place, stored in enumerate(stored_loops):
-            if stored.head.policy["name"] == FOLLOWING_POLICY_NAME:
-                head = replace(stored.head, policy=document, goals=goals)
-                loop = replace(stored.loop, goals=policy.goals)
-                stored_loops[place] = replace(stored, head=head, loop=loop)
+        for place, stored_loop in enumerate(stored_loops):
+            if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
+                head = replace(stored_loop.head, policy=document, goals=goals)
+                loop = replace(stored_loop.loop, goals=policy.goals)
+                stored_loops[place] = replace(stored_loop, head=head, loop=loop)
         return stored_loops
 
-    async def _update_policy(self, stored: StoredLoop) -> None:
-        if stored.head.policy["name"] == FOLLOWING_POLICY_NAME:
+    async def _update_policy(self, stored_loop: StoredLoop) -> None:
+        if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
             await self.store.write(
-                self.scope, loop_store.set_policy, stored.id, stored.head
+                self.scope, loop_store.set_policy, stored_loop.id, stored_loop.head
             )
 
-    async def _next_name(self, stored: StoredLoop) -> str:
+    async def _next_name(self, stored_loop: StoredLoop) -> str:
         """Return a new name for the next attempt, such as `ID_r1`; never the id of a
         loop.
         """
-        suffix = f"_r{len(stored.loop.attempts)}"
-        while await self._read([f"{stored.id}{suffix}"]):
+        suffix = f"_r{len(stored_loop.loop.attempts)}"
+        while await self._read([f"{stored_loop.id}{suffix}"]):
             suffix = f"_{suffix}"
-        return f"{stored.id}{suffix}"
+        return f"{stored_loop.id}{suffix}"
 
 
 async def process_loop_completion(
@@ -439,8 +453,8 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    stored = await loops.find_stored(loop_id)
-    view = await loops.view(stored.id)
+    stored_loop = await loops.find_stored(loop_id)
+    view = await loops.view(stored_loop.id)
     status = view.answer(answers.STATUS_FIELDS, {"loop_id": loop_id})
     return {"status": "success", "guardrails_status": status}
 
@@ -472,8 +486,8 @@ async def override_guardrails(
         "override"
     )
     require(rules, "override_fatigue", override_fatigue, allowed)
-    stored = await loops.find_stored(loop_id)
-    await loops.lift(stored.id, rules, override_by or "", override_reason or "")
+    stored_loop = await loops.find_stored(loop_id)
+    await loops.lift(stored_loop.id, rules, override_by or "", override_reason or "")
     return {
         "status": "success",
         "loop_id": loop_id,
@@ -491,15 +505,15 @@ async def get_loop_trace(
     StoreError.
     """
     loops = GuardedLoops.of(store)
-    stored, number = await loops.find(loop_id)
+    stored_loop, number = await loops.find(loop_id)
     notes = await loops.store.read(loops.scope, loop_store.notes, loop_id)
-    if not stored.created and not notes:
+    if not stored_loop.created and not notes:
         raise NotFound("loop", loop_id, loops.store.url)
 
-    attempts = len(stored.loop.attempts)
-    view = LoopView(stored, "")
+    attempts = len(stored_loop.loop.attempts)
+    view = LoopView(stored_loop, "")
     if attempts:
-        view = await loops.view(stored.id, min(number, attempts))
+        view = await loops.view(stored_loop.id, min(number, attempts))
     status = "completed"
     if number > attempts:
         status = "pending"
@@ -531,14 +545,14 @@ async def enforce_rerun_limits(
     Raises OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    stored, _ = await loops.find(loop_id)
+    stored_loop, _ = await loops.find(loop_id)
     now = time.time()
-    view = LoopView(stored, "")
+    view = LoopView(stored_loop, "")
     was_reached = view.facts["rerun_limit_reached"]
-    wants_override = override_max_reruns and stored.created
+    wants_override = override_max_reruns and stored_loop.created
     if wants_override and was_reached and not view.lifted_by("attempts", now):
-        await loops.lift(stored.id, ["attempts"], override_by or "")
-        view = await loops.view(stored.id)
+        await loops.lift(stored_loop.id, ["attempts"], override_by or "")
+        view = await loops.view(stored_loop.id)
     actor = view.lifted_by("attempts", now) if was_reached else ""
     return view.answer(
         answers.LIMIT_FIELDS,
@@ -567,12 +581,12 @@ async def detect_bias_repetition(
     """
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)
-    stored, _ = await loops.find(loop_id)
+    stored_loop, _ = await loops.find(loop_id)
     if threshold is None:
-        threshold = _echo_threshold(stored)
+        threshold = _echo_threshold(stored_loop)
     echo = stop.Echo(threshold, across="scope")
-    earlier = await loops.earlier_echoes(stored.id)
-    counts = echo.counts(_then(replace(stored.loop, echoes=earlier), completion))
+    earlier = await loops.earlier_echoes(stored_loop.id)
+    counts = echo.counts(_then(replace(stored_loop.loop, echoes=earlier), completion))
     tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
     return answers.echo_fields(tags, echo.times)
 
@@ -592,7 +606,7 @@ async def track_bias(
     loops = GuardedLoops.of(store)
     evaluation = Completion(bias_tags=bias_tags).evaluation
     findings = evaluation.findings if evaluation else ()
-    stored, number = await loops.find(loop_id)
+    stored_loop, number = await loops.find(loop_id)
     notes = {
         finding.key: {
             "tag": finding.key.removeprefix(BIAS_PREFIX),
@@ -600,18 +614,20 @@ async def track_bias(
         }
         for finding in findings
     }
-    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
+    await loops.store.write(
+        loops.scope, loop_store.note, stored_loop.id, loop_id, notes
+    )
 
-    earlier = await loops.earlier_echoes(stored.id)
-    in_loop = stored.loop.count_findings()
-    in_attempt = 1 if number > len(stored.loop.attempts) else 0
+    earlier = await loops.earlier_echoes(stored_loop.id)
+    in_loop = stored_loop.loop.count_findings()
+    in_attempt = 1 if number > len(stored_loop.loop.attempts) else 0
     counts = {
         key.removeprefix(BIAS_PREFIX): earlier.get(key, 0)
         + in_loop.get(key, 0)
         + in_attempt
         for key in notes
     }
-    answer = answers.echo_fields(counts, _echo_threshold(stored))
+    answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
     return {
         "bias_echo": answer["bias_echo"],
         "repeated_tags": answer["repeated_tags"],
@@ -634,10 +650,10 @@ async def calculate_fatigue_score(
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     check_share("previous_fatigue", previous_fatigue or 0.0)
-    stored, _ = await loops.find(loop_id)
-    policy = codec.policy_from(stored.head.policy)
+    stored_loop, _ = await loops.find(loop_id)
+    policy = codec.policy_from(stored_loop.head.policy)
     rule = decide.rule_of(policy, stop.Fatigue)
-    loop = replace(stored.loop, improves=policy.improvement)
+    loop = replace(stored_loop.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
 
     loop = _then(loop, completion)
@@ -683,9 +699,11 @@ async def log_rerun_reasoning(
         "reflection_persona": reflection_persona,
     }
     loops = GuardedLoops.of(store)
-    stored, _ = await loops.find(loop_id)
+    stored_loop, _ = await loops.find(loop_id)
     notes = {REASONING_NOTE: reasons}
-    await loops.store.write(loops.scope, loop_store.note, stored.id, loop_id, notes)
+    await loops.store.write(
+        loops.scope, loop_store.note, stored_loop.id, loop_id, notes
+    )
     return {**reasons, "timestamp": iso(time.time())}
 
 
@@ -695,8 +713,8 @@ def _overridden_rules(*, fatigue: bool, attempts: bool, echo: bool) -> list[str]
     return [rule for rule, is_set in flags.items() if is_set]
 
 
-def _echo_threshold(stored: StoredLoop) -> int:
-    return decide.rule_of(codec.policy_from(stored.head.policy), stop.Echo).times
+def _echo_threshold(stored_loop: StoredLoop) -> int:
+    return decide.rule_of(codec.policy_from(stored_loop.head.policy), stop.Echo).times
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:

@@ -124,12 +124,14 @@ def _check_memory(memory: object) -> None:
         raise InvalidInput("memory", memory, allowed)
 
 
-def _mistake_entry(example: Example, at: float, lesson: str = "") -> dict[str, Any]:
+def _mistake_entry(
+    example: Example, stored_at: float, lesson: str = ""
+) -> dict[str, Any]:
     digest = hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest()
     return {
         "prompt_hash": digest,
         "prompt": example.task,
         "mistake": example.wrong,
         "correction": example.accepted or lesson,
-        "timestamp": iso(at),
+        "timestamp": iso(stored_at),
     }

@@ -394,17 +394,17 @@ class Run(Generic[C]):
         state = _State(
             loop=record.Loop(self.id, self._goals, improves=self.policy.improvement)
         )
-        stored = None
+        stored_loop = None
         if self._lease.durable:
-            stored = await self._lease.open(self._head())
-        if stored is None:
+            stored_loop = await self._lease.open(self._head())
+        if stored_loop is None:
             self._began = self._began or time.time()
         else:
-            self._began = self._began or stored.created
-            self._stored_briefing = stored.briefing
+            self._began = self._began or stored_loop.created
+            self._stored_briefing = stored_loop.briefing
             if self.data is None:
-                self.data = stored.head.context
-            state = self._state_of(stored)
+                self.data = stored_loop.head.context
+            state = self._state_of(stored_loop)
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
@@ -425,19 +425,21 @@ class Run(Generic[C]):
             memory_key=self.memory_key or "",
         )
 
-    def _state_of(self, stored: StoredLoop) -> _State:
+    def _state_of(self, stored_loop: StoredLoop) -> _State:
         """Return the state of a stored loop; its candidates are objects again."""
         answer = None
-        document = stored.journal.get(f"{len(stored.loop.attempts) + 1}/answer")
+        document = stored_loop.journal.get(
+            f"{len(stored_loop.loop.attempts) + 1}/answer"
+        )
         if document is not None:
             answer = CandidateBatch.of(document)
             answer = replace(answer, values=objects(self._generate, answer.values))
         return _State(
             loop=replace(
-                stored.loop, goals=self._goals, improves=self.policy.improvement
+                stored_loop.loop, goals=self._goals, improves=self.policy.improvement
             ),
-            values=objects(self._generate, stored.values),
-            verdict=decide.latest_verdict(stored.decisions),
+            values=objects(self._generate, stored_loop.values),
+            verdict=decide.latest_verdict(stored_loop.decisions),
             answer=answer,
         )
 

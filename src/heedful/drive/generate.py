@@ -172,8 +172,8 @@ async def _call(
     """Call the user's function; return its candidates. Raises GenerateFailed."""
 
     def failed(error: BaseException) -> GenerateFailed:
-        what = f"{type(error).__name__}: {redact(str(error))[:300]}"
-        return GenerateFailed(f"generate raised {what}")
+        message = f"{type(error).__name__}: {redact(str(error))[:300]}"
+        return GenerateFailed(f"generate raised {message}")
 
     value = await call(failed, function, *arguments, at=context, thread=thread)
     if type(value) is str:  # nearly always

@@ -253,18 +253,18 @@ class Lease:
         if self.store is None:
             return None
         check_json(task=head.task)
-        stored = None
+        stored_loop = None
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
-            stored = await self.store.write(
+            stored_loop = await self.store.write(
                 self.scope, loops.claim, self._id, head, self.owner
             )
-            self._epoch = stored.epoch
+            self._epoch = stored_loop.epoch
             self._claimed = True
         self._head = head
-        if stored is not None and _is_same_head(stored.head, head):
+        if stored_loop is not None and _is_same_head(stored_loop.head, head):
             self._head = None
-        return stored
+        return stored_loop
 
     async def echoes(self) -> Mapping[str, int]:
         """Count, by a finding's key, the attempts with it in other recent loops."""
@@ -305,14 +305,14 @@ class Lease:
             await asyncio.sleep(LOOP_LEASE_SECONDS / 3)
 
 
-def _is_same_head(stored: Head, head: Head) -> bool:
+def _is_same_head(stored_loop: Head, head: Head) -> bool:
     """Return True if nothing of `head` has to be written over the stored head."""
     return (
-        stored.kind == head.kind
-        and stored.stage == head.stage
-        and stored.memory_key == head.memory_key
-        and list(stored.goals) == list(head.goals)
-        and dict(stored.policy) == dict(head.policy)
+        stored_loop.kind == head.kind
+        and stored_loop.stage == head.stage
+        and stored_loop.memory_key == head.memory_key
+        and list(stored_loop.goals) == list(head.goals)
+        and dict(stored_loop.policy) == dict(head.policy)
     )
 
 
@@ -331,8 +331,8 @@ class Snapshot:
 
     def sign(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with what the loop must still be when it is written."""
-        stored = self.state.stored
-        return replace(entry, epoch=stored.epoch, seen=stored.updated)
+        stored_loop = self.state.stored
+        return replace(entry, epoch=stored_loop.epoch, seen=stored_loop.updated)
 
     def note_written(self, entry: JournalEntry) -> None:
         """Do nothing: nobody writes twice on one snapshot."""

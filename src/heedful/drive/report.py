@@ -174,17 +174,17 @@ async def report(
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         nonlocal judged
-        stored = snapshot.state.stored
-        if 0 < number <= len(stored.loop.attempts):
-            return _decided_before(stored, number, attempt_report.name)
+        stored_loop = snapshot.state.stored
+        if 0 < number <= len(stored_loop.loop.attempts):
+            return _decided_before(stored_loop, number, attempt_report.name)
         policy = _next_policy(snapshot, number)
         if judged is None:
             new = attempt_report
             if load is not None:
                 new = replace(attempt_report, checks=await load())
-            judged = (new, await _evaluation(new, stored))
+            judged = (new, await _evaluation(new, stored_loop))
         new, evaluation = judged
-        attempt = new.attempt(stored.loop, number, evaluation)
+        attempt = new.attempt(stored_loop.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         verdict = _as_stored(decide.decide(loop, policy))
         entry = journal.decision_entry(
@@ -197,17 +197,17 @@ async def report(
     return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
-def _decided_before(stored: StoredLoop, number: int, report: str) -> ReportResult:
+def _decided_before(stored_loop: StoredLoop, number: int, report: str) -> ReportResult:
     """Return the stored verdict of a report. Raises AttemptTaken for another report."""
-    loop = stored.loop.upto(number)
+    loop = stored_loop.loop.upto(number)
     if loop.attempts[-1].report != report:
         raise errors.AttemptTaken(
-            f"attempt {number} of {stored.id!r} was reported with other content"
+            f"attempt {number} of {stored_loop.id!r} was reported with other content"
         )
-    for decision in stored.decisions:
+    for decision in stored_loop.decisions:
         if decision.attempt == number:
             return ReportResult(loop, decision.verdict, new=False)
-    raise errors.StoreCorrupt(f"attempt {number} of {stored.id!r} has no decision")
+    raise errors.StoreCorrupt(f"attempt {number} of {stored_loop.id!r} has no decision")
 
 
 def _as_stored(verdict: decide.Verdict) -> decide.Verdict:
@@ -332,9 +332,9 @@ async def open_loop(
         id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
     )
     journal.check_json(task=task, context=context)
-    named = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
+    is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
     allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"
-    require(named and id.isprintable(), "id", id, allowed)
+    require(is_valid_id and id.isprintable(), "id", id, allowed)
     policy_document = codec.policy_to(policy)
     allowed = "made of shipped rules: no code of the host"
     require(codec.is_complete(policy_document), "policy", policy.name, allowed)
@@ -353,9 +353,9 @@ async def open_loop(
         context=context,
         memory_key=memory_key,
     )
-    stored, created = await store.write(scope, loops.begin, id, head)
+    stored_loop, created = await store.write(scope, loops.begin, id, head)
     loop = ReportedLoop(
-        store, scope, stored=stored, created=created, memory=memory, checks=checks
+        store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )
     if memory is not None:
         loop.briefing = await memory.brief(
@@ -450,14 +450,14 @@ async def override(
     override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        stored = snapshot.state.stored
-        last = decide.latest_verdict(stored.decisions)
+        stored_loop = snapshot.state.stored
+        last = decide.latest_verdict(stored_loop.decisions)
         policy = snapshot.state.policy
         _check_no_user_code(last, policy)
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, override)
         snapshot.check_free()
-        verdict = runs.with_stage_feedback(verdict, after, stored.head.stage)
+        verdict = runs.with_stage_feedback(verdict, after, stored_loop.head.stage)
         entry = JournalEntry(id=loop, epoch=0)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
@@ -494,28 +494,29 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
 
     Raises OutOfOrder, LoopEnded, LeaseLost, Conflict.
     """
-    stored = snapshot.state.stored
-    following = len(stored.loop.attempts) + 1
+    stored_loop = snapshot.state.stored
+    following = len(stored_loop.loop.attempts) + 1
     if number != following:
         raise errors.OutOfOrder(
-            f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
+            f"attempt {number} of {stored_loop.id!r} is reported, "
+            f"but {following} comes next"
         )
-    last = decide.latest_verdict(stored.decisions)
+    last = decide.latest_verdict(stored_loop.decisions)
     if isinstance(last, decide.Done):
         end = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(
-            f"loop {stored.id!r} {end}; attempt {number} comes too late"
+            f"loop {stored_loop.id!r} {end}; attempt {number} comes too late"
         )
     snapshot.check_free()
-    if not codec.is_complete(stored.head.policy):
+    if not codec.is_complete(stored_loop.head.policy):
         raise errors.Conflict(
-            f"loop {stored.id!r} contains user code; continue it where it began"
+            f"loop {stored_loop.id!r} contains user code; continue it where it began"
         )
     return snapshot.state.policy
 
 
 async def _evaluation(
-    report: AttemptReport, stored: StoredLoop
+    report: AttemptReport, stored_loop: StoredLoop
 ) -> record.Evaluation | None:
     """Return the evaluation in the report, combined with the findings of its checks."""
     if report.evaluation is None and not report.checks:
@@ -525,21 +526,21 @@ async def _evaluation(
         return report.evaluation or record.Evaluation()
 
     evaluate = None if report.evaluation is None else as_reported
-    context = _context(stored)
+    context = _context(stored_loop)
     return await evaluated(report.output, context, report.checks, evaluate)
 
 
-def _context(stored: StoredLoop) -> Context:
+def _context(stored_loop: StoredLoop) -> Context:
     """Return what checks may know of the next attempt."""
-    last = decide.latest_verdict(stored.decisions)
+    last = decide.latest_verdict(stored_loop.decisions)
     return Context(
-        stored.head.task,
-        len(stored.values) + 1,
-        loop_id=stored.id,
+        stored_loop.head.task,
+        len(stored_loop.values) + 1,
+        loop_id=stored_loop.id,
         hint=last.feedback if isinstance(last, decide.Again) else "",
-        previous=stored.values[-1] if stored.values else None,
-        data=stored.head.context,
-        began=stored.created,
+        previous=stored_loop.values[-1] if stored_loop.values else None,
+        data=stored_loop.head.context,
+        began=stored_loop.created,
     )
 
 

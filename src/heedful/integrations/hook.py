@@ -154,8 +154,8 @@ def _work(event: str, session: str, strict: bool) -> None:
     _log_warnings(event)
     _, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
     _run_long(niceness=10)
-    what: hooks.Work = "end" if event == "end" else "study"
-    asyncio.run(hooks.work(host, session, what))
+    work: hooks.Work = "end" if event == "end" else "study"
+    asyncio.run(hooks.work(host, session, work))
 
 
 def _import_asyncio() -> ModuleType:

@@ -186,8 +186,8 @@ class HostRun:
                     record=False,
                 )
 
-            shown = await memory.store.read(memory.scope, announce)
-            return _facts("", lessons, shown)
+            announced = await memory.store.read(memory.scope, announce)
+            return _facts("", lessons, announced)
 
         return await self._ask("begin", look)
 
@@ -255,13 +255,13 @@ class HostRun:
 
         At most `room` characters: the latest calls come first.
         """
-        shown: dict[str, str] = {}
+        announced: dict[str, str] = {}
         for call, texts in reversed(self.call_advice.items()):
             text = "\n".join(texts)
             if len(text) <= room:
-                shown[call] = text
+                announced[call] = text
                 room -= len(text)
-        return shown
+        return announced
 
     async def verdict(
         self, output: Any, usage: Any = None, attempt: int | None = None
@@ -348,9 +348,9 @@ class HostRun:
             await self.host.sweep()
             return learned
 
-        what = "keep events" if ends is None else "learn from a run"
+        purpose = "keep events" if ends is None else "learn from a run"
         return await self.host.guarded(
-            what, keep(), otherwise=None, limited=ends is None
+            purpose, keep(), otherwise=None, limited=ends is None
         )
 
     async def study(self) -> Learned | None:
@@ -444,8 +444,8 @@ class HostRun:
         host = self.host
         if self.task == "":
             with suppress(NotFound):
-                stored = await host.store.read(host.own_scope, loops.read, self.id)
-                self.task = stored.head.task
+                stored_loop = await host.store.read(host.own_scope, loops.read, self.id)
+                self.task = stored_loop.head.task
         self.loop = await open_loop(
             self.id,
             _data(self.task),
@@ -462,7 +462,7 @@ class HostRun:
 
     async def _ask(
         self,
-        what: str,
+        purpose: str,
         look: Callable[[Memory], Coroutine[Any, Any, Advice]],
         call: str = "",
     ) -> Advice:
@@ -471,7 +471,7 @@ class HostRun:
         if memory is None:
             return Advice(silence="there is no memory")
         silent = Advice(silence="no answer")
-        advice = await self.host.guarded(what, look(memory), silent)
+        advice = await self.host.guarded(purpose, look(memory), silent)
         if advice and call:
             self.call_advice.setdefault(call, []).append(advice.text)
         return advice
@@ -493,8 +493,8 @@ class HostRun:
             return Advice(silence="there is no memory, or no room to show it")
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         choices = ranking.choose(matches, now=time.time(), advice=True)
-        shown = await self._announce([choice.lesson_id for choice in choices])
-        choices = [choice for choice in choices if choice.lesson_id in shown]
+        announced = await self._announce([choice.lesson_id for choice in choices])
+        choices = [choice for choice in choices if choice.lesson_id in announced]
         turns = ranking.as_messages(choices)
         return Advice(
             text=ranking.as_text(turns, secrets.randbits(64), choices),
@@ -507,8 +507,8 @@ class HostRun:
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep the event."""
         fit = _fitting(lessons, self.room)
-        shown = await self._announce(list(fit), [event])
-        return _facts(history.release, fit, shown)
+        announced = await self._announce(list(fit), [event])
+        return _facts(history.release, fit, announced)
 
     async def _announce(
         self, lessons: Sequence[int], events: Sequence[Event] = ()
@@ -579,12 +579,14 @@ def _data(value: Any) -> Any:
     return to_jsonable_python(value, fallback=repr)
 
 
-def _facts(release: str, lessons: Mapping[int, str], shown: frozenset[int]) -> Advice:
+def _facts(
+    release: str, lessons: Mapping[int, str], announced: frozenset[int]
+) -> Advice:
     """Return the lessons in `shown` as facts between delimiters, or why there is none.
 
     `release` is the command that releases those in quarantine, "" if none waits.
     """
-    names = [name for name in lessons if name in shown]
+    names = [name for name in lessons if name in announced]
     if names:
         text = facts([lessons[name] for name in names])
         return Advice(text=text, lessons=frozenset(names))
@@ -611,5 +613,7 @@ def facts(
     Only the first is cut, in its middle, if it alone has more than `room` characters.
     """
     fit = _fitting(dict(enumerate(texts)), room).values()
-    named = {f"{label}-{number}": text for number, text in enumerate(fit, 1)}
-    return "\n".join([FACTS_HEADING, *delimit(delimiter("facts", named), named)])
+    texts_by_name = {f"{label}-{number}": text for number, text in enumerate(fit, 1)}
+    return "\n".join(
+        [FACTS_HEADING, *delimit(delimiter("facts", texts_by_name), texts_by_name)]
+    )

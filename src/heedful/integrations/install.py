@@ -290,23 +290,23 @@ def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
     if not text or not text.strip():
         return {}
     events = parse(path, text).get("hooks")
-    own: dict[str, list[Any]] = {}
+    own_entries: dict[str, list[Any]] = {}
     for event in events.children if events else ():
         groups = [group.value for group in event.children if _own(group)]
         if groups:
-            own[event.name] = groups
-    return own
+            own_entries[event.name] = groups
+    return own_entries
 
 
 def _own(group: Node) -> list[Node]:
     """Return the hooks of heedful in a group."""
-    own: list[Node] = []
+    own_entries: list[Node] = []
     hooks = group.get("hooks")
     for hook in hooks.children if hooks else ():
         target = hook.get("command") or hook.get("url")
         if target and HOOK_COMMAND_PATTERN.search(str(target.value)):
-            own.append(hook)
-    return own
+            own_entries.append(hook)
+    return own_entries
 
 
 def _has_own(text: str) -> bool:
@@ -464,19 +464,19 @@ class Node:
 
 def parse(path: str, text: str) -> Node:
     """Return the object in a JSON text, which may have comments. Raises LineError."""
-    plain = _JSON_COMMENT_PATTERN.sub(_blank, text)
+    json_text = _JSON_COMMENT_PATTERN.sub(_blank, text)
     try:
-        if not isinstance(json.loads(plain), dict):
+        if not isinstance(json.loads(json_text), dict):
             _fail(path, text, 0, "it must be one object")
     except (ValueError, RecursionError) as error:
         position = getattr(error, "pos", 0)
-        last_comma = plain.rfind(",", 0, position + 1)
+        last_comma = json_text.rfind(",", 0, position + 1)
         reason = str(error)
-        if re.match(r",\s*[\]}]", plain[last_comma:]):
+        if re.match(r",\s*[\]}]", json_text[last_comma:]):
             reason = "remove the comma before the closing bracket"
         _fail(path, text, position, f"it is not JSON: {reason}")
-    start = len(plain) - len(plain.lstrip())
-    return Node(whole=plain, at=start, start=start, end=len(plain.rstrip()))
+    start = len(json_text) - len(json_text.lstrip())
+    return Node(whole=json_text, at=start, start=start, end=len(json_text.rstrip()))
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -484,10 +484,12 @@ def _blank(match: re.Match[str]) -> str:
     return match[1] or re.sub(r"[^\r\n]", " ", match[0])
 
 
-def _fail(path: str, text: str, position: int, what: str) -> NoReturn:
+def _fail(path: str, text: str, position: int, problem: str) -> NoReturn:
     line = text.count("\n", 0, position) + 1
-    what = f"{what}; nothing was changed: correct the file, then run the command again"
-    raise LineError(path, line, what)
+    problem = (
+        f"{problem}; nothing was changed: correct the file, then run the command again"
+    )
+    raise LineError(path, line, problem)
 
 
 def plan_plugin(

@@ -519,13 +519,13 @@ async def _asked(method: str, path: str, body: Any = None) -> Any:
     return answer
 
 
-def _quarantine(what: str, answer: dict[str, Any]) -> str:
+def _quarantine(subject: str, answer: dict[str, Any]) -> str:
     """Take the command for a release out of an answer, and say what waits for it."""
     release = answer.pop("release")
     if not release:
         return ""
     command = _operator_command(release)
-    return f"{what} waits in quarantine until an operator runs: {command}"
+    return f"{subject} waits in quarantine until an operator runs: {command}"
 
 
 def _operator_command(command: str) -> str:

@@ -268,11 +268,11 @@ def _stops(
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            what = (
+            message = (
                 ", ".join(goal.score for goal in missing)
                 or "the candidate: give checks"
             )
-            stops.append((Stop("unscored", f"no score for {what}"), frozenset()))
+            stops.append((Stop("unscored", f"no score for {message}"), frozenset()))
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
@@ -284,14 +284,14 @@ def _stops(
             stops.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
     def place(rule: str) -> int:  # an `All` has the place of its last member
-        named = [
+        named_rules = [
             RULE_PRECEDENCE.index(name)
             for name in rule.split("+")
             if name in RULE_PRECEDENCE
         ]
-        return max(named, default=len(RULE_PRECEDENCE))
+        return max(named_rules, default=len(RULE_PRECEDENCE))
 
-    return sorted(stops, key=lambda one: place(one[0].rule))
+    return sorted(stops, key=lambda pair: place(pair[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:

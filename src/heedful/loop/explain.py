@@ -68,9 +68,9 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
         return ()
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
     smallest = []
-    for what, now, path in _knobs(last, loop, policy):
+    for knob, now, path in _knobs(last, loop, policy):
         for direction in (1, -1):
-            change = _smallest(case, what, now, path=path, direction=direction, was=was)
+            change = _smallest(case, knob, now, path=path, direction=direction, was=was)
             if change is not None:
                 smallest.append(change)
     return tuple(sorted(smallest, key=_relative_size))
@@ -81,7 +81,7 @@ def _relative_size(change: Change) -> float:
 
 
 def _smallest(
-    case: Case, what: str, now: float, path: Path, direction: int, was: str
+    case: Case, knob: str, now: float, path: Path, direction: int, was: str
 ) -> Change | None:
     """Return the smallest change in one direction that gives another verdict, or
     None.
@@ -96,7 +96,7 @@ def _smallest(
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
         return Change(
-            what,
+            knob,
             now,
             to=value,
             outcome=_ends(decide(loop, policy))[0],
@@ -176,21 +176,21 @@ def _rule_knobs(
                 )
 
 
-def _with(whole: Any, path: Path, value: Any) -> Any:
+def _with(record: Any, path: Path, value: Any) -> Any:
     """Return a copy of a record, tuple or mapping with `value` at the end of `path`."""
     if not path:
         return value
     step, *deeper = path
     if isinstance(step, int):  # an index of a tuple
-        parts = list(whole)
+        parts = list(record)
         parts[step] = _with(parts[step], (*deeper,), value)
         return tuple(parts)
-    if isinstance(whole, Mapping):
-        return {**whole, step: _with(whole[step], (*deeper,), value)}
-    part = _with(getattr(whole, step), (*deeper,), value)
-    if isinstance(whole, All):
+    if isinstance(record, Mapping):
+        return {**record, step: _with(record[step], (*deeper,), value)}
+    part = _with(getattr(record, step), (*deeper,), value)
+    if isinstance(record, All):
         return All(*part)
-    return replace(whole, **{step: part})
+    return replace(record, **{step: part})
 
 
 @dataclass(frozen=True, slots=True)

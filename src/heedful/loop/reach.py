@@ -186,14 +186,14 @@ def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
         values = [(name, getattr(budget, name)) for name in names]
         limits.append([(name, value) for name, value in values if value is not None])
     for chosen in product(*limits):
-        most = dict.fromkeys(names, 0.0)
+        highest = dict.fromkeys(names, 0.0)
         for name, value in chosen:
-            most[name] = max(most[name], value)
+            highest[name] = max(highest[name], value)
         yield Usage(
-            ceil(most["calls"]),
-            ceil(most["tokens"]),
-            cost=most["cost"],
-            seconds=most["seconds"],
+            ceil(highest["calls"]),
+            ceil(highest["tokens"]),
+            cost=highest["cost"],
+            seconds=highest["seconds"],
         )
 
 
@@ -268,7 +268,7 @@ def _view(
     rules = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in rules if isinstance(part, stop.Repeat | stop.Echo)]
-    most = 1 + max(
+    highest = 1 + max(
         [*times, *(p.patience or 0 for p in _of(rules, stop.Plateau))], default=0
     )
     echoes, symbols = history
@@ -278,9 +278,9 @@ def _view(
         echoes,
         any(loop.improved),
         loop.usage,
-        min(most, len(later)),
-        min(most, sum(symbol.seen != "" for symbol in later)),
-        min(most, sum(symbol.seen == "same" for symbol in later)),
-        min(most, sum(PERSISTENT_FINDING_KEY in symbol.found for symbol in symbols)),
+        min(highest, len(later)),
+        min(highest, sum(symbol.seen != "" for symbol in later)),
+        min(highest, sum(symbol.seen == "same" for symbol in later)),
+        min(highest, sum(PERSISTENT_FINDING_KEY in symbol.found for symbol in symbols)),
         tuple(thousandths(part.level(loop)) for part in _of(rules, stop.Fatigue)),
     )

@@ -599,11 +599,11 @@ def feedback(
         return ""
     room = MAX_FEEDBACK_CHARS - len(head) - len(tail) - 24  # "- and … more."
     first_lines = set(dict(reversed(failed)).values())  # one of each check and goal
-    shown = _fitting_lines(lines, first_lines, room)
-    length = _line_length(shown, room)
-    parts = [head, *(clean(line, length) for line in lines if line in shown)]
-    if len(lines) > len(shown):
-        parts.append(f"- and {len(lines) - len(shown)} more.")
+    shown_lines = _fitting_lines(lines, first_lines, room)
+    length = _line_length(shown_lines, room)
+    parts = [head, *(clean(line, length) for line in lines if line in shown_lines)]
+    if len(lines) > len(shown_lines):
+        parts.append(f"- and {len(lines) - len(shown_lines)} more.")
     return sanitize("\n".join(parts) + tail)
 
 

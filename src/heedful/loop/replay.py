@@ -140,9 +140,11 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     cut = with_extra.usage.seconds > seconds
     cut = cut or any(rule(with_extra.upto(0)) for rule in budgets)
     judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
-    named = not loop.goals and any(evaluation.unmet(goals) for evaluation in judged)
+    uses_policy_goals = not loop.goals and any(
+        evaluation.unmet(goals) for evaluation in judged
+    )
     exact = isinstance(ended, Done) and len(with_extra.attempts) == len(seen.attempts)
-    exact = exact and not cut and not named
+    exact = exact and not cut and not uses_policy_goals
     verdict = ended if exact and isinstance(verdict, Again) else verdict
     return ReplayResult(
         len(seen.attempts), seen.best, verdict=verdict, exact=exact, usage=seen.usage

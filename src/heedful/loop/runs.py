@@ -166,13 +166,13 @@ class StageAttempt:
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data without the output; times are ISO 8601 in UTC."""
-        plain = asdict(self)
-        del plain["output"]
-        plain["failed_checks_summary"] = self.failed_checks_summary
-        plain["timestamp"] = iso(self.timestamp)
-        plain["usage"] = to_document(self.usage)
-        plain["checks"] = list(plain["checks"])
-        return plain
+        document = asdict(self)
+        del document["output"]
+        document["failed_checks_summary"] = self.failed_checks_summary
+        document["timestamp"] = iso(self.timestamp)
+        document["usage"] = to_document(self.usage)
+        document["checks"] = list(document["checks"])
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,10 +384,10 @@ def report_stage(
         return replace(report, status="failed", action="stopped", kept=last.best)
 
     action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
-    kept = len(attempts) or None
+    kept_attempt = len(attempts) or None
     if action == "best":
-        kept = last.best
-    return replace(report, status="failed", action=action, kept=kept)
+        kept_attempt = last.best
+    return replace(report, status="failed", action=action, kept=kept_attempt)
 
 
 def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:

@@ -42,8 +42,10 @@ async def complete(
     """
     settings = {**DEFAULT_CALL_OPTIONS, **options}
     turns = [(message.role, message.content) for message in messages]
-    shown = {name: value for name, value in settings.items() if name != "schema"}
-    with telemetry.chat(model.name, turns, shown) as finished:
+    visible_settings = {
+        name: value for name, value in settings.items() if name != "schema"
+    }
+    with telemetry.chat(model.name, turns, visible_settings) as finished:
         answer = await model.complete(messages, **settings)
         used = answer.usage
         finished(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
@@ -109,8 +111,8 @@ async def ask_for_json(
         if answer.finish == "length":
             why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
     cost = f"asked {usage.calls} times, {usage.tokens} tokens"
-    what = f"{who} of model {model.name!r} gave no judgement ({cost}): {why}"
-    raise MalformedAnswer(what, text, usage)
+    message = f"{who} of model {model.name!r} gave no judgement ({cost}): {why}"
+    raise MalformedAnswer(message, text, usage)
 
 
 def _parse_object(text: str) -> dict[str, Any]:
@@ -167,18 +169,20 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
-        what = f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
-        raise MalformedAnswer(what, answer.text)
+        message = (
+            f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
+        )
+        raise MalformedAnswer(message, answer.text)
     try:
         if schema is not None:
             json.loads(answer.text)
     except (ValueError, RecursionError) as error:
         cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
-        what = (
+        message = (
             f"model {name!r} was asked for JSON and its answer is not JSON{cut}: "
             f"{error}"
         )
-        raise MalformedAnswer(what, answer.text) from error
+        raise MalformedAnswer(message, answer.text) from error
     return answer
 
 
@@ -200,8 +204,10 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not limit.expired():
             raise
-        what = f"model {name!r} gave no answer within {seconds:g} s"
-        raise ModelTimeout(f"{what}; raise the timeout or lower max_tokens") from error
+        message = f"model {name!r} gave no answer within {seconds:g} s"
+        raise ModelTimeout(
+            f"{message}; raise the timeout or lower max_tokens"
+        ) from error
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:

@@ -223,8 +223,8 @@ class _Child(subprocess.Popen[bytes]):
             super().__init__(command, stdin=pipe, stdout=pipe, stderr=self.diagnostics)
         except OSError as error:
             self.diagnostics.close()
-            what = f"the process for the embedded model did not start: {error}"
-            raise ModelUnavailable(what) from error
+            message = f"the process for the embedded model did not start: {error}"
+            raise ModelUnavailable(message) from error
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
     def send(self, message: Mapping[str, Any]) -> None:

@@ -91,8 +91,8 @@ def _import() -> tuple[Any, Any]:
     try:
         return import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
-        what = f"embedding needs {error.name}: pip install 'heedful[embedded]'"
-        raise ModelUnavailable(what) from error
+        message = f"embedding needs {error.name}: pip install 'heedful[embedded]'"
+        raise ModelUnavailable(message) from error
 
 
 def _load(model: Path, words: Path) -> tuple[Any, Any]:

@@ -67,8 +67,8 @@ class Function:
         answer = Answer(result) if isinstance(result, str) else answer_of(result)
         if answer is None or not isinstance(answer.text, str):
             returned = type(result).__name__
-            what = f"model {self.name!r} returned {returned}, not str or Answer"
-            raise MalformedAnswer(what, repr(result))
+            action = f"model {self.name!r} returned {returned}, not str or Answer"
+            raise MalformedAnswer(action, repr(result))
         usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
         return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 
@@ -88,8 +88,8 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _raised(what: str, error: BaseException) -> ModelError:
-    return ModelError(f"{what} raised {type(error).__name__}: {error}")
+def _raised(action: str, error: BaseException) -> ModelError:
+    return ModelError(f"{action} raised {type(error).__name__}: {error}")
 
 
 def _look_up(name: str) -> Callable[..., Any]:

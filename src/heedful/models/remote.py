@@ -89,8 +89,8 @@ class RemoteModel:
             model = ""
             if "#" in name:
                 address, _, model = name.rpartition("#")
-            self._url, shown = _read_address(address)
-            name = f"{shown}#{model}"
+            self._url, visible_address = _read_address(address)
+            name = f"{visible_address}#{model}"
         require(
             model, "model", name, "a provider or an address, and the name of a model"
         )
@@ -223,8 +223,8 @@ class RemoteModel:
             return errors.ModelUnavailable(f"{model}: {state}; {remedy}: {reason}")
 
         listed = (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS)
-        error_class, what = next(listed, _MALFORMED_ANSWER_ERROR)
-        return error_class(f"{model} {what.format(wanted=wanted)}: {reason}")
+        error_class, message = next(listed, _MALFORMED_ANSWER_ERROR)
+        return error_class(f"{model} {message.format(wanted=wanted)}: {reason}")
 
 
 _HOST_REGEX = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"

@@ -319,13 +319,15 @@ def _writer(model: Any) -> Writer:
     return writer
 
 
-def _check_name(what: str, name: Any) -> str:
+def _check_name(subject: str, name: Any) -> str:
     printable = isinstance(name, str) and name.strip() and name.isprintable()
-    plain = printable and "/" not in name
+    is_plain = printable and "/" not in name
     allowed = f"printable text without a slash, of at most {MAX_STAGE_NAME_BYTES} bytes"
-    require(plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, what, name, allowed)
+    require(
+        is_plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, subject, name, allowed
+    )
     allowed = "a name without a secret: names are not redacted"
-    require(redact(name) == name, what, name, allowed)
+    require(redact(name) == name, subject, name, allowed)
     return str(name)
 
 
@@ -486,15 +488,15 @@ class PipelineRun:
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{clean(line, MAX_PROGRESS_LINE_CHARS)}"
         stream = sys.stderr  # None in a program without a console
-        shown = False
+        is_shown = False
         if stream is not None:
             progress = self.pipeline.progress
-            shown = stream.isatty() if progress is None else progress
+            is_shown = stream.isatty() if progress is None else progress
         # Without a handler Python prints a warning on standard error, too.
-        if level < logging.WARNING or not shown or _log.hasHandlers():
+        if level < logging.WARNING or not is_shown or _log.hasHandlers():
             text = line.strip() if level == logging.WARNING else line
             _log.log(level, "%s", text)
-        if shown:
+        if is_shown:
             print(line, file=stream, flush=True)
 
 
@@ -722,9 +724,11 @@ class StageRunner:
             briefing=run.briefing,
         )
 
-    def _report(self, stored: StoredLoop, verdict: decide.Verdict) -> runs.StageReport:
+    def _report(
+        self, stored_loop: StoredLoop, verdict: decide.Verdict
+    ) -> runs.StageReport:
         """Return the report so far; show the last attempt in state and files."""
-        report = stored.stage_report(self._run.id)
+        report = stored_loop.stage_report(self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
         attempt = report.attempts[-1]

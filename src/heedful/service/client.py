@@ -456,14 +456,14 @@ def refused(status: int, text: str) -> errors.HeedfulError:
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def _read(kind: type[T], plain: Any) -> T:
+def _read(kind: type[T], document: Any) -> T:
     """Convert JSON data to a record of the type `kind`; unknown fields are ignored.
 
     Raises Refused if the data does not fit the type: perhaps another program has
     answered.
     """
     try:
-        return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
+        return cast("T", _adapter(cast("Any", kind)).validate_python(document))
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"

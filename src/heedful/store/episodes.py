@@ -216,8 +216,8 @@ def _record_session_lesson(
     key = {**key_of(scope), **name}
     source = storable(lesson.source)
     _withdraw(db, {**key, "source": source}, lesson)
-    stored = db.select("*", "lesson", key)
-    outdated = [row for row in stored if lessons.lacks_mend(lesson.text, row)]
+    lesson_rows = db.select("*", "lesson", key)
+    outdated = [row for row in lesson_rows if lessons.lacks_mend(lesson.text, row)]
     for row in outdated:
         raises_trust = lesson.trust in TRUST_RAISING_VERIFICATION
         if raises_trust and row["state"] == "unverified":  # a release wrote no text

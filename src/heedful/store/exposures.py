@@ -212,8 +212,8 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
     cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
     for row in db.all("read_evidence", scope, **times, most=MAX_COUNTED_CALLS):
-        lesson, share, shown, right, recurred, calls, n = row
-        cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
+        lesson, share, is_shown, right, recurred, calls, n = row
+        cases[lesson][share, bool(is_shown), bool(right), bool(recurred), calls] = n
     return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])
 
 
@@ -301,7 +301,7 @@ def announce(
     whole session or not at all. Nothing is withheld from the first sessions of a scope,
     and nothing shown that this session alone taught, without an operator.
     """
-    shown = set[int]()
+    is_shown = set[int]()
     if lessons and past(db, scope, "").ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         share = 0.0
     for id in lessons:
@@ -319,8 +319,8 @@ def announce(
                     now=time.time(),
                 )
             if exposure.shown:
-                shown.add(id)
-    return frozenset(shown)
+                is_shown.add(id)
+    return frozenset(is_shown)
 
 
 def _taught_itself(lesson: Row, session: str) -> bool:
@@ -339,11 +339,11 @@ def _opportunity(
     loop = f"{storable(session)}/{digest[:OPPORTUNITY_DIGEST_CHARS]}"
     recorded = shown_to(db, scope, loop)
     if recorded:
-        shown = recorded[0].shown
+        is_shown = recorded[0].shown
     else:
         seed = f"{scope.tenant}\0{scope.project}"
-        shown = not is_withheld(seed, session, name, share)
-    return Exposure(name, loop, shown=shown, signature=digest, share=share)
+        is_shown = not is_withheld(seed, session, name, share)
+    return Exposure(name, loop, shown=is_shown, signature=digest, share=share)
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:

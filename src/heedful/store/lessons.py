@@ -129,8 +129,8 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     """
     parents = set(lesson.parents)
     if lesson.loop:
-        shown = db.run("shown_to_loop", {**key, "loop": lesson.loop})
-        parents |= {int(row["id"]) for row in shown}
+        shown_rows = db.run("shown_to_loop", {**key, "loop": lesson.loop})
+        parents |= {int(row["id"]) for row in shown_rows}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     trust = lesson.trust
     if lesson.loop and trust == "measured":
@@ -185,11 +185,11 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     old sources and parents are kept besides the new ones.
     """
     ancestry = {**values, "example": example}
-    stored = (
+    is_stored = (
         values["parents"] != "[]" and db.first("is_own_ancestor", ancestry) is not None
     )
-    if not stored:
-        stored = db.delete("origin", {"example": example}) > 0
+    if not is_stored:
+        is_stored = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
     for source in {values["source"], *values.get("sources", ())}:
         origin = {
@@ -200,7 +200,7 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
         db.insert("origin", origin, CONFLICT_SKIP_SQL)
     for parent in set(json.loads(values["parents"])) - {example}:
         db.insert("lineage", {"child": example, "parent": parent}, CONFLICT_SKIP_SQL)
-    return stored
+    return is_stored
 
 
 def upsert(
@@ -338,12 +338,14 @@ def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
     """
     if lesson.trust in QUARANTINE_TRUST:
         return
-    stored = json.loads(row["tags"])
+    is_stored = json.loads(row["tags"])
     new = [
-        tag for tag in json.loads(tags) if tag.startswith("sig:") and tag not in stored
+        tag
+        for tag in json.loads(tags)
+        if tag.startswith("sig:") and tag not in is_stored
     ]
-    if new and len(stored) + len(new) <= trusts.MAX_QUARANTINE_TAGS:
-        changes = {"tags": json.dumps([*stored, *new])}
+    if new and len(is_stored) + len(new) <= trusts.MAX_QUARANTINE_TAGS:
+        changes = {"tags": json.dumps([*is_stored, *new])}
         db.update("lesson", {"id": row["id"]}, changes)
 
 
@@ -671,9 +673,11 @@ def evict(
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]
 
 
-def _evict_lessons(db: Db, scope: Scope, most: int, spared: Sequence[int]) -> set[int]:
+def _evict_lessons(
+    db: Db, scope: Scope, max_lessons: int, spared: Sequence[int]
+) -> set[int]:
     """Delete the least useful lessons until `most` are left; return their ids."""
-    excess = count(db, scope) - most
+    excess = count(db, scope) - max_lessons
     if excess <= 0:
         return set()
     rows = db.all(

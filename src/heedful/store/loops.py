@@ -342,7 +342,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
         counts.update(replace(other.loop, improves=improvement).count_findings())
-    loops = [stored.loop for stored in (*read_many(db, scope, [id]), *others)]
+    loops = [stored_loop.loop for stored_loop in (*read_many(db, scope, [id]), *others)]
     counts.update(_noted_findings(db, scope, id=id, loops=loops, window=window))
     return dict(counts)
 

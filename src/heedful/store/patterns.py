@@ -51,12 +51,12 @@ class PatternCache:
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the groups of the oldest `MAX_SCOPE_PATTERNS` patterns of a type."""
-        most = MAX_SCOPE_PATTERNS
-        (row,) = db.all("learnt_state", scope, error_type=error_type, most=most)
+        max_patterns = MAX_SCOPE_PATTERNS
+        (row,) = db.all("learnt_state", scope, error_type=error_type, most=max_patterns)
         state, templates = self._entries.pop((scope, error_type), ("", None))
         if templates is None or state != row["state"]:
             patterns = db.all(
-                "learnt_patterns", scope, error_type=error_type, most=most
+                "learnt_patterns", scope, error_type=error_type, most=max_patterns
             )
             templates = _templates(error_type, patterns)
         self._entries[scope, error_type] = row["state"], templates
@@ -79,9 +79,9 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     if is_learnable(pattern):
         error_type = storable(pattern.error_type)
         templates = db.local(PatternCache).templates(db, scope, error_type)
-        stored = storable(pattern.pattern)
+        clean_pattern = storable(pattern.pattern)
         group = templates.merge(
-            Signature("", stored, digest=digest, error_type=error_type)
+            Signature("", clean_pattern, digest=digest, error_type=error_type)
         )
         if group is not None:
             members = list(group.members)

@@ -15,12 +15,12 @@ from heedful.store.store import Store
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """Return the report of a stored run, which may still be open. Raises NotFound."""
-    stored = await store.read(scope, loops.read, run)
-    if not stored.is_run:
+    stored_loop = await store.read(scope, loops.read, run)
+    if not stored_loop.is_run:
         raise NotFound(
             "run of a pipeline", run, "the store: it is a loop; heedful why explains it"
         )
-    names = stored.head.task["stages"]
+    names = stored_loop.head.task["stages"]
     stages = await stages_of(store, scope, run, names)
     reports = []
     for name in names:
@@ -29,14 +29,14 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         else:
             reports.append(StageReport(name, "not_run", action="not_run"))
     ended = 0.0
-    last = stored.decisions[-1] if stored.decisions else None
+    last = stored_loop.decisions[-1] if stored_loop.decisions else None
     if last is not None and isinstance(last.verdict, Done):
         ended = last.decided or last.at
     return Report(
-        stored.head.task["pipeline"],
+        stored_loop.head.task["pipeline"],
         run,
         stages=tuple(reports),
-        began=stored.created,
+        began=stored_loop.created,
         ended=ended,
     )
 
@@ -46,5 +46,5 @@ async def stages_of(
 ) -> dict[str, StoredLoop]:
     """Return the stored loop of each stage that has begun, by the name of the stage."""
     names = {loop_id(run, name): name for name in stages}
-    stored = await store.read(scope, loops.read_many, list(names))
-    return {names[loop.id]: loop for loop in stored}
+    stored_loop = await store.read(scope, loops.read_many, list(names))
+    return {names[loop.id]: loop for loop in stored_loop}

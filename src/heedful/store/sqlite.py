@@ -420,8 +420,8 @@ def _migrate(db: Connection) -> None:
     if version == 0:
         files.append("sqlite_schema.sql")
         version = WHOLE_SCHEMA_VERSION
-    for number in range(version + 1, SCHEMA_VERSION + 1):
-        files.append(f"sqlite_{number:04}.sql")
+    numbers = range(version + 1, SCHEMA_VERSION + 1)
+    files += [f"sqlite_{number:04}.sql" for number in numbers]
     for name in files:
         for statement in _statements(name):
             db.execute(statement)

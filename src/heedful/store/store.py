@@ -78,8 +78,8 @@ class Effects:
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             effect = self._known.pop(0)
-            stored: T = result_adapter(function).validate_python(effect["value"])
-            return stored
+            result: T = result_adapter(function).validate_python(effect["value"])
+            return result
         number = self._next
         extras = tuple(self._extras)
         self._next += 1

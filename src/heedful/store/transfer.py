@@ -75,8 +75,8 @@ Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
 Mark = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
 
 
-# In an export, a lesson or example that is not verified is a `candidate`, as in the first
-# version of the file.
+# In an export, a lesson or example that is not verified is a `candidate`, as in the
+# first version of the file.
 ExportState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
 
 
@@ -272,8 +272,8 @@ def _example_record(
 
 def _load(text: str) -> dict[str, Any]:
     """Return a JSON object, with null for each number that JSON has no word for."""
-    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
-    return plain
+    record: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return record
 
 
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:

@@ -92,10 +92,10 @@ def grounding(
     def judge(text: str, context: Context) -> Iterator[Finding]:
         index = source(text, context.data)
         if not index:
-            what = "there is no evidence to compare the text with"
+            message = "there is no evidence to compare the text with"
             yield Finding(
                 _GROUNDING_CHECK,
-                what,
+                message,
                 fix="give the evidence",
                 key=f"{_GROUNDING_CHECK}: no evidence",
             )
@@ -111,10 +111,10 @@ def _finding(claim: Claim, unsupported: Unsupported) -> Finding:
     """Return the finding about a claim that is contradicted or not found."""
     words = shorten(claim.text, 120)
     paths = ", ".join(claim.paths)
-    what = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
+    message = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
     fix = "correct it"
     if claim.nearest:
-        what += f"; the nearest true value is {claim.nearest}"
+        message += f"; the nearest true value is {claim.nearest}"
         fix = f"write {claim.nearest} for {words}"
         if claim.kind == "comparison":
             fix = f"correct {words}: it is {claim.nearest}"
@@ -125,7 +125,7 @@ def _finding(claim: Claim, unsupported: Unsupported) -> Finding:
         severity = 0.6
     return Finding(
         _GROUNDING_CHECK,
-        what,
+        message,
         fix=f"{fix}, or leave {words} out",
         level=level,
         severity=severity,

@@ -566,9 +566,9 @@ class Evidence:
         """Return the rows that a token names; a word in very many cells names none."""
         if len(token.low) < 2:
             return []
-        named = self._named.get(token.low, [])
-        if len(named) > MAX_WORD_CELLS:
+        rows_by_name = self._named.get(token.low, [])
+        if len(rows_by_name) > MAX_WORD_CELLS:
             return []
         is_lower = token.text[0].islower()
-        rows = [row for row, is_title in named if not (is_title and is_lower)]
+        rows = [row for row, is_title in rows_by_name if not (is_title and is_lower)]
         return list(dict.fromkeys(rows))

@@ -179,7 +179,7 @@ class Citations:
         )
 
     def _absent(
-        self, citations: Iterator[Citation], what: str, fix: str
+        self, citations: Iterator[Citation], message: str, fix: str
     ) -> Iterator[Finding]:
         """Yield one finding for each key of citations that the run does not have."""
         keys = set()
@@ -190,7 +190,7 @@ class Citations:
             start, end = span
             yield Finding(
                 INSIGHTS_CHECK,
-                f"{shorten(self.text[start:end])} {what}",
+                f"{shorten(self.text[start:end])} {message}",
                 fix=fix,
                 severity=0.8,
                 key=f"{INSIGHTS_CHECK}: {key}",

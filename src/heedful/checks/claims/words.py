@@ -124,11 +124,11 @@ def parse_number(text: str) -> float | None:
     >>> parse_number("1,234.5"), parse_number("12 %"), parse_number("12 m")
     (1234.5, 12.0, None)
     """
-    plain = text.strip().removesuffix("%").rstrip()
-    match = _CLAIM_TOKEN_PATTERN.fullmatch(plain)
+    number = text.strip().removesuffix("%").rstrip()
+    match = _CLAIM_TOKEN_PATTERN.fullmatch(number)
     if not match or match.lastgroup != "number":
         return None
-    value = float(_ascii(plain))
+    value = float(_ascii(number))
     return value if isfinite(value) else None
 
 
@@ -150,9 +150,9 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         digits = tokens[position].kind == "number"
         position += 1
         if digits:
-            plain = _ascii(low)
-            value = float(plain)
-            step = 10.0 ** -len(plain.partition(".")[2])
+            number = _ascii(low)
+            value = float(number)
+            step = 10.0 ** -len(number.partition(".")[2])
         elif low in _CARDINALS:
             value = float(_CARDINALS[low])
             unit = position + 1 if lows[position] == "-" else position

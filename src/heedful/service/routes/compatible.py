@@ -223,12 +223,12 @@ def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
+def _loops(caller: Caller, tenant: str = "") -> guardrails.GuardedLoops:
     """Return the caller's loops; the audit notes overrides under the name `named`."""
     setup = caller.setup
 
     def record_override(loop: str, rule: str) -> None:
-        caller.record("loop.override", loop, rule=rule, named=named)
+        caller.record("loop.override", loop, rule=rule, named=tenant)
 
     def is_trusted(loop: str) -> bool:
         if "approve" in caller.key.may:
@@ -243,7 +243,7 @@ def _loops(caller: Caller, named: str = "") -> guardrails.GuardedLoops:
         memory=caller.memory,
         overriding=record_override,
         vouched=is_trusted,
-        named=named,
+        named=tenant,
     )
 
 

@@ -154,11 +154,11 @@ async def begin(
     try:
         opened = await open_with(rules, goals)
     except Conflict:  # the settings may have changed since the loop began
-        stored = await caller.read(loop_store.read, id)
+        stored_loop = await caller.read(loop_store.read, id)
         if not body.goals:
-            goals = stored.loop.goals
+            goals = stored_loop.loop.goals
         if not body.policy:
-            rules = policy_from(stored.head.policy)
+            rules = policy_from(stored_loop.head.policy)
         opened = await open_with(rules, goals)
     response.status_code = 201 if opened.created else 200
     return loop_record(opened.stored)
@@ -193,8 +193,8 @@ async def explain(id: Id, caller: Reading) -> Document:
 
     If nothing would have changed it, `otherwise` says why.
     """
-    stored = await caller.read(loop_store.read, id)
-    return explanation_record(await asyncio.to_thread(stored.explain))
+    stored_loop = await caller.read(loop_store.read, id)
+    return explanation_record(await asyncio.to_thread(stored_loop.explain))
 
 
 @router.get("/loops/{id:path}")
@@ -264,10 +264,10 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored, more = await caller.read(
+    stored_loop, more = await caller.read(
         loop_store.newest, body.limit, most=loop_store.MAX_REPLAY_BYTES
     )
-    recorded = with_policy_goals(loop_store.replayable(stored), policies)
+    recorded = with_policy_goals(loop_store.replayable(stored_loop), policies)
     as_recorded, *replayed = await asyncio.to_thread(
         compare, recorded, [RECORDED_POLICY, *policies]
     )

@@ -96,8 +96,8 @@ async def _brief_loop(
     briefing = await caller.memory.brief(body.task, loop, tell=tell)
     # Recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
-    shown = sum(exposure.shown for exposure in briefing.exposures)
-    withheld = len(briefing.exposures) - shown
+    shown_count = sum(exposure.shown for exposure in briefing.exposures)
+    withheld = len(briefing.exposures) - shown_count
     messages: Sequence[Message] = ()
     text = ""
     if body.form == "messages":
@@ -109,7 +109,7 @@ async def _brief_loop(
         items=list(briefing.found),
         messages=list(messages),
         text=text,
-        exposure={"loop": loop, "shown": shown, "withheld": withheld},
+        exposure={"loop": loop, "shown": shown_count, "withheld": withheld},
         briefing=briefing.plain(),
     )
 
@@ -424,8 +424,8 @@ async def receive_episode(
     [episode] = await asyncio.to_thread(
         EpisodeReader(Limits()).add, {"events": [], **run}
     )
-    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
-    state = await caller.write(episodes.admit, stored, claim=False) or "waiting"
+    stored_episode = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await caller.write(episodes.admit, stored_episode, claim=False) or "waiting"
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
