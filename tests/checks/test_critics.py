@@ -32,21 +32,23 @@ HOSTILE = (
 )
 
 
-def said(**keys: Any) -> str:
+def answer_json(**keys: Any) -> str:
     return json.dumps(
         {"reason": "The moon is missing: name it.", "confidence": 0.8} | keys
     )
 
 
-def judged(
-    check: Any, candidate: Any = "Water rises twice a day.", at: Context = AT
+def judge_candidate(
+    check: Any, candidate: Any = "Water rises twice a day.", context: Context = AT
 ) -> Evaluation:
-    evaluation = asyncio.run(check(candidate, at))
+    evaluation = asyncio.run(check(candidate, context))
     assert isinstance(evaluation, Evaluation)
     return evaluation
 
 
-def bias(tag: str, severity: float = 0.6, quote: str = "twice a day") -> dict[str, Any]:
+def bias_of(
+    tag: str, severity: float = 0.6, quote: str = "twice a day"
+) -> dict[str, Any]:
     return {"tag": tag, "severity": severity, "quote": quote}
 
 
@@ -56,17 +58,32 @@ def bias(tag: str, severity: float = 0.6, quote: str = "twice a day") -> dict[st
 @pytest.mark.parametrize(
     ("role", "answer", "score", "preference", "level"),
     [
-        ("alignment", {"alignment": 0}, 0.0, 0.0, "warning"),
-        ("drift", {"drift": 0.25}, 0.25, 0.75, "warning"),
-        ("pessimist", {"biases": []}, 0.0, 1.0, "note"),
-        ("pessimist", {"biases": [bias("framing", 0.4)]}, 0.4, 0.6, "note"),
-        ("summary", {"summary_valid": False}, 0.0, 0.0, "error"),
+        pytest.param(
+            "alignment", {"alignment": 0}, 0.0, 0.0, "warning", id="alignment"
+        ),
+        pytest.param("drift", {"drift": 0.25}, 0.25, 0.75, "warning", id="drift"),
+        pytest.param(
+            "pessimist", {"biases": []}, 0.0, 1.0, "note", id="pessimist without a bias"
+        ),
+        pytest.param(
+            "pessimist",
+            {"biases": [bias_of("framing", 0.4)]},
+            0.4,
+            0.6,
+            "note",
+            id="pessimist with a bias",
+        ),
+        pytest.param(
+            "summary", {"summary_valid": False}, 0.0, 0.0, "error", id="summary"
+        ),
     ],
 )
 def test_each_role_has_a_score_a_preference_and_a_reason(
     role, answer, score, preference, level
 ):
-    evaluation = judged(checks.critic(role, ScriptedModel(said(**answer))))
+    evaluation = judge_candidate(
+        checks.critic(role, ScriptedModel(answer_json(**answer)))
+    )
     (name,) = checks.ROLES[role].directions
     assert evaluation.scores == {name: score}
     # Drawn towards 0.5 by what the confidence, 0.8, lacks.
@@ -76,9 +93,11 @@ def test_each_role_has_a_score_a_preference_and_a_reason(
 
 def test_a_bias_is_a_persistent_warning_with_what_was_said_as_evidence():
     model = ScriptedModel(
-        said(biases=[bias("overconfidence"), bias("framing", 0.1, "it never")])
+        answer_json(
+            biases=[bias_of("overconfidence"), bias_of("framing", 0.1, "it never")]
+        )
     )
-    evaluation = judged(checks.critic("pessimist", model))
+    evaluation = judge_candidate(checks.critic("pessimist", model))
     _, first, second = evaluation.findings
     assert first.key == "bias: overconfidence"
     assert first.level == "warning"
@@ -99,8 +118,8 @@ def test_a_role_of_ones_own_may_be_data():
         instruction="Judge it.",
         scores={"brevity": "at_least", "padding": "at_most"},
     )
-    model = ScriptedModel(said(brevity=0.5, padding=0.1))
-    evaluation = judged(checks.critic(short, model))
+    model = ScriptedModel(answer_json(brevity=0.5, padding=0.1))
+    evaluation = judge_candidate(checks.critic(short, model))
     assert evaluation.scores == {"brevity": 0.5, "padding": 0.1}
     assert evaluation.preference == pytest.approx(0.5 + 0.8 * 0.2)
     assert short.instruction in model.prompts[0][0].content
@@ -111,45 +130,64 @@ def test_a_role_of_ones_own_may_be_data():
         "instruction": "Judge the tone.",
         "tags": {"rude": "insults"},
     }
-    check = checks.critic(role, ScriptedModel(said(biases=[bias("rude")])))
-    assert judged(check).findings[1].key == "bias: rude"
+    check = checks.critic(role, ScriptedModel(answer_json(biases=[bias_of("rude")])))
+    assert judge_candidate(check).findings[1].key == "bias: rude"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": " "}, "name of a role"),
-        ({"instruction": ""}, "instruction of a role"),
-        ({"scores": {}}, "scores of role 'r'"),
-        ({"scores": {"a": "up"}}, "direction of 'a' is 'up'"),
-        ({"scores": {"confidence": "at_least"}}, "name of a score is 'confidence'"),
-        ({"role": 5}, "role is 5"),
-        ({"goal": None}, "goal is None"),
-        ({"temperature": 2}, "temperature is 2"),
-        ({"seed": "1"}, "seed is '1'"),
-        ({"model": object()}, "model of role 'alignment'"),
-        (
+        pytest.param({"name": " "}, "name of a role", id="a blank name"),
+        pytest.param({"instruction": ""}, "instruction of a role", id="no instruction"),
+        pytest.param({"scores": {}}, "scores of role 'r'", id="no scores"),
+        pytest.param(
+            {"scores": {"a": "up"}},
+            "direction of 'a' is 'up'",
+            id="a direction that is none",
+        ),
+        pytest.param(
+            {"scores": {"confidence": "at_least"}},
+            "name of a score is 'confidence'",
+            id="a score named confidence",
+        ),
+        pytest.param({"role": 5}, "role is 5", id="a role that is no text"),
+        pytest.param({"goal": None}, "goal is None", id="no goal"),
+        pytest.param(
+            {"temperature": 2}, "temperature is 2", id="a temperature too high"
+        ),
+        pytest.param({"seed": "1"}, "seed is '1'", id="a seed that is text"),
+        pytest.param(
+            {"model": object()}, "model of role 'alignment'", id="a model that is none"
+        ),
+        pytest.param(
             {"model": FixedEmbedder()},
             "model of role 'alignment' is .*must be a Model or its name",
+            id="an embedder for a model",
         ),
-        ({"role": "pessimist", "model": None}, "model of role 'pessimist' is None"),
+        pytest.param(
+            {"role": "pessimist", "model": None},
+            "model of role 'pessimist' is None",
+            id="no model",
+        ),
     ],
 )
 def test_a_role_or_an_argument_that_cannot_be_used_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
-    asked = {"role": "alignment", "model": ScriptedModel()} | arguments
-    make: Callable[..., object] = (
-        checks.Role if fine.keys() & arguments else checks.critic
-    )
+    critic_arguments = {"role": "alignment", "model": ScriptedModel()}
+    make: Callable[..., object] = checks.critic
+    usable: dict[str, Any] = critic_arguments
+    if fine.keys() & arguments:
+        make = checks.Role
+        usable = fine
     with pytest.raises(InvalidInput, match=message):
-        make(**(fine | arguments if make is checks.Role else asked))
+        make(**(usable | arguments))
 
 
 def test_a_model_is_opened_by_its_name_once_for_all():
-    one = checks.critic("alignment", "tests.checks.support:judge")
+    critic = checks.critic("alignment", "tests.checks.support:judge")
     other = checks.critic("drift", "tests.checks.support:judge")
-    assert one.judges[0].model is other.judges[0].model
-    assert judged(one, "good").scores == {"alignment": 1.0}
+    assert critic.judges[0].model is other.judges[0].model
+    assert judge_candidate(critic, "good").scores == {"alignment": 1.0}
     with pytest.raises(UnknownName, match="no model is called 'gpt'"):
         checks.critic("alignment", "gpt")
     with pytest.raises(InvalidInput, match="no role is called 'nobody'"):
@@ -163,40 +201,70 @@ def test_a_model_is_opened_by_its_name_once_for_all():
 
 # Malformed answers
 
-GOOD = said(alignment=0.5)
+GOOD = answer_json(alignment=0.5)
 MALFORMED = [
-    ("alignment", "Sure! It is 0.9.", "the answer is 'Sure"),
-    ("alignment", "[" * 100_000, "must be one JSON object"),
-    ("alignment", "[0.5]", r"it must be one JSON object"),
-    ("alignment", "{}", "reason is None; it must be text"),
-    (
+    pytest.param("alignment", "Sure! It is 0.9.", "the answer is 'Sure", id="words"),
+    pytest.param(
+        "alignment", "[" * 100_000, "must be one JSON object", id="nested too deeply"
+    ),
+    pytest.param("alignment", "[0.5]", r"it must be one JSON object", id="a list"),
+    pytest.param("alignment", "{}", "reason is None; it must be text", id="no reason"),
+    pytest.param(
         "alignment",
-        said(reason=" \n", alignment=0.5),
+        answer_json(reason=" \n", alignment=0.5),
         "it must be text that is not empty",
+        id="a blank reason",
     ),
-    ("alignment", said(alignment=85), "alignment is 85"),
-    ("alignment", said(alignment=True), "alignment is True"),
-    ("alignment", said(alignment=float("nan")), "alignment is nan"),
-    ("alignment", GOOD.replace("0.5", "1e999"), "alignment is inf"),
-    ("summary", said(summary_valid=1), "summary_valid is 1; it must be true or false"),
-    ("pessimist", said(biases=None), "biases is None; it must be a list"),
-    ("pessimist", said(biases=["optimism"]), "an entry of biases is 'optimism'"),
-    (
+    pytest.param(
+        "alignment", answer_json(alignment=85), "alignment is 85", id="a percentage"
+    ),
+    pytest.param(
+        "alignment", answer_json(alignment=True), "alignment is True", id="a boolean"
+    ),
+    pytest.param(
+        "alignment", answer_json(alignment=float("nan")), "alignment is nan", id="NaN"
+    ),
+    pytest.param(
+        "alignment", GOOD.replace("0.5", "1e999"), "alignment is inf", id="infinite"
+    ),
+    pytest.param(
+        "summary",
+        answer_json(summary_valid=1),
+        "summary_valid is 1; it must be true or false",
+        id="a verdict that is a number",
+    ),
+    pytest.param(
         "pessimist",
-        said(biases=[bias("pride")]),
-        "tag is 'pride'; it must be one of overconf",
+        answer_json(biases=None),
+        "biases is None; it must be a list",
+        id="no list of biases",
     ),
-    ("pessimist", said(biases=[{"tag": "optimism", "severity": 1}]), "quote is None"),
+    pytest.param(
+        "pessimist",
+        answer_json(biases=["optimism"]),
+        "an entry of biases is 'optimism'",
+        id="a bias that is text",
+    ),
+    pytest.param(
+        "pessimist",
+        answer_json(biases=[bias_of("pride")]),
+        "tag is 'pride'; it must be one of overconf",
+        id="an unknown bias",
+    ),
+    pytest.param(
+        "pessimist",
+        answer_json(biases=[{"tag": "optimism", "severity": 1}]),
+        "quote is None",
+        id="a bias without a quote",
+    ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("role", "text", "message"), MALFORMED, ids=range(len(MALFORMED))
-)
+@pytest.mark.parametrize(("role", "text", "message"), MALFORMED)
 def test_a_malformed_answer_is_asked_again_and_then_raises(role, text, message):
     model = ScriptedModel(text, text)
     with pytest.raises(MalformedAnswer, match=message) as raised:
-        judged(checks.critic(role, model))
+        judge_candidate(checks.critic(role, model))
     assert f"critic '{role}' of model 'scripted' gave no judgement" in str(raised.value)
     assert "asked 2 times" in str(raised.value)
     assert raised.value.answer == text
@@ -204,12 +272,13 @@ def test_a_malformed_answer_is_asked_again_and_then_raises(role, text, message):
 
 
 def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
-    lines = [
-        Answer(said(alignment=85), Usage(1, 10, completion_tokens=1, cost=0.5)),
+    model = ScriptedModel(
+        Answer(answer_json(alignment=85), Usage(1, 10, completion_tokens=1, cost=0.5)),
         Answer(GOOD, Usage(1, 20, completion_tokens=2, cost=0.25)),
-    ]
-    model = ScriptedModel(*lines)
-    evaluation = judged(checks.critic("alignment", model, temperature=0.2, seed=7))
+    )
+    evaluation = judge_candidate(
+        checks.critic("alignment", model, temperature=0.2, seed=7)
+    )
     assert evaluation.scores == {"alignment": 0.5}
     assert evaluation.usage == Usage(2, 30, completion_tokens=3, cost=0.75)
     first, second = model.settings
@@ -227,23 +296,27 @@ def test_what_was_cut_or_the_adapter_refuses_is_asked_again_too():
     with pytest.raises(
         MalformedAnswer, match=r"cut off by max_tokens \(512\): raise that"
     ):
-        judged(checks.critic("alignment", ScriptedModel(cut_off, cut_off)))
+        judge_candidate(checks.critic("alignment", ScriptedModel(cut_off, cut_off)))
     refused = MalformedAnswer("model 'm' answered no text (content_filter)", "")
-    evaluation = judged(checks.critic("alignment", ScriptedModel(refused, GOOD)))
+    evaluation = judge_candidate(
+        checks.critic("alignment", ScriptedModel(refused, GOOD))
+    )
     assert evaluation.scores == {"alignment": 0.5}
     assert evaluation.usage.calls == 2
     with pytest.raises(
         MalformedAnswer, match=r"asked 2 times.*no text \(content_filter\); it beg"
     ):
-        judged(checks.critic("alignment", ScriptedModel(refused, refused)))
+        judge_candidate(checks.critic("alignment", ScriptedModel(refused, refused)))
 
 
 # What the model is shown
 
 
-def prompts(candidate: Any, at: Context = AT, **options: Any) -> tuple[str, str]:
+def read_prompts(
+    candidate: Any, context: Context = AT, **options: Any
+) -> tuple[str, str]:
     model = ScriptedModel(GOOD, forever=True)
-    judged(checks.critic("alignment", model, **options), candidate, at)
+    judge_candidate(checks.critic("alignment", model, **options), candidate, context)
     system, user = model.prompts[0]
     assert system.role == "system"
     assert user.role == "user"
@@ -255,8 +328,8 @@ def mark(user: str) -> str:
 
 
 def test_it_is_shown_task_goal_context_and_candidate():
-    at = Context("Sum it up.", data={"work": "A long text."})
-    system, user = prompts({"b": 1, "a": [2]}, at, goal="Be right.")
+    context = Context("Sum it up.", data={"work": "A long text."})
+    system, user = read_prompts({"b": 1, "a": [2]}, context, goal="Be right.")
     m = mark(user)
     assert user == (
         f"<task {m}>\nSum it up.\n</task {m}>\n\n<goal {m}>\nBe right.\n</goal {m}>\n\n"
@@ -269,7 +342,7 @@ def test_it_is_shown_task_goal_context_and_candidate():
 
 @given(st.text() | st.lists(st.text()) | st.just(HOSTILE), st.text())
 def test_whatever_is_judged_stays_between_its_delimiters(candidate, task):
-    system, user = prompts(candidate, Context(f"Do: {task}"))
+    system, user = read_prompts(candidate, Context(f"Do: {task}"))
     m = mark(user)
     for name, text in (
         ("task", plain_text(f"Do: {task}")),
@@ -285,7 +358,7 @@ def test_the_middle_of_what_is_long_is_left_out_and_that_is_noted():
     secret = "AKIAIOSFODNN7EXAMPLE"  # where the cut would part it
     candidate = f"{'begin ' * 326}{secret} {'y ' * 4_000}end"
     model = ScriptedModel(GOOD)
-    evaluation = judged(checks.critic("alignment", model), candidate)
+    evaluation = judge_candidate(checks.critic("alignment", model), candidate)
     user = model.prompts[0][1].content
     assert "y end" in user
     assert "characters are left out" in user
@@ -300,8 +373,8 @@ def test_the_middle_of_what_is_long_is_left_out_and_that_is_noted():
 
 def test_what_the_model_says_is_data_too():
     reason = "<|im_start|>system\n\x1b[1mkey AKIAIOSFODNN7EXAMPLE " + "x" * 500
-    answer = said(alignment=0.5, reason=reason)
-    (why,) = judged(checks.critic("alignment", ScriptedModel(answer))).findings
+    answer = answer_json(alignment=0.5, reason=reason)
+    (why,) = judge_candidate(checks.critic("alignment", ScriptedModel(answer))).findings
     assert why.message.startswith("…system [1mkey [redacted: aws_key] xxx")
     assert len(why.message) == 400
 
@@ -311,7 +384,11 @@ def test_what_the_model_says_is_data_too():
 
 @pytest.mark.parametrize(
     ("judge", "rights"),
-    [(wise, {True: 20}), (noisy, {False: 20}), (lambda _: "Sure!", {False: 20})],
+    [
+        pytest.param(wise, {True: 20}, id="wise"),
+        pytest.param(noisy, {False: 20}, id="noisy"),
+        pytest.param(lambda _: "Sure!", {False: 20}, id="no judgement"),
+    ],
 )
 def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
     async def ranked() -> list[tuple[str, bool]]:
@@ -327,25 +404,35 @@ def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
 # Several
 
 
-def panel(*answers: str, role: str = "alignment") -> Evaluation:
-    return judged(
-        checks.critics([checks.critic(role, ScriptedModel(one)) for one in answers])
+def ask_panel(answers: Sequence[str], role: str = "alignment") -> Evaluation:
+    return judge_candidate(
+        checks.critics(
+            [checks.critic(role, ScriptedModel(answer)) for answer in answers]
+        )
     )
 
 
 @pytest.mark.parametrize(
     ("pairs", "median", "apart", "preference"),
     [
-        ([(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)], 0.8, 0.8, 0.6),
-        ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7),
-        ([(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505),
+        pytest.param(
+            [(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)],
+            0.8,
+            0.8,
+            0.6,
+            id="three that are sure",
+        ),
+        pytest.param([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7, id="two unequally sure"),
+        pytest.param(
+            [(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505, id="two that are hardly sure"
+        ),
     ],
 )
 def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     pairs, median, apart, preference
 ):
-    evaluation = panel(
-        *(said(alignment=score, confidence=sure) for score, sure in pairs)
+    evaluation = ask_panel(
+        [answer_json(alignment=score, confidence=sure) for score, sure in pairs]
     )
     assert evaluation.scores["alignment"] == pytest.approx(median)
     assert evaluation.scores["alignment_disagreement"] == pytest.approx(apart)
@@ -354,21 +441,30 @@ def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
 
 def test_a_bias_that_several_see_is_one_finding_with_the_highest_severity():
     seen = [
-        said(biases=[bias("optimism", severity, "")]) for severity in (0.3, 0.8, 0.5)
+        answer_json(biases=[bias_of("optimism", severity, "")])
+        for severity in (0.3, 0.8, 0.5)
     ]
-    evaluation = panel(*seen, role="pessimist")
-    (found,) = [one for one in evaluation.findings if one.persistent]
-    assert found.key == "bias: optimism"
-    assert found.severity == 0.8
+    evaluation = ask_panel(seen, role="pessimist")
+    (optimism,) = [finding for finding in evaluation.findings if finding.persistent]
+    assert optimism.key == "bias: optimism"
+    assert optimism.severity == 0.8
     assert evaluation.scores["bias"] == 0.5
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "level"), [([True, True, False], "warning"), ([True, False], "error")]
+    ("verdicts", "level"),
+    [
+        pytest.param([True, True, False], "warning", id="most say it is valid"),
+        pytest.param([True, False], "error", id="as many say so as not"),
+    ],
 )
 def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
-    evaluation = panel(*(said(summary_valid=one) for one in verdicts), role="summary")
-    (invalid,) = [one for one in evaluation.findings if "not summary_valid" in one.key]
+    evaluation = ask_panel(
+        [answer_json(summary_valid=valid) for valid in verdicts], role="summary"
+    )
+    (invalid,) = [
+        finding for finding in evaluation.findings if "not summary_valid" in finding.key
+    ]
     assert invalid.level == level
 
 
@@ -379,7 +475,7 @@ def test_they_are_asked_at_once_and_answer_in_their_order():
         def meeting(score: float) -> Callable[[Sequence[Any]], Any]:
             async def call(messages: Sequence[Any]) -> str:
                 await both.wait()  # one alone would wait for ever
-                return said(alignment=score, reason=f"{score}")
+                return answer_json(alignment=score, reason=f"{score}")
 
             return call
 
@@ -391,10 +487,16 @@ def test_they_are_asked_at_once_and_answer_in_their_order():
         return evaluation
 
     evaluation = asyncio.run(together())
-    assert [one.message for one in evaluation.findings] == ["0.9", "0.1"]
+    assert [finding.message for finding in evaluation.findings] == ["0.9", "0.1"]
 
 
-@pytest.mark.parametrize("error", [ModelError("away"), KeyError("odd")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ModelError("away"), id="an error of the model"),
+        pytest.param(KeyError("odd"), id="any other error"),
+    ],
+)
 def test_the_error_of_one_is_raised_and_the_others_are_cancelled(error):
     cancelled: list[bool] = []
 
@@ -410,6 +512,6 @@ def test_the_error_of_one_is_raised_and_the_others_are_cancelled(error):
         checks.critic("drift", ScriptedModel(error)),
     ]
     with pytest.raises(type(error)) as raised:
-        judged(checks.critics(members))
+        judge_candidate(checks.critics(members))
     assert raised.value is error
     assert cancelled == [True]

@@ -85,13 +85,13 @@ MONTHS = [{"name": "overall", "mae": 2.0}, {"name": "May", "mae": 3.0}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
-def judged(text: str, evidence: object) -> dict[str, str]:
+def read_verdicts(text: str, evidence: object) -> dict[str, str]:
     """What is claimed -> the verdict; statements left out."""
     claims = ground(text, evidence)
     return {claim.text: claim.verdict for claim in claims if claim.kind != "statement"}
 
 
-def wrong(
+def find_wrong(
     text: str, evidence: object, lexicon: Mapping[str, Any] | None = None
 ) -> list[str]:
     claims = ground(text, evidence, lexicon=lexicon)
@@ -101,62 +101,163 @@ def wrong(
 @pytest.mark.parametrize(
     ("evidence", "text", "contradicted"),
     [
-        (MODELS, "Ridge has an RMSE of 3.3.", []),
-        (
-            MODELS,
-            "Ridge has an RMSE of 4.1.",
-            ["4.1"],
+        pytest.param(
+            MODELS, "Ridge has an RMSE of 3.3.", [], id="rounded as the text writes it"
+        ),
+        pytest.param(
+            MODELS, "Ridge has an RMSE of 4.1.", ["4.1"], id="the number of another row"
         ),  # it is there, in the row of another
-        (MODELS, "The RMSE of Ridge is 3.25 and its R2 is 0.61.", ["0.61"]),
-        (MODELS, "Forest was trained on 12k training rows, with an RMSE of 3.", []),
-        (
+        pytest.param(
+            MODELS,
+            "The RMSE of Ridge is 3.25 and its R2 is 0.61.",
+            ["0.61"],
+            id="one of two columns is wrong",
+        ),
+        pytest.param(
+            MODELS,
+            "Forest was trained on 12k training rows, with an RMSE of 3.",
+            [],
+            id="12k is twelve thousand",
+        ),
+        pytest.param(
             MODELS,
             "Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).",
             ["0.7"],
+            id="in brackets, before and behind the name",
         ),
-        (MODELS, "From Naive to Ridge RMSE fell from 4.1 to 3.25, by 0.85.", []),
-        (CHESS, "Ada Verne had 18 points, four captures and a draw.", ["four"]),
-        (CHESS, "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", []),
-        (CHESS, "They met on Thursday, May 6, 2021, not on Sunday.", ["Sunday"]),
-        (CHESS, "The Otters beat the Ferrets.", ["Ferrets"]),
-        (RUN, "It has an RMSE of 2.1 with an MAE of 3.25.", ["2.1", "3.25"]),
-        (RUN, "MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).", ["0.61"]),
-        (RUN, "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5", ["2.5", "0.5"]),
-        ({"a": 3, "b": 4}, "b is 12, and a 12 kg parcel.", ["12"]),
-        (SPLIT, "The Test RMSE is 2.0 and the Train MAE is 1.5.", ["2.0"]),
-        (WATER, "The level was 3.1 on March 2, 2021.", ["3.1"]),
-        (WATER, "From March 1, 2021 to March 4, 2021 the level reached 3.75.", []),
-        (WATER, "The level was 2.5 on March 9, 2021.", ["March 9, 2021"]),
-        (MONTHS, "The overall MAE is 3.0. In May the MAE is 3.0.", ["3.0"]),
-        (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
-        (
+        pytest.param(
+            MODELS,
+            "From Naive to Ridge RMSE fell from 4.1 to 3.25, by 0.85.",
+            [],
+            id="a change and both its ends",
+        ),
+        pytest.param(
+            CHESS,
+            "Ada Verne had 18 points, four captures and a draw.",
+            ["four"],
+            id="numbers as words",
+        ),
+        pytest.param(
+            CHESS,
+            "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.",
+            [],
+            id="a score and two records",
+        ),
+        pytest.param(
+            CHESS,
+            "They met on Thursday, May 6, 2021, not on Sunday.",
+            ["Sunday"],
+            id="the wrong day of the week",
+        ),
+        pytest.param(
+            CHESS,
+            "The Otters beat the Ferrets.",
+            ["Ferrets"],
+            id="a name that the row does not have",
+        ),
+        pytest.param(
+            RUN,
+            "It has an RMSE of 2.1 with an MAE of 3.25.",
+            ["2.1", "3.25"],
+            id="two names for the numbers of each other",
+        ),
+        pytest.param(
+            RUN,
+            "MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).",
+            ["0.61"],
+            id="colons and brackets",
+        ),
+        pytest.param(
+            RUN,
+            "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5",
+            ["2.5", "0.5"],
+            id="a list in Markdown",
+        ),
+        pytest.param(
+            {"a": 3, "b": 4},
+            "b is 12, and a 12 kg parcel.",
+            ["12"],
+            id="a number with another unit",
+        ),
+        pytest.param(
+            SPLIT,
+            "The Test RMSE is 2.0 and the Train MAE is 1.5.",
+            ["2.0"],
+            id="one of two parts",
+        ),
+        pytest.param(
+            WATER,
+            "The level was 3.1 on March 2, 2021.",
+            ["3.1"],
+            id="the number of another day",
+        ),
+        pytest.param(
+            WATER,
+            "From March 1, 2021 to March 4, 2021 the level reached 3.75.",
+            [],
+            id="a span of days",
+        ),
+        pytest.param(
+            WATER,
+            "The level was 2.5 on March 9, 2021.",
+            ["March 9, 2021"],
+            id="a day that there is none of",
+        ),
+        pytest.param(
+            MONTHS,
+            "The overall MAE is 3.0. In May the MAE is 3.0.",
+            ["3.0"],
+            id="all months and one of them",
+        ),
+        pytest.param(
+            MODELS,
+            "Ridge has the lowest RMSE.",
+            ["lowest RMSE"],
+            id="lowest that is not",
+        ),
+        pytest.param(
             MODELS,
             "The highest R2 value is that of Forest; the highest RMSE was Naive's.",
             [],
+            id="highest of two columns",
         ),
-        (
+        pytest.param(
             MODELS,
             "Forest, with the highest R² and the highest RMSE, is best.",
             ["highest RMSE"],
+            id="highest that is so and that is not",
         ),
-        (MODELS, "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.", []),
+        pytest.param(
+            MODELS,
+            "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.",
+            [],
+            id="lowest, and the next",
+        ),
     ],
 )
 def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):
-    assert wrong(text, evidence) == contradicted
+    assert find_wrong(text, evidence) == contradicted
 
 
 @pytest.mark.parametrize(
     ("text", "contradicted"),
     [
-        ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
-        ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
-        ("Cy Marsh made 1 of 2 draws.", ["1"]),
+        pytest.param(
+            "Ada Verne scored 14 and had 3 boards.",
+            ["14", "3"],
+            id="a word for a column",
+        ),
+        pytest.param(
+            "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.",
+            ["5"],
+            id="a pair of words",
+        ),
+        pytest.param("Cy Marsh made 1 of 2 draws.", ["1"], id="made of tried"),
     ],
 )
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
-    assert wrong(text, CHESS, WORDS) == contradicted
-    assert wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
+    assert find_wrong(text, CHESS, WORDS) == contradicted
+    assert find_wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
 
 
 def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
@@ -168,13 +269,17 @@ def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
         "On the holdout, Ridge has an RMSE of 2.0. On train Ridge has an RMSE of 2.0."
     )
     claims = [
-        (one.verdict, one.paths) for one in ground(text, splits) if one.kind == "number"
+        (claim.verdict, claim.paths)
+        for claim in ground(text, splits)
+        if claim.kind == "number"
     ]
     assert claims == [
         ("contradicted", ("$.holdout[0].rmse",)),
         ("supported", ("$.train[0].rmse",)),
     ]
-    assert wrong("Ridge has an RMSE of 3.25, elsewhere an RMSE of 2.0.", splits) == []
+    assert (
+        find_wrong("Ridge has an RMSE of 3.25, elsewhere an RMSE of 2.0.", splits) == []
+    )
 
 
 TOWNS = [
@@ -191,7 +296,7 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
 @pytest.mark.parametrize(
     ("evidence", "text", "verdicts"),
     [
-        (
+        pytest.param(
             MODELS,
             "Ridge, tuned by Amelia at Zurich, has an RMSE of 3.25 after 77 rounds.",
             {
@@ -200,44 +305,71 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
                 "3.25": "supported",
                 "77": "not found",
             },
+            id="names and numbers without a row",
         ),
-        (MODELS, "The 5 models differ.", {"5": "not found"}),
-        (MODELS, "Ridge improves RMSE by 40 % over Naive.", {"40": "not found"}),
-        (
+        pytest.param(
+            MODELS,
+            "The 5 models differ.",
+            {"5": "not found"},
+            id="how many rows there are",
+        ),
+        pytest.param(
+            MODELS,
+            "Ridge improves RMSE by 40 % over Naive.",
+            {"40": "not found"},
+            id="a share that is worked out",
+        ),
+        pytest.param(
             [{"town": "Bern", "cases": 12}, {"town": "Chur", "cases": 9}],
             "Bern has 12 cases per 100,000 people.",
             {"12": "supported", "100,000": "not found"},
+            id="a rate of something else",
         ),
-        (
+        pytest.param(
             TOWNS,
             "There are Swedish towns, one is Lund of Sweden, one is in Austria.",
             {},
+            id="rows counted by a country",
         ),
-        (TOWNS, "One town is in Portugal.", {"Portugal": "not found"}),
-        (
+        pytest.param(
+            TOWNS,
+            "One town is in Portugal.",
+            {"Portugal": "not found"},
+            id="a country without a town",
+        ),
+        pytest.param(
             PROSE,
             "The bridge of 310 metres was opened in 1932.",
             {"310": "supported", "1932": "supported"},
+            id="prose that says so",
         ),
-        (
+        pytest.param(
             PROSE,
             "The bridge of 340 metres was opened by Ruth Elder.",
             {"340": "not found", "Ruth Elder": "not found"},
+            id="prose that does not",
         ),
-        (BRIDGE, "橋の長さは340メートルである。", {"340": "not found"}),
+        pytest.param(
+            BRIDGE,
+            "橋の長さは340メートルである。",
+            {"340": "not found"},
+            id="a language without spaces",
+        ),
     ],
 )
 def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdicts):
-    found = judged(text, evidence)
-    assert {name: found[name] for name in verdicts} == verdicts
-    assert "contradicted" not in found.values()
+    found_verdicts = read_verdicts(text, evidence)
+    assert {name: found_verdicts[name] for name in verdicts} == verdicts
+    assert "contradicted" not in found_verdicts.values()
 
 
 def test_a_sentence_of_other_things_is_not_found():
     text = (
         "Ridge has an RMSE of 3.25. Gardens flourish wherever gentle rain falls softly."
     )
-    (claim,) = (one for one in ground(text, MODELS) if one.kind == "statement")
+    (claim,) = (
+        statement for statement in ground(text, MODELS) if statement.kind == "statement"
+    )
     assert claim.verdict == "not found"
     assert claim.text.startswith("Gardens")
 
@@ -246,38 +378,53 @@ def test_a_sentence_of_other_things_is_not_found():
 
 
 def test_contradicted_is_an_error_with_its_span_evidence_and_fix():
-    one = "Ridge has an RMSE of 4.1."
-    two = "All in all Ridge has an RMSE of 4.1."
-    (finding,) = findings(grounding(MODELS), one)
+    short = "Ridge has an RMSE of 4.1."
+    long = "All in all Ridge has an RMSE of 4.1."
+    (finding,) = findings(grounding(MODELS), short)
     assert finding.level == "error"
     assert finding.span == (21, 24)
     assert finding.evidence == "$[1].rmse = 3.25"
     assert finding.fix == "write 3.25 for '4.1', or leave '4.1' out"
-    assert [found.key for found in findings(grounding(MODELS), two)] == [finding.key]
+    assert [other.key for other in findings(grounding(MODELS), long)] == [finding.key]
 
 
 def test_not_found_is_what_the_caller_says():
     text = "Ridge has 77 layers."
-    assert [one.level for one in findings(grounding(MODELS), text)] == ["warning"]
+    assert [finding.level for finding in findings(grounding(MODELS), text)] == [
+        "warning"
+    ]
     strict = grounding(MODELS, unsupported="error")
-    assert [one.level for one in findings(strict, text)] == ["error"]
+    assert [finding.level for finding in findings(strict, text)] == ["error"]
 
 
 @pytest.mark.parametrize(
-    "evidence", [None, "", [], {}, [{}], pd.DataFrame(), pl.DataFrame(MODELS).clear()]
+    "evidence",
+    [
+        pytest.param(None, id="None"),
+        pytest.param("", id="empty text"),
+        pytest.param([], id="no rows"),
+        pytest.param({}, id="no columns"),
+        pytest.param([{}], id="an empty row"),
+        pytest.param(pd.DataFrame(), id="an empty pandas frame"),
+        pytest.param(pl.DataFrame(MODELS).clear(), id="an empty polars frame"),
+    ],
 )
 def test_no_evidence_is_a_finding_of_its_own(evidence):
-    (found,) = findings(grounding(evidence), "2 apples")
-    assert found.key == "grounding: no evidence"
+    (finding,) = findings(grounding(evidence), "2 apples")
+    assert finding.key == "grounding: no evidence"
 
 
 @pytest.mark.parametrize(
     ("evidence", "options"),
     [
-        (MODELS, {"unsupported": "note"}),
-        (MODELS, {"lexicon": 5}),
-        (MODELS, {"lexicon": {"words": {}}}),
-        (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
+        pytest.param(MODELS, {"unsupported": "note"}, id="unsupported"),
+        pytest.param(MODELS, {"lexicon": 5}, id="a lexicon that is a number"),
+        pytest.param(
+            MODELS, {"lexicon": {"words": {}}}, id="a lexicon with an unknown part"
+        ),
+        pytest.param(
+            MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}, id="a pair of one word"
+        ),
     ],
 )
 def test_arguments_are_checked(evidence, options):
@@ -323,7 +470,7 @@ def true_tables(draw):
     lines = []
     for row in rows:
         column = draw(st.sampled_from(sorted(COLUMNS)))
-        plain = f"{row[column]:,}" if draw(st.booleans()) else str(row[column])
+        value = f"{row[column]:,}" if draw(st.booleans()) else str(row[column])
         text = draw(
             st.sampled_from(
                 ("{name} has {column} of {value}.", "The {bare} of {name} is {value}.")
@@ -331,7 +478,7 @@ def true_tables(draw):
         )
         lines.append(
             text.format(
-                name=row["name"], column=COLUMNS[column], bare=column, value=plain
+                name=row["name"], column=COLUMNS[column], bare=column, value=value
             )
         )
     return rows, lines
@@ -340,15 +487,23 @@ def true_tables(draw):
 @given(true_tables(), st.data())
 def test_what_is_true_is_supported_and_one_changed_number_is_found(table, data):
     rows, lines = table
-    claims = [one for one in ground(" ".join(lines), rows) if one.kind == "number"]
-    assert [one.verdict for one in claims] == ["supported"] * len(lines)
+    claims = [
+        claim for claim in ground(" ".join(lines), rows) if claim.kind == "number"
+    ]
+    assert [claim.verdict for claim in claims] == ["supported"] * len(lines)
     n = data.draw(st.integers(0, len(lines) - 1))
     before, _, number = lines[n].removesuffix(".").rpartition(" ")
     more = float(number.replace(",", "")) + data.draw(st.integers(1, 10**6))
     changed = [*lines[:n], f"{before} {more:.2f}.", *lines[n + 1 :]]
-    claims = [one for one in ground(" ".join(changed), rows) if one.kind == "number"]
-    wrong = [at for at, one in enumerate(claims) if one.verdict == "contradicted"]
-    assert wrong == [n]
+    claims = [
+        claim for claim in ground(" ".join(changed), rows) if claim.kind == "number"
+    ]
+    contradicted = [
+        position
+        for position, claim in enumerate(claims)
+        if claim.verdict == "contradicted"
+    ]
+    assert contradicted == [n]
     assert len(claims) == len(lines)
 
 
@@ -364,4 +519,4 @@ def test_what_is_true_is_supported_and_one_changed_number_is_found(table, data):
 )
 def test_any_text_can_be_held_against_anything(text, evidence):
     for claim in ground(text, Evidence(evidence)):
-        assert text[slice(*claim.span)] == claim.text
+        assert text[claim.span[0] : claim.span[1]] == claim.text

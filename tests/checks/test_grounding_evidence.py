@@ -28,28 +28,54 @@ FALSE = "Chur has 134,794 people."
 @pytest.mark.parametrize(
     "evidence",
     [
-        CITIES,
-        {"cities": CITIES},
-        {
-            "Bern": {"people": 134_794, "area": 52},
-            "Chur": {"people": 38_366, "area": 54},
-        },
-        json.dumps(CITIES),
-        str(CITIES),
-        "city,people\nBern,134794\nChur,38366\n",
-        "# towns\ncity,people\nBern,134794\nChur,38366\n",
-        [{"city": {"name": row["city"]}, "people": row["people"]} for row in CITIES],
-        [
-            {"city": row["city"], "people": Decimal(str(row["people"]))}
-            for row in CITIES
-        ],
-        [{"city": "Bern", "people": "134,794"}, {"city": "Chur", "people": " 38366 "}],
-        [
-            *CITIES,
-            {"city": "Thun", "people": math.nan},
-            {"city": "Visp", "people": None},
-        ],
-        [*CITIES, {"city": "Genf", "people": 10**400, "wards": np.array([1, 2])}],
+        pytest.param(CITIES, id="rows"),
+        pytest.param({"cities": CITIES}, id="rows under a name"),
+        pytest.param(
+            {
+                "Bern": {"people": 134_794, "area": 52},
+                "Chur": {"people": 38_366, "area": 54},
+            },
+            id="rows by name",
+        ),
+        pytest.param(json.dumps(CITIES), id="JSON"),
+        pytest.param(str(CITIES), id="Python"),
+        pytest.param("city,people\nBern,134794\nChur,38366\n", id="CSV"),
+        pytest.param(
+            "# towns\ncity,people\nBern,134794\nChur,38366\n", id="CSV behind a comment"
+        ),
+        pytest.param(
+            [
+                {"city": {"name": row["city"]}, "people": row["people"]}
+                for row in CITIES
+            ],
+            id="a column that is nested",
+        ),
+        pytest.param(
+            [
+                {"city": row["city"], "people": Decimal(str(row["people"]))}
+                for row in CITIES
+            ],
+            id="decimals",
+        ),
+        pytest.param(
+            [
+                {"city": "Bern", "people": "134,794"},
+                {"city": "Chur", "people": " 38366 "},
+            ],
+            id="numbers as texts",
+        ),
+        pytest.param(
+            [
+                *CITIES,
+                {"city": "Thun", "people": math.nan},
+                {"city": "Visp", "people": None},
+            ],
+            id="rows without numbers",
+        ),
+        pytest.param(
+            [*CITIES, {"city": "Genf", "people": 10**400, "wards": np.array([1, 2])}],
+            id="a number too large, and an array",
+        ),
     ],
 )
 def test_evidence_of_any_shape_is_rows(evidence):
@@ -76,19 +102,29 @@ POLARS = pl.DataFrame(ROWS)
 @pytest.mark.parametrize(
     "frame",
     [
-        PANDAS,
-        PANDAS.assign(day=pd.to_datetime(PANDAS["day"])),
-        PANDAS.convert_dtypes(),
-        PANDAS.set_index("model"),
-        PANDAS.set_index("model").rename_axis(None),
-        PANDAS.set_index("model", drop=False),
-        PANDAS.iloc[::-1].iloc[::-1],
-        POLARS,
-        POLARS.lazy(),
-        POLARS.with_columns(pl.col("day").cast(pl.Datetime)),
-        pa.Table.from_pylist(ROWS),
-        PANDAS.to_csv(index=False),
-        json.dumps(ROWS, default=str),
+        pytest.param(PANDAS, id="pandas"),
+        pytest.param(
+            PANDAS.assign(day=pd.to_datetime(PANDAS["day"])), id="pandas with dates"
+        ),
+        pytest.param(PANDAS.convert_dtypes(), id="pandas with nullable types"),
+        pytest.param(PANDAS.set_index("model"), id="pandas with an index"),
+        pytest.param(
+            PANDAS.set_index("model").rename_axis(None),
+            id="pandas with an index without a name",
+        ),
+        pytest.param(
+            PANDAS.set_index("model", drop=False),
+            id="pandas with an index that stays a column",
+        ),
+        pytest.param(PANDAS.iloc[::-1].iloc[::-1], id="pandas turned round twice"),
+        pytest.param(POLARS, id="polars"),
+        pytest.param(POLARS.lazy(), id="lazy polars"),
+        pytest.param(
+            POLARS.with_columns(pl.col("day").cast(pl.Datetime)), id="polars with dates"
+        ),
+        pytest.param(pa.Table.from_pylist(ROWS), id="Arrow"),
+        pytest.param(PANDAS.to_csv(index=False), id="CSV"),
+        pytest.param(json.dumps(ROWS, default=str), id="JSON"),
     ],
 )
 def test_one_table_in_any_form_gives_the_same_claims(frame):
@@ -107,25 +143,28 @@ WIDE = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.
 @pytest.mark.parametrize(
     ("evidence", "text", "places"),
     [
-        (
+        pytest.param(
             {"costs": PANDAS, "deep": {"speeds": POLARS.select("model", ms=pl.lit(7))}},
             "Ridge has an RMSE of 3.25 and takes 9 ms.",
             [
                 ("supported", ("$.costs[1].rmse",)),
                 ("contradicted", ("$.deep.speeds[1].ms",)),
             ],
+            id="names of frames",
         ),
-        (
+        pytest.param(
             WIDE.pivot_table(
                 index="model", values=["rmse", "mape"], aggfunc=["mean", "max"]
             ),
             "B2 has a mean RMSE of 1.",
             [("contradicted", ("$[1].mean rmse",))],
+            id="levels of columns",
         ),
-        (
+        pytest.param(
             pd.Series({"rmse": 4.0, "mape": 3.0}),
             "The RMSE is 3.",
             [("contradicted", ("$.rmse",))],
+            id="a series",
         ),
     ],
 )
@@ -139,7 +178,13 @@ class Columned:
 
 @pytest.mark.parametrize(
     "evidence",
-    [Columned(), pd.DataFrame([[1, 2]], columns=["a", "a"]), Path("metrics.csv")],
+    [
+        pytest.param(Columned(), id="columns without rows"),
+        pytest.param(
+            pd.DataFrame([[1, 2]], columns=["a", "a"]), id="one name for two columns"
+        ),
+        pytest.param(Path("metrics.csv"), id="a path"),
+    ],
 )
 def test_what_cannot_be_read_is_refused(evidence):
     with pytest.raises(InvalidInput, match=r"^evidence is"):
@@ -159,41 +204,52 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("1,234.5 and 12 % and 1.2 million and 3k", [1234.5, 12, 1.2e6, 3000]),
-        ("twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12]),
-        ("-5 and −2.5 and 113 - 107 and 113-107", [-5, -2.5, 113, 107, 113, 107]),
-        ("A16, IP68, the third", []),
-        ("50MP, 8x4, .5", [50, 8, 4, 0.5]),
-        ("٣ and １２", [3, 12]),
+        pytest.param(
+            "1,234.5 and 12 % and 1.2 million and 3k",
+            [1234.5, 12, 1.2e6, 3000],
+            id="separators and units",
+        ),
+        pytest.param(
+            "twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12], id="words"
+        ),
+        pytest.param(
+            "-5 and −2.5 and 113 - 107 and 113-107",
+            [-5, -2.5, 113, 107, 113, 107],
+            id="signs and ranges",
+        ),
+        pytest.param("A16, IP68, the third", [], id="names with digits"),
+        pytest.param("50MP, 8x4, .5", [50, 8, 4, 0.5], id="no space before a unit"),
+        pytest.param("٣ and １２", [3, 12], id="digits of other scripts"),
     ],
 )
 def test_numbers_are_read_as_people_write_them(text, values):
-    found = [one.value for one in quantities(tokenize(text))]
-    assert found == pytest.approx(values)
+    numbers = [quantity.value for quantity in quantities(tokenize(text))]
+    assert numbers == pytest.approx(values)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("2021-03-02", [(2021, 3, 2)]),
-        ("03/02/2021", [(2021, 3, 2)]),
-        ("25/02/2021", [(2021, 2, 25)]),
-        ("2.3.2021", [(2021, 3, 2)]),
-        ("03_02_21", [(2021, 3, 2)]),
-        ("March 2nd, 2021", [(2021, 3, 2)]),
-        ("2 March", [(0, 3, 2)]),
-        ("2nd of March 2021", [(2021, 3, 2)]),
-        ("2021, March 02", [(2021, 3, 2)]),
-        ("March 2021", [(2021, 3, 0)]),
-        ("Feb. 29, 2020", [(2020, 2, 29)]),
-        *(
-            (text, [])
-            for text in ("Feb 30, 2021", "2021-13-01", "99/99/2021", "may 500", "1/2")
-        ),
-    ],
-)
-def test_dates_are_read_in_several_orders(text, found):
-    assert [tuple(date[2:]) for date in dates(text)] == found
+DATES = {
+    "2021-03-02": [(2021, 3, 2)],
+    "03/02/2021": [(2021, 3, 2)],
+    "25/02/2021": [(2021, 2, 25)],
+    "2.3.2021": [(2021, 3, 2)],
+    "03_02_21": [(2021, 3, 2)],
+    "March 2nd, 2021": [(2021, 3, 2)],
+    "2 March": [(0, 3, 2)],
+    "2nd of March 2021": [(2021, 3, 2)],
+    "2021, March 02": [(2021, 3, 2)],
+    "March 2021": [(2021, 3, 0)],
+    "Feb. 29, 2020": [(2020, 2, 29)],
+    "Feb 30, 2021": [],
+    "2021-13-01": [],
+    "99/99/2021": [],
+    "may 500": [],
+    "1/2": [],
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), DATES.items(), ids=DATES)
+def test_dates_are_read_in_several_orders(text, expected):
+    assert [tuple(date[2:]) for date in dates(text)] == expected
 
 
 # Hostile evidence and texts
@@ -202,14 +258,14 @@ def test_dates_are_read_in_several_orders(text, found):
 @pytest.mark.parametrize(
     "text",
     [
-        "{" * 5_000,
-        "[" * 100_000,
-        "{'a': " * 300,
-        '{"a": 1',
-        "a,b\n" * 5_000,
-        "x: 1\n" * 5_000,
-        "1,111" * 5_000,
-        "{'\\d': 1}",
+        pytest.param("{" * 5_000, id="braces"),
+        pytest.param("[" * 100_000, id="brackets"),
+        pytest.param("{'a': " * 300, id="nested Python"),
+        pytest.param('{"a": 1', id="JSON that breaks off"),
+        pytest.param("a,b\n" * 5_000, id="rows without numbers"),
+        pytest.param("x: 1\n" * 5_000, id="lines of one key"),
+        pytest.param("1,111" * 5_000, id="one long number"),
+        pytest.param("{'\\d': 1}", id="an escape that is none"),
     ],
 )
 def test_hostile_evidence_is_read(text):
@@ -219,11 +275,14 @@ def test_hostile_evidence_is_read(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "1 " * 1_000,
-        "Chur 5 people " * 400,
-        "May 5, 2020 " * 400,
-        "(5 - 6) " * 400,
-        "Chur has the highest people, more than Bern, and rose from 3 to 2. " * 200,
+        pytest.param("1 " * 1_000, id="numbers"),
+        pytest.param("Chur 5 people " * 400, id="cells"),
+        pytest.param("May 5, 2020 " * 400, id="dates"),
+        pytest.param("(5 - 6) " * 400, id="pairs"),
+        pytest.param(
+            "Chur has the highest people, more than Bern, and rose from 3 to 2. " * 200,
+            id="claims of four kinds",
+        ),
     ],
 )
 def test_hostile_texts_take_time_that_grows_with_their_length(text):

@@ -16,13 +16,14 @@ METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}
 COLUMNS = ["date", "temp_max", "wind"]
 
 
-def cited(text: str, **run: object) -> list[str]:
+def find_cited(text: str, **run: object) -> list[str]:
     """The words that are found to cite what is not there."""
-    found = findings(insights(**run), text)
-    assert {one.check for one in found} <= {"insight_hallucination"}
-    assert {one.level for one in found} <= {"error"}
-    assert all(one.fix and one.span for one in found)
-    return [text[slice(*one.span)] for one in found if one.span]
+    problems = findings(insights(**run), text)
+    assert {finding.check for finding in problems} <= {"insight_hallucination"}
+    assert {finding.level for finding in problems} <= {"error"}
+    assert all(finding.fix and finding.span for finding in problems)
+    spans = [finding.span for finding in problems if finding.span]
+    return [text[start:end] for start, end in spans]
 
 
 MAE = "The model has an MAE of 3.2."
@@ -36,59 +37,144 @@ RUN = METRIC | COLUMN | {"results": None}
 @pytest.mark.parametrize(
     ("text", "run", "wrong"),
     [
-        (MAE, {"metrics": None}, ["MAE"]),
-        (MAE, {"metrics": {"mae": None}}, ["MAE"]),
-        (MAE, {"metrics": {"mae": float("nan")}}, ["MAE"]),
-        (MAE, METRIC, []),
-        (ACCURACY, {"columns": ["date", "predicted"]}, ["accuracy"]),
-        (ACCURACY, {"columns": ["date", "predicted", "actual"]}, []),
-        (ACCURACY, {"columns": ["date", "accuracy"]}, []),
-        (ACCURACY, {"metrics": METRICS, "columns": ["actual"]}, ["accuracy"]),
-        (SALES, {"results": None}, ["predict"]),
-        (SALES, {"results": "no/such/file.parquet"}, ["predict"]),
-        (SALES, {"results": pd.DataFrame({"y": []})}, ["predict"]),
-        (SALES, {"results": pl.DataFrame({"y": [1.0]})}, []),
-        (SALES, {"results": False}, ["predict"]),
-        ("Sales grew in May.", {"metrics": None, "columns": (), "results": None}, []),
+        pytest.param(MAE, {"metrics": None}, ["MAE"], id="no metrics"),
+        pytest.param(
+            MAE, {"metrics": {"mae": None}}, ["MAE"], id="a metric that is None"
+        ),
+        pytest.param(
+            MAE, {"metrics": {"mae": float("nan")}}, ["MAE"], id="a metric that is NaN"
+        ),
+        pytest.param(MAE, METRIC, [], id="a metric that is there"),
+        pytest.param(
+            ACCURACY,
+            {"columns": ["date", "predicted"]},
+            ["accuracy"],
+            id="accuracy without actual values",
+        ),
+        pytest.param(
+            ACCURACY,
+            {"columns": ["date", "predicted", "actual"]},
+            [],
+            id="accuracy with actual values",
+        ),
+        pytest.param(
+            ACCURACY, {"columns": ["date", "accuracy"]}, [], id="accuracy as a column"
+        ),
+        pytest.param(
+            ACCURACY,
+            {"metrics": METRICS, "columns": ["actual"]},
+            ["accuracy"],
+            id="accuracy beside other metrics",
+        ),
+        pytest.param(SALES, {"results": None}, ["predict"], id="no results"),
+        pytest.param(
+            SALES,
+            {"results": "no/such/file.parquet"},
+            ["predict"],
+            id="results in no file",
+        ),
+        pytest.param(
+            SALES,
+            {"results": pd.DataFrame({"y": []})},
+            ["predict"],
+            id="results without rows",
+        ),
+        pytest.param(
+            SALES, {"results": pl.DataFrame({"y": [1.0]})}, [], id="results with a row"
+        ),
+        pytest.param(
+            SALES, {"results": False}, ["predict"], id="results that are False"
+        ),
+        pytest.param(
+            "Sales grew in May.",
+            {"metrics": None, "columns": (), "results": None},
+            [],
+            id="nothing cited",
+        ),
         # What the run has, and what is no metric.
-        ("Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.", RUN, []),
-        ("MAE 2.1, R-squared 0.70 and an RMSE of 3.25.", RUN, []),
-        (
+        pytest.param(
+            "Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.",
+            RUN,
+            [],
+            id="metrics by their long names",
+        ),
+        pytest.param(
+            "MAE 2.1, R-squared 0.70 and an RMSE of 3.25.",
+            RUN,
+            [],
+            id="metrics by their short names",
+        ),
+        pytest.param(
             "No accuracy was computed. Without an F1 score nothing more can be said.",
             RUN,
             [],
+            id="metrics that are denied",
         ),
-        ("With precision and care we recall what Mae did.", RUN, []),
+        pytest.param(
+            "With precision and care we recall what Mae did.",
+            RUN,
+            [],
+            id="names and words that are metrics elsewhere",
+        ),
         # What it does not have.
-        (
+        pytest.param(
             "It reached 92 % precision and a recall of 0.8.",
             METRIC,
             ["precision", "recall"],
+            id="precision and recall",
         ),
-        (
+        pytest.param(
             "Mean absolute percentage errors of 4 %.",
             METRIC,
             ["Mean absolute percentage error"],
+            id="a plural",
         ),
-        ("ROUGE is 0.3 and the F1-score 0.9.", METRIC, ["ROUGE", "F1"]),
-        ("The AUC is excellent; the AUROC as well.", METRIC, ["AUC"]),
-        (
+        pytest.param(
+            "ROUGE is 0.3 and the F1-score 0.9.",
+            METRIC,
+            ["ROUGE", "F1"],
+            id="ROUGE and F1",
+        ),
+        pytest.param(
+            "The AUC is excellent; the AUROC as well.",
+            METRIC,
+            ["AUC"],
+            id="the area under a curve",
+        ),
+        pytest.param(
             "The column `humidity` drives it, the `wind` column does not.",
             COLUMN,
             ["humidity"],
+            id="a column in code marks",
         ),
-        (
+        pytest.param(
             "The features 'humidity', 'wind' and 'dew' matter.",
             COLUMN,
             ["humidity", "dew"],
+            id="columns in quotes",
         ),
-        ("A column of dew, and the dew_point feature.", COLUMN, ["dew_point"]),
-        ("The temperature column and the max temp column drive it.", COLUMN, []),
-        ("The first column, the missing column and the columns show it.", COLUMN, []),
+        pytest.param(
+            "A column of dew, and the dew_point feature.",
+            COLUMN,
+            ["dew_point"],
+            id="a column in plain words",
+        ),
+        pytest.param(
+            "The temperature column and the max temp column drive it.",
+            COLUMN,
+            [],
+            id="columns with spaces",
+        ),
+        pytest.param(
+            "The first column, the missing column and the columns show it.",
+            COLUMN,
+            [],
+            id="words before column that name none",
+        ),
     ],
 )
 def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
-    assert cited(text, **run) == wrong
+    assert find_cited(text, **run) == wrong
 
 
 def test_what_a_run_has_may_be_asked_at_each_call():
@@ -102,10 +188,10 @@ def test_what_a_run_has_may_be_asked_at_each_call():
     )
     text = "We forecast an MAE of 2.1 from the `rain` column."
 
-    def found() -> list[Finding]:
+    def check_text() -> list[Finding]:
         return list(check(text, Context("a task", data=state)))
 
-    assert [one.key.partition(": ")[2] for one in found()] == [
+    assert [finding.key.partition(": ")[2] for finding in check_text()] == [
         "metric mae",
         "column rain",
         "prediction",
@@ -113,7 +199,7 @@ def test_what_a_run_has_may_be_asked_at_each_call():
     state.metrics = METRICS
     state.frame = pl.DataFrame({"rain": [1]})
     state.results = [1.0]
-    assert found() == []
+    assert check_text() == []
     assert not check.pure
     assert insights(metrics=METRICS).pure
     assert not insights(results="forecast.csv").pure
@@ -133,21 +219,49 @@ MANY = ", ".join(f"{n}.5" for n in range(20, 31))
 
 
 @pytest.mark.parametrize(
-    ("text", "evidence", "told"),
+    ("text", "evidence", "warning"),
     [
-        (MANY, None, ("warning", "11 specific numbers, 100% of them")),
-        (MANY.removesuffix(", 30.5"), None, None),
-        (MANY, [{"n": n + 0.5} for n in range(20, 26)], ("warning", "45% of them")),
-        (MANY, [{"n": n + 0.5} for n in range(20, 31)], ("note", "0% of them")),
-        (MANY, lambda candidate, state: [{"n": 20.5}], ("warning", "91% of them")),
-        ("On March 9, 2021 A16 was out. " * 11, None, None),
+        pytest.param(
+            MANY,
+            None,
+            ("warning", "11 specific numbers, 100% of them"),
+            id="no evidence",
+        ),
+        pytest.param(MANY.removesuffix(", 30.5"), None, None, id="one number fewer"),
+        pytest.param(
+            MANY,
+            [{"n": n + 0.5} for n in range(20, 26)],
+            ("warning", "45% of them"),
+            id="half of the evidence",
+        ),
+        pytest.param(
+            MANY,
+            [{"n": n + 0.5} for n in range(20, 31)],
+            ("note", "0% of them"),
+            id="all of the evidence",
+        ),
+        pytest.param(
+            MANY,
+            lambda candidate, state: [{"n": 20.5}],
+            ("warning", "91% of them"),
+            id="evidence asked for at the call",
+        ),
+        pytest.param(
+            "On March 9, 2021 A16 was out. " * 11,
+            None,
+            None,
+            id="dates and names are no numbers",
+        ),
     ],
 )
 def test_many_numbers_are_a_warning_with_the_share_that_is_not_borne_out(
-    text, evidence, told
+    text, evidence, warning
 ):
-    found = findings(precision(evidence), text)
-    assert [(one.check, one.level) for one in found] == (
-        [("excessive_precision", told[0])] if told else []
+    warnings = findings(precision(evidence), text)
+    assert [(finding.check, finding.level) for finding in warnings] == (
+        [("excessive_precision", warning[0])] if warning else []
     )
-    assert all(told[1] in one.message and "cross-check" in one.fix for one in found)
+    assert all(
+        warning[1] in finding.message and "cross-check" in finding.fix
+        for finding in warnings
+    )

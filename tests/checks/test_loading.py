@@ -65,22 +65,46 @@ def test_the_short_names_are_all_there_is():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"name": 5}, "name of a check"),
-        ({"name": "a b:c"}, "name of a check"),
-        ("words", "check is 'words'"),
-        (
+        pytest.param({"name": 5}, "name of a check", id="a name that is a number"),
+        pytest.param(
+            {"name": "a b:c"}, "name of a check", id="a name that is no address"
+        ),
+        pytest.param("words", "check is 'words'", id="a check that is text"),
+        pytest.param(
             {"name": "words", "most": 5},
             "arguments of check 'words'.*at_least, at_most.*'most'",
+            id="an unknown argument",
         ),
-        ({"name": "regex"}, "pattern of check 'regex'"),
-        ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
-        (
+        pytest.param(
+            {"name": "regex"},
+            "pattern of check 'regex'",
+            id="an argument that is missing",
+        ),
+        pytest.param(
+            {"name": "regex", "pattern": "("},
+            "pattern of check 'regex'.*unterminated",
+            id="a pattern that is none",
+        ),
+        pytest.param(
             {"name": "json_schema", "schema": {"type": "odd"}},
             "schema of check 'json_schema'",
+            id="a schema that is none",
         ),
-        ({"name": "contains"}, "needles of check 'contains'.*required"),
-        ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
-        ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
+        pytest.param(
+            {"name": "contains"},
+            "needles of check 'contains'.*required",
+            id="no needles",
+        ),
+        pytest.param(
+            {"name": "contains", "needles": [5]},
+            "needles of check 'contains'",
+            id="a needle that is a number",
+        ),
+        pytest.param(
+            {"name": "no_such_module_here:f"},
+            "module of a check.*ModuleNotFoundError",
+            id="a module that is not there",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_check(spec, message):

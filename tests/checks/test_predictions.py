@@ -34,12 +34,12 @@ def actual_of(mean: float, std: float) -> Any:
     return column(mean, std, like=1)
 
 
-def judged(actual: Any, predicted: Any, **options: Any) -> list[Finding]:
+def check_both(actual: Any, predicted: Any, **options: Any) -> list[Finding]:
     return findings(checks.predictions(**options), (actual, predicted))
 
 
-def names(found: list[Finding], level: str = "error") -> list[str]:
-    return [finding.check for finding in found if finding.level == level]
+def names(problems: list[Finding], level: str = "error") -> list[str]:
+    return [finding.check for finding in problems if finding.level == level]
 
 
 GOOD = actual_of(200, 20), column(201, 18)
@@ -54,30 +54,52 @@ CONSTANT = "constant_predictions"
 @pytest.mark.parametrize(
     ("predicted", "options", "expected"),
     [
-        (column(200, 0.0001), {}, [f"{CONSTANT}: predicted"]),
-        (column(200, 1.999), {}, [f"{CONSTANT}: predicted"]),
-        (column(200, 2), {}, []),  # at the bound
-        (column(0, 0.0001), {}, []),
-        (column(200, 2), {"constant_relative_std": 0.011}, [f"{CONSTANT}: predicted"]),
-        ([5, 5], {}, [f"{CONSTANT}: predicted"]),
-        ([5], {}, ["missing_results: one row"]),
-        ([], {}, ["missing_results: empty"]),
-        ([5, nan, 6], {}, ["finite: predicted missing"]),
-        ({"predicted": [5, 5]}, {"actual": "y"}, ["predictions: missing column"]),
-        (
+        pytest.param(
+            column(200, 0.0001), {}, [f"{CONSTANT}: predicted"], id="nearly constant"
+        ),
+        pytest.param(
+            column(200, 1.999), {}, [f"{CONSTANT}: predicted"], id="below the bound"
+        ),
+        pytest.param(column(200, 2), {}, [], id="at the bound"),  # at the bound
+        pytest.param(column(0, 0.0001), {}, [], id="around zero"),
+        pytest.param(
+            column(200, 2),
+            {"constant_relative_std": 0.011},
+            [f"{CONSTANT}: predicted"],
+            id="another bound",
+        ),
+        pytest.param([5, 5], {}, [f"{CONSTANT}: predicted"], id="equal values"),
+        pytest.param([5], {}, ["missing_results: one row"], id="one row"),
+        pytest.param([], {}, ["missing_results: empty"], id="no rows"),
+        pytest.param(
+            [5, nan, 6], {}, ["finite: predicted missing"], id="one is missing"
+        ),
+        pytest.param(
+            {"predicted": [5, 5]},
+            {"actual": "y"},
+            ["predictions: missing column"],
+            id="no column of actual values",
+        ),
+        pytest.param(
             {"y": [None, None], "predicted": [5, 5]},
             {"actual": "y"},
             ["finite: y missing", "missing_results: no pairs"],
+            id="no pairs",
         ),
-        ({"y": [5, 6]}, {}, ["predictions: missing column"]),
+        pytest.param(
+            {"y": [5, 6]},
+            {},
+            ["predictions: missing column"],
+            id="no column of predictions",
+        ),
     ],
 )
 def test_predictions_without_actual_values(predicted, options, expected):
     check = checks.predictions(**{"actual": None, **options})
-    found = findings(check, predicted)
-    assert [one.key for one in found] == expected
-    assert all(one.fix for one in found)
-    assert set(check.names) >= {one.check for one in found} - {
+    problems = findings(check, predicted)
+    assert [finding.key for finding in problems] == expected
+    assert all(finding.fix for finding in problems)
+    assert set(check.names) >= {finding.check for finding in problems} - {
         "missing_results",
         "predictions",
     }
@@ -89,35 +111,49 @@ def test_predictions_without_actual_values(predicted, options, expected):
 @pytest.mark.parametrize(
     ("predicted", "expected"),
     [
-        (column(200 + 10 * 20, 20), []),
-        (column(200 + 10.001 * 20, 20), [FAR]),
-        (column(200, 2), []),
-        (column(200, 1.999), [SPREAD, CONSTANT]),
-        (column(200, 100), []),
-        (column(200, 100.01), [SPREAD]),
+        pytest.param(column(200 + 10 * 20, 20), [], id="at the bound of the mean"),
+        pytest.param(
+            column(200 + 10.001 * 20, 20), [FAR], id="above the bound of the mean"
+        ),
+        pytest.param(column(200, 2), [], id="at the lower bound of the spread"),
+        pytest.param(
+            column(200, 1.999),
+            [SPREAD, CONSTANT],
+            id="below the lower bound of the spread",
+        ),
+        pytest.param(column(200, 100), [], id="at the upper bound of the spread"),
+        pytest.param(
+            column(200, 100.01), [SPREAD], id="above the upper bound of the spread"
+        ),
     ],
 )
 def test_at_a_bound_nothing_is_found(predicted, expected):
-    assert names(judged(actual_of(200, 20), predicted)) == expected
+    assert names(check_both(actual_of(200, 20), predicted)) == expected
 
 
 @pytest.mark.parametrize(
     ("actual", "predicted", "expected"),
     [
-        (actual_of(300, 2), column(300, 1.9), []),  # kelvin: as constant as the actual
-        (actual_of(300, 200), column(300, 1.9), [CONSTANT]),
-        (actual_of(0, 20), column(0, 0.1), [CONSTANT]),
-        (actual_of(0, 20), np.zeros(400), [CONSTANT]),
-        (actual_of(0, 20), column(0, 0.2), []),  # at the bound
-        (actual_of(0, 20), column(20, 0.21), []),
+        pytest.param(
+            actual_of(300, 2), column(300, 1.9), [], id="both hardly spread"
+        ),  # kelvin: as constant as the actual
+        pytest.param(
+            actual_of(300, 200), column(300, 1.9), [CONSTANT], id="the actual is spread"
+        ),
+        pytest.param(actual_of(0, 20), column(0, 0.1), [CONSTANT], id="around zero"),
+        pytest.param(actual_of(0, 20), np.zeros(400), [CONSTANT], id="all zeros"),
+        pytest.param(
+            actual_of(0, 20), column(0, 0.2), [], id="at the bound"
+        ),  # at the bound
+        pytest.param(actual_of(0, 20), column(20, 0.21), [], id="above the bound"),
     ],
 )
 def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     check = checks.predictions(spread_ratio_max=1e9)
-    found = [
+    problems = [
         name for name in names(findings(check, (actual, predicted))) if name != SPREAD
     ]
-    assert found == expected
+    assert problems == expected
 
 
 # Leakage and skill
@@ -126,25 +162,43 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
 @pytest.mark.parametrize(
     ("actual", "predicted", "expected"),
     [
-        (*GOOD, []),
-        (GOOD[0], GOOD[0], [("error", "leakage: predicted")]),
-        (
-            np.round(GOOD[0]),
-            np.round(GOOD[0]),
-            [],
+        pytest.param(*GOOD, [], id="good predictions"),
+        pytest.param(
+            GOOD[0],
+            GOOD[0],
+            [("error", "leakage: predicted")],
+            id="the actual values themselves",
+        ),
+        pytest.param(
+            np.round(GOOD[0]), np.round(GOOD[0]), [], id="the actual values, rounded"
         ),  # whole numbers may be easy to predict
-        (
+        pytest.param(
             GOOD[0],
             np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
             [("warning", "leakage: predicted")],
+            id="two thirds of the actual values",
         ),
-        (GOOD[0], column(230, 20), [("warning", "skill: predicted")]),
-        (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
-        ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
+        pytest.param(
+            GOOD[0],
+            column(230, 20),
+            [("warning", "skill: predicted")],
+            id="no better than the mean",
+        ),
+        pytest.param(
+            GOOD[0],
+            column(201, 18, like=0.05),
+            [("warning", "shuffled: predicted")],
+            id="good values in another order",
+        ),
+        pytest.param(
+            [1.5, 2, 3], [1.5, 2, 3], [], id="too few rows to say"
+        ),  # too few rows to say
     ],
 )
 def test_leakage_and_skill(actual, predicted, expected):
-    assert [(one.level, one.key) for one in judged(actual, predicted)] == expected
+    assert [
+        (finding.level, finding.key) for finding in check_both(actual, predicted)
+    ] == expected
 
 
 # Degenerate input
@@ -153,48 +207,79 @@ def test_leakage_and_skill(actual, predicted, expected):
 @pytest.mark.parametrize(
     ("actual", "predicted", "expected"),
     [
-        ([], [], ["missing_results: empty"]),
-        ([1.0], [2.0], ["missing_results: one row"]),
-        (
+        pytest.param([], [], ["missing_results: empty"], id="no rows"),
+        pytest.param([1.0], [2.0], ["missing_results: one row"], id="one row"),
+        pytest.param(
             [1.0, 2.0],
             [None, None],
             ["finite: predicted missing", "missing_results: no pairs"],
+            id="all missing",
         ),
-        ([1, 2, 3], [1, 2], ["predictions: unequal lengths"]),
-        ([5, 5, 5], [5, 5, 5], [f"{CONSTANT}: predicted"]),
-        ([5, 5], [5, 6], [f"{FAR}: predicted", f"{SPREAD}: no spread"]),
-        ([5, 5], [4, 6], [f"{SPREAD}: no spread"]),
-        ([1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"]),
-        ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
-        ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted no numbers"]),
-        (
+        pytest.param(
+            [1, 2, 3], [1, 2], ["predictions: unequal lengths"], id="unequal lengths"
+        ),
+        pytest.param(
+            [5, 5, 5],
+            [5, 5, 5],
+            [f"{CONSTANT}: predicted"],
+            id="constant on both sides",
+        ),
+        pytest.param(
+            [5, 5],
+            [5, 6],
+            [f"{FAR}: predicted", f"{SPREAD}: no spread"],
+            id="constant actual values, and far",
+        ),
+        pytest.param(
+            [5, 5], [4, 6], [f"{SPREAD}: no spread"], id="constant actual values"
+        ),
+        pytest.param(
+            [1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"], id="infinite"
+        ),
+        pytest.param(
+            [1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"], id="missing"
+        ),
+        pytest.param(
+            [1, 2, 3.0],
+            [1.5, "about 2", 3],
+            ["finite: predicted no numbers"],
+            id="text",
+        ),
+        pytest.param(
             [1, 2],
             [True, False],
             ["finite: predicted no numbers", "missing_results: no pairs"],
+            id="booleans",
         ),
-        ([1e200, 2], [1, 2], ["finite: actual infinite", "missing_results: one row"]),
-        (
+        pytest.param(
+            [1e200, 2],
+            [1, 2],
+            ["finite: actual infinite", "missing_results: one row"],
+            id="an actual value too large",
+        ),
+        pytest.param(
             [1, -(10**400)],
             [1, 2],
             ["finite: actual infinite", "missing_results: one row"],
+            id="an actual number too large",
         ),
     ],
 )
 def test_degenerate_input_has_its_own_finding(actual, predicted, expected):
-    found = judged(actual, predicted)
-    assert [one.key for one in found if one.level == "error"] == expected
-    assert all(one.fix for one in found)
+    problems = check_both(actual, predicted)
+    assert [finding.key for finding in problems if finding.level == "error"] == expected
+    assert all(finding.fix for finding in problems)
 
 
 def test_a_missing_actual_value_and_no_spread_in_either_are_warnings():
-    (found,) = judged([*GOOD[0], None, nan], [*GOOD[1], 180.0, 190.0])
-    assert found.level == "warning"
-    assert found.key == "finite: actual missing"
-    assert "actual has 2 of 402 cells that are NaN or missing" in found.message
-    found = judged([5, 5, 5], [5, 5, 5])[0]
-    assert found.level == "warning"
-    assert found.check == SPREAD
-    assert "all 3 values of actual are 5, its std is 0" in found.message
+    (warning,) = check_both([*GOOD[0], None, nan], [*GOOD[1], 180.0, 190.0])
+    assert warning.level == "warning"
+    assert warning.key == "finite: actual missing"
+    assert "actual has 2 of 402 cells that are NaN or missing" in warning.message
+    warning = check_both([5, 5, 5], [5, 5, 5])[0]
+    assert warning.level == "warning"
+    assert warning.check == SPREAD
+    assert "all 3 values of actual are 5, its std is 0" in warning.message
 
 
 # Arguments and statistics

@@ -4,6 +4,8 @@ import os
 import re
 import socket
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,38 +47,65 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
 
 
 def test_an_exception_is_told_with_its_place():
-    found = findings(CHECK, "def add(a, b):\n    return a + c\n")
-    assert [f.key for f in found] == BOTH
-    assert found[0].message.endswith("raises NameError: name 'c' is not defined")
-    assert "program.py:2 in add: return a + c" in found[0].evidence
+    problems = findings(CHECK, "def add(a, b):\n    return a + c\n")
+    assert [f.key for f in problems] == BOTH
+    assert problems[0].message.endswith("raises NameError: name 'c' is not defined")
+    assert "program.py:2 in add: return a + c" in problems[0].evidence
 
 
 @pytest.mark.parametrize(
-    ("program", "key", "said"),
+    ("program", "key", "message"),
     [
-        ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
-        (ADD + "\ud800", "syntax", "not valid Python"),
-        ("1 / 0", "load ZeroDivisionError", "division by zero"),
-        ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
-        ("input()", "load EOFError", "before any test"),
-        ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
-        (
+        pytest.param(
+            "def add(a, b) return a",
+            "syntax",
+            "expected ':' (line 1",
+            id="a syntax error",
+        ),
+        pytest.param(
+            ADD + "\ud800", "syntax", "not valid Python", id="no text of Python"
+        ),
+        pytest.param(
+            "1 / 0",
+            "load ZeroDivisionError",
+            "division by zero",
+            id="an error at import",
+        ),
+        pytest.param(
+            "import not_there_at_all",
+            "load ModuleNotFoundError",
+            "not_there_at_all",
+            id="a module that is missing",
+        ),
+        pytest.param("input()", "load EOFError", "before any test", id="input"),
+        pytest.param(
+            "import os\nos._exit(0)\n" + ADD,
+            "ended early",
+            "ended before any test",
+            id="an exit",
+        ),
+        pytest.param(
             "import ctypes\nctypes.string_at(0)\n" + ADD,
             "ended early",
             "ended before any test",
+            id="a crash",
         ),
-        ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
+        pytest.param(
+            "x = [0] * 10**9", "load MemoryError", "MemoryError", id="no memory"
+        ),
     ],
 )
-def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key, said):
-    found = findings(CHECK, program)
-    cause = next(f for f in found if f.key == key)
-    assert said in cause.message
+def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(
+    program, key, message
+):
+    problems = findings(CHECK, program)
+    cause = next(f for f in problems if f.key == key)
+    assert message in cause.message
     assert cause.fix
     # The tests that did not run count too: else a broken program would beat one with
     # two failures.
-    assert [f.key for f in found][-2:] == BOTH
-    assert len(found) >= 3
+    assert [f.key for f in problems][-2:] == BOTH
+    assert len(problems) >= 3
 
 
 @pytest.mark.parametrize(
@@ -91,9 +120,9 @@ def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key,
     ],
 )
 def test_a_program_that_does_not_end_is_stopped(body):
-    found = findings(QUICK, f"def add(a, b):\n    {body}\n")
-    assert [f.key for f in found] == BOTH
-    assert "while running `assert add(1, 2) == 3`" in found[0].message
+    problems = findings(QUICK, f"def add(a, b):\n    {body}\n")
+    assert [f.key for f in problems] == BOTH
+    assert "while running `assert add(1, 2) == 3`" in problems[0].message
 
 
 # What a program may not do, with bubblewrap and without
@@ -298,8 +327,8 @@ def test_the_limit_of_cpu_time_is_a_time_out():
         "resource.setrlimit(resource.RLIMIT_CPU, (1, hard - soft + 1))\n    while "
         "True: pass"
     )
-    found = findings(CHECK, f"def add(a, b):\n    {body}\n")
-    assert "within 20 s, while running" in found[0].message
+    problems = findings(CHECK, f"def add(a, b):\n    {body}\n")
+    assert "within 20 s, while running" in problems[0].message
 
 
 def test_files_are_limited_and_removed(tmp_path, monkeypatch):
@@ -312,9 +341,9 @@ def test_files_are_limited_and_removed(tmp_path, monkeypatch):
         "        for _ in range(17): file.write(bytes(1 << 20))\n"
         "    return 1\n"
     )
-    (found,) = findings(check, program)
-    assert "OSError" in found.message
-    assert "File too large" in found.message
+    (finding,) = findings(check, program)
+    assert "OSError" in finding.message
+    assert "File too large" in finding.message
     assert os.listdir(tmp_path) == []
 
 
@@ -329,30 +358,53 @@ for fd in range(100):
 @pytest.mark.parametrize(
     "program",
     [
-        "def add(a, b):\n    import sys; sys.exit(0)",
-        "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
-        "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
-        FAKE + "def add(a, b): return -1",
-        (
-            "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): "
-            "return -1"
+        pytest.param("def add(a, b):\n    import sys; sys.exit(0)", id="an exit"),
+        pytest.param(
+            "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
+            id="an exit that prints",
         ),
-        "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
-        "def add(a, b): raise AssertionError",
-        (
-            "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, "
-            "b): raise Bad"
+        pytest.param(
+            "print('{\"done\": 2}')\nprint('{\"ended\": true}')\n"
+            "import os; os._exit(0)",
+            id="results that are printed",
         ),
-        (
-            "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return "
-            "Odd()"
+        pytest.param(FAKE + "def add(a, b): return -1", id="results that are faked"),
+        pytest.param(
+            "def check(*_): pass\ndef assert_equal(*_): return True\n"
+            "def add(a, b): return -1",
+            id="its own helpers",
         ),
-        "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
+        pytest.param(
+            "import builtins\nbuiltins.exec = lambda *_: None\n"
+            "def add(a, b): return -1",
+            id="another exec",
+        ),
+        pytest.param(
+            "def add(a, b): raise AssertionError", id="an assertion of its own"
+        ),
+        pytest.param(
+            (
+                "class Bad(Exception):\n    def __str__(self): raise ValueError\n"
+                "def add(a, b): raise Bad"
+            ),
+            id="an error that cannot be shown",
+        ),
+        pytest.param(
+            (
+                "class Odd:\n    def __repr__(self): raise ValueError\n"
+                "def add(a, b): return Odd()"
+            ),
+            id="a value that cannot be shown",
+        ),
+        pytest.param(
+            "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
+            id="a crash in the function",
+        ),
     ],
 )
 def test_no_wrong_program_passes_by_accident(program):
-    found = keys(CHECK, program)
-    assert set(BOTH) <= set(found)
+    problems = keys(CHECK, program)
+    assert set(BOTH) <= set(problems)
 
 
 def test_a_built_in_function_is_no_entry_point():
@@ -362,7 +414,7 @@ def test_a_built_in_function_is_no_entry_point():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         ("[[[['x' * 150] * 12] * 12] * 12] * 12", "'xxx"),
         ("list(range(10**6))", "[0, 1, 2"),
@@ -370,11 +422,11 @@ def test_a_built_in_function_is_no_entry_point():
         ("Odd()", "(cannot be shown: SystemExit)"),
     ],
 )
-def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
+def test_values_are_shown_in_bounded_length_or_not_at_all(value, text):
     odd = "class Odd:\n    def __repr__(self): raise SystemExit(0)\n"
     first, second = findings(CHECK, f"{odd}def add(a, b): return {value}\n")
     assert [first.key, second.key] == BOTH
-    assert said in first.message
+    assert text in first.message
     assert len(first.message) < 400
 
 
@@ -437,12 +489,12 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     tests += (
         "def test_two():\n    helper = lambda: expected\n    assert f() == helper()\n"
     )
-    found = findings(checks.python_tests(tests), "def f(): return 7")
-    assert [one.key for one in found] == [
+    problems = findings(checks.python_tests(tests), "def f(): return 7")
+    assert [finding.key for finding in problems] == [
         "assert f() == expected",
         "assert f() == helper()",
     ]
-    assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
+    assert [finding.message.rpartition(" is ")[2] for finding in problems] == ["2", "1"]
 
 
 @pytest.mark.parametrize(
@@ -467,9 +519,20 @@ def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:
         checks.python_tests(tests, entry_point)
     assert error.value.field == field
-    for limits in ({"seconds": 0}, {"seconds": float("nan")}, {"memory_mb": 1}):
-        with pytest.raises(InvalidInput):
-            checks.python_tests("assert True", **limits)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(checks.python_tests, seconds=0),
+        partial(checks.python_tests, seconds=float("nan")),
+        partial(checks.python_tests, memory_mb=1),
+    ],
+    ids=["no time", "time that is no number", "too little memory"],
+)
+def test_limits_that_no_program_can_keep_are_refused(make):
+    with pytest.raises(InvalidInput):
+        make("assert True")
 
 
 @given(st.text(alphabet="assert f()=1:\n deﬁ\"'", max_size=40))
@@ -493,11 +556,15 @@ def test_cancelling_kills_the_program_at_once(tmp_path, monkeypatch):
     )
     check = checks.python_tests("assert True", seconds=600)
 
-    async def cancelled() -> None:
+    def wait_for_note() -> Path:
+        while not (notes := [*tmp_path.glob("*/note")]):
+            time.sleep(0.01)
+        return notes[0]
+
+    async def cancel() -> None:
         task = asyncio.ensure_future(check(program, CONTEXT))
-        while not (notes := [*tmp_path.glob("*/note")]):  # noqa: ASYNC110 - a file tells of nothing
-            await asyncio.sleep(0.01)
-        with notes[0].open() as file:
+        note = await asyncio.to_thread(wait_for_note)
+        with note.open() as file:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -505,7 +572,7 @@ def test_cancelling_kills_the_program_at_once(tmp_path, monkeypatch):
             # time.
             await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
 
-    asyncio.run(cancelled())
+    asyncio.run(cancel())
     assert os.listdir(tmp_path) == []
 
 

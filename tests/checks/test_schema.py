@@ -36,10 +36,10 @@ BY_MODEL = checks.json_schema(Item)
 @pytest.mark.parametrize(
     "candidate",
     [
-        '{"name": "ab", "n": 1}',
-        ' {"name":"ab"}\n',
-        {"name": "ab"},
-        '{"name":"a","tags":[]}',
+        pytest.param('{"name": "ab", "n": 1}', id="all fields"),
+        pytest.param(' {"name":"ab"}\n', id="spaces around"),
+        pytest.param({"name": "ab"}, id="a mapping"),
+        pytest.param('{"name":"a","tags":[]}', id="a list"),
     ],
 )
 @pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
@@ -54,16 +54,30 @@ def test_an_instance_of_the_model_passes():
 @pytest.mark.parametrize(
     ("candidate", "expected"),
     [
-        ('{"name": 5}', ["$.name type"]),
-        ('{"n": 1}', ["$ 'name' is a required property"]),
-        ('{"name": "a", "x": 1}', ["$ additionalProperties"]),
-        ('{"name": "a", "n": -1}', ["$.n minimum"]),
-        ('{"name": "a", "day": "monday"}', ["$.day format"]),
-        ('{"name": "a", "u": {}}', ["$.u 'q' is a required property"]),
-        ('{"name": "a", "u": "s"}', ["$.u anyOf"]),
-        ('{"name": "a", "tags": ["c", "a", "d"]}', ["$.tags[] enum", "$.tags[] enum"]),
-        ('{"name": "a", "next": {"name": 1}}', ["$.next.name type"]),
-        ([1], ["$ type"]),
+        pytest.param('{"name": 5}', ["$.name type"], id="type"),
+        pytest.param('{"n": 1}', ["$ 'name' is a required property"], id="required"),
+        pytest.param(
+            '{"name": "a", "x": 1}', ["$ additionalProperties"], id="additional"
+        ),
+        pytest.param('{"name": "a", "n": -1}', ["$.n minimum"], id="minimum"),
+        pytest.param('{"name": "a", "day": "monday"}', ["$.day format"], id="format"),
+        pytest.param(
+            '{"name": "a", "u": {}}',
+            ["$.u 'q' is a required property"],
+            id="required in any",
+        ),
+        pytest.param('{"name": "a", "u": "s"}', ["$.u anyOf"], id="none of any"),
+        pytest.param(
+            '{"name": "a", "tags": ["c", "a", "d"]}',
+            ["$.tags[] enum", "$.tags[] enum"],
+            id="twice in a list",
+        ),
+        pytest.param(
+            '{"name": "a", "next": {"name": 1}}',
+            ["$.next.name type"],
+            id="in a reference",
+        ),
+        pytest.param([1], ["$ type"], id="no object"),
     ],
 )
 def test_one_finding_a_problem(candidate, expected):
@@ -79,9 +93,13 @@ def test_a_finding_says_where_what_and_how():
 @pytest.mark.parametrize(
     ("candidate", "expected"),
     [
-        ('{"n": "x", "name": "a"}', ["$.n int_parsing"]),
-        ('{"tags": [1, "x"]}', ["$.name missing", "$.tags[] int_parsing"]),
-        ({"name": 3}, ["$.name string_type"]),
+        pytest.param('{"n": "x", "name": "a"}', ["$.n int_parsing"], id="a number"),
+        pytest.param(
+            '{"tags": [1, "x"]}',
+            ["$.name missing", "$.tags[] int_parsing"],
+            id="two at once",
+        ),
+        pytest.param({"name": 3}, ["$.name string_type"], id="a text"),
     ],
 )
 def test_a_model_gives_one_finding_a_problem(candidate, expected):
@@ -101,31 +119,41 @@ def test_text_around_the_json_is_found(check, text):
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("hello", "not JSON"),
-        ('{"name": "a"', "breaks off"),
-        ("```json\n{", "not JSON"),
-        ("9" * 5000, "not JSON"),
-        ("[" * 100_000, "depth"),
-        ('x {"a":' + "[" * 100_000, "not JSON"),
-        ('{"name": "a", "n": NaN}', "not a number"),
-        ('{"name": "a", "n": 1e999}', "not a number"),
+        pytest.param("hello", "not JSON", id="no JSON"),
+        pytest.param('{"name": "a"', "breaks off", id="no end"),
+        pytest.param("```json\n{", "not JSON", id="a fence without JSON"),
+        pytest.param("9" * 5000, "not JSON", id="a number too long"),
+        pytest.param("[" * 100_000, "depth", id="nested too deeply"),
+        pytest.param(
+            'x {"a":' + "[" * 100_000, "not JSON", id="nested too deeply behind text"
+        ),
+        pytest.param('{"name": "a", "n": NaN}', "not a number", id="NaN"),
+        pytest.param('{"name": "a", "n": 1e999}', "not a number", id="infinite"),
     ],
 )
 def test_broken_json_has_a_finding_of_its_own(text, key):
-    found = keys(BY_SCHEMA, text)
-    assert found[0] == f"json_schema: {key}"
-    assert len(set(found)) == len(found)
+    problems = keys(BY_SCHEMA, text)
+    assert problems[0] == f"json_schema: {key}"
+    assert len(set(problems)) == len(problems)
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), b"x"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(float("nan"), id="NaN"),
+        pytest.param({1, 2}, id="a set"),
+        pytest.param(object(), id="an object"),
+        pytest.param(b"x", id="bytes"),
+    ],
+)
 def test_data_that_json_cannot_carry_is_found(value):
     assert "json_schema: not a number" in keys(BY_SCHEMA, {"name": "a", "u": value})
 
 
 def test_problems_are_listed_up_to_a_number():
     text = json.dumps({"name": "a", "tags": ["x"] * 5000})
-    found = findings(BY_SCHEMA, text)
-    assert len(found) == MAX_SCHEMA_PROBLEMS
+    problems = findings(BY_SCHEMA, text)
+    assert len(problems) == MAX_SCHEMA_PROBLEMS
 
 
 def test_a_value_of_python_is_checked_as_the_json_that_it_makes():
@@ -138,10 +166,10 @@ def test_a_value_of_python_is_checked_as_the_json_that_it_makes():
 @pytest.mark.parametrize(
     ("schema", "field"),
     [
-        ({"type": "strange"}, "schema"),
-        ({"pattern": "("}, "schema"),
-        (int, "schema"),
-        ("{}", "schema"),
+        pytest.param({"type": "strange"}, "schema", id="an unknown type"),
+        pytest.param({"pattern": "("}, "schema", id="a pattern that is none"),
+        pytest.param(int, "schema", id="a class that is no model"),
+        pytest.param("{}", "schema", id="text"),
     ],
 )
 def test_a_schema_that_is_none_is_refused_when_the_check_is_made(schema, field):

@@ -43,7 +43,7 @@ CHECKS: list[Callable[..., Any]] = [
 SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 
 
-def said(check: Any, candidate: Any) -> list[str]:
+def read_findings(check: Any, candidate: Any) -> list[str]:
     return [finding.message for finding in findings(check, candidate)]
 
 
@@ -72,10 +72,10 @@ def said(check: Any, candidate: Any) -> list[str]:
     ids=map(str, range(15)),
 )
 def test_what_is_no_table_is_a_finding(candidate, key):
-    (found,) = findings(numbers.predictions(), candidate)
-    assert found.key in (key, f"predictions: {key}")
-    assert found.level == "error"
-    assert found.fix
+    (finding,) = findings(numbers.predictions(), candidate)
+    assert finding.key in (key, f"predictions: {key}")
+    assert finding.level == "error"
+    assert finding.fix
 
 
 ANYTHING = st.recursive(
@@ -92,11 +92,11 @@ ANYTHING = st.recursive(
 @settings(max_examples=150)
 @given(ANYTHING)
 def test_whatever_the_candidate_is_findings_say_so(candidate):
-    every: list[Any] = [*CHECKS, numbers.rows(key="actual")]
-    for check in every:
-        for found in findings(check, candidate):
-            assert found.message
-            assert found.fix or found.level == "note"
+    all_checks: list[Any] = [*CHECKS, numbers.rows(key="actual")]
+    for check in all_checks:
+        for finding in findings(check, candidate):
+            assert finding.message
+            assert finding.fix or finding.level == "note"
 
 
 def test_a_text_is_never_a_path(tmp_path, monkeypatch):
@@ -121,14 +121,16 @@ def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
     rows = [
         dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)
     ]
-    plain = {name: [as_json(cell) for cell in cells] for name, cells in data.items()}
+    json_cells = {
+        name: [as_json(cell) for cell in cells] for name, cells in data.items()
+    }
     text = {
         n: [None if c is None else str(c) for c in cells] for n, cells in data.items()
     }
     paths = [folder / f"r.{suffix}" for suffix in ("csv", "json", "parquet")]
     table = pa.table({n: pa.array(c, pa.string()) for n, c in text.items()})
     csv.write_csv(table, paths[0])
-    paths[1].write_text(json.dumps(plain))
+    paths[1].write_text(json.dumps(json_cells))
     parquet.write_table(table, paths[2])
     return {
         "mapping": data,
@@ -140,34 +142,36 @@ def forms(data: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
             {n: pl.Series(c, dtype=pl.Object) for n, c in data.items()}
         ),
         "texts": pl.DataFrame(text, schema=dict.fromkeys(data, pl.String)),
-        "JSON text": json.dumps(plain),
+        "JSON text": json.dumps(json_cells),
         **{path.suffix: path for path in paths},
     }
 
 
-def told(found: list[Finding]) -> list[tuple[str, ...]]:
+def summarize(problems: list[Finding]) -> list[tuple[str, ...]]:
     """All that is said, except how the first cell is quoted."""
-    return [(f.key, f.level, f.message.split(", first ")[0]) for f in found]
+    return [(f.key, f.level, f.message.split(", first ")[0]) for f in problems]
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(MIXED, MIXED), min_size=1, max_size=40))
 def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, pairs):
     actual, predicted = map(list, zip(*pairs, strict=True))
-    made = forms(
+    forms_of_cells = forms(
         {"actual": actual, "predicted": predicted}, tmp_path_factory.mktemp("forms")
     )
     for check in CHECKS:
-        expected = told(findings(check, made["mapping"]))
-        for name, form in made.items():
+        expected = summarize(findings(check, forms_of_cells["mapping"]))
+        for name, form in forms_of_cells.items():
             assert name == name
-            assert told(findings(check, form)) == expected
+            assert summarize(findings(check, form)) == expected
 
 
 @settings(max_examples=40)
 @given(
     st.lists(
-        st.tuples(*[st.one_of(st.none(), st.floats())] * 2), min_size=1, max_size=40
+        st.tuples(st.none() | st.floats(), st.none() | st.floats()),
+        min_size=1,
+        max_size=40,
     )
 )
 def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
@@ -184,15 +188,25 @@ def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
     typed += [tuple(table.to_pandas()[n] for n in data)]
     typed += [dict(zip(data, table.columns, strict=True))]
     for check in CHECKS:
-        expected = told(findings(check, data))
-        assert all(told(findings(check, form)) == expected for form in typed)
+        expected = summarize(findings(check, data))
+        assert all(summarize(findings(check, form)) == expected for form in typed)
 
 
 # What a cell means
 
 
 @pytest.mark.parametrize(
-    "cell", [True, np.bool_(False), "1_000", "١٢", "½", "1,000", "5 %", 1j]
+    "cell",
+    [
+        pytest.param(True, id="True"),
+        pytest.param(np.bool_(False), id="False of NumPy"),
+        pytest.param("1_000", id="an underscore"),
+        pytest.param("١٢", id="Arabic digits"),
+        pytest.param("½", id="a fraction"),
+        pytest.param("1,000", id="a thousands separator"),
+        pytest.param("5 %", id="a percentage"),
+        pytest.param(1j, id="a complex number"),
+    ],
 )
 def test_what_is_no_number(cell):
     check = numbers.finite(columns="x")
@@ -210,11 +224,13 @@ def test_ranges_count_what_lies_outside():
     below, above = findings(check, data)
     assert below.key == "ranges: a b outside"
     assert above.key == "ranges: share outside"
-    what = "a b has 2 of 3 values outside 0 to inf; its finite values lie from -2 to 3"
-    assert below.message == what
+    message = (
+        "a b has 2 of 3 values outside 0 to inf; its finite values lie from -2 to 3"
+    )
+    assert below.message == message
     assert "keep share from 0 to 1:" in above.fix
-    (found,) = findings(numbers.ranges(x=(None, 1)), {"x": [1.0000001, 12345678.25]})
-    assert found.message.endswith("from 1.0000001 to 12345678.25")
+    (finding,) = findings(numbers.ranges(x=(None, 1)), {"x": [1.0000001, 12345678.25]})
+    assert finding.message.endswith("from 1.0000001 to 12345678.25")
     assert findings(check, {"a b": [0], "share": [1.0]}) == []
     assert keys(check, {"a b": [nan, 1], "share": []}) == ["ranges: unequal lengths"]
     assert keys(check, {"a b": [nan, -inf], "share": [1, "?"]}) == [
@@ -241,56 +257,68 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
 @pytest.mark.parametrize(
     ("key", "candidate", "expected"),
     [
-        ("id", {"id": [1, 2], "y": [0, 0]}, []),
-        ("id", {"id": ["\ud800", "a\0b"]}, []),
-        ("id", {"id": []}, ["missing_results: empty"]),
-        ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
-        (
+        pytest.param("id", {"id": [1, 2], "y": [0, 0]}, [], id="keys of their own"),
+        pytest.param("id", {"id": ["\ud800", "a\0b"]}, [], id="odd texts"),
+        pytest.param("id", {"id": []}, ["missing_results: empty"], id="no rows"),
+        pytest.param(
+            "id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"], id="no keys"
+        ),
+        pytest.param(
             "id",
             {"id": ["d", "x", None, "b", "b", "x"]},
             [
                 "no key: 1 of 6 rows have no id",
                 "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
             ],
+            id="some without and some twice",
         ),
-        (
+        pytest.param(
             ["shop", "day"],
             {"shop": ["a", "a"], "day": [2, 2]},
             [
                 (
-                    "twice: 1 of 2 rows have the same shop and day as one before, such as "
-                    "'a, 2'"
+                    "twice: 1 of 2 rows have the same shop and day as one before, "
+                    "such as 'a, 2'"
                 )
             ],
+            id="two columns as a key",
         ),
     ],
 )
 def test_rows_without_a_key_of_their_own_are_counted_and_named(
     key, candidate, expected
 ):
-    found = findings(numbers.rows(key=key), candidate)
-    said = [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found]
+    problems = findings(numbers.rows(key=key), candidate)
+    lines = [
+        f"{finding.key.removeprefix('rows: ')}: {finding.message}"
+        for finding in problems
+    ]
     assert [
-        line[: len(start)] for line, start in zip(said, expected, strict=True)
+        line[: len(start)] for line, start in zip(lines, expected, strict=True)
     ] == expected
-    assert all(one.level == "error" and one.fix for one in found)
+    assert all(finding.level == "error" and finding.fix for finding in problems)
 
 
 @pytest.mark.parametrize(
     ("rows", "wanted", "expected"),
     [
-        ([1, 2], [2, 1], []),
-        ([1, 2, 4], [1, 3], ["rows: missing", "rows: unwanted"]),
-        ([], [1], ["missing_results: empty"]),
+        pytest.param([1, 2], [2, 1], [], id="the same in another order"),
+        pytest.param(
+            [1, 2, 4],
+            [1, 3],
+            ["rows: missing", "rows: unwanted"],
+            id="missing and unwanted",
+        ),
+        pytest.param([], [1], ["missing_results: empty"], id="no rows"),
     ],
 )
 def test_the_keys_are_those_of_another_source(rows, wanted, expected):
     check = numbers.rows(key="id", same_as={"id": wanted})
-    found = findings(check, {"id": rows})
-    assert [one.key for one in found] == expected
+    problems = findings(check, {"id": rows})
+    assert [finding.key for finding in problems] == expected
     if len(expected) > 1:
-        assert found[0].message == "1 wanted rows are missing by id, such as '3'"
-        assert found[1].message == "2 rows are not wanted by id, such as '2'; '4'"
+        assert problems[0].message == "1 wanted rows are missing by id, such as '3'"
+        assert problems[1].message == "2 rows are not wanted by id, such as '2'; '4'"
 
 
 # Results files
@@ -341,7 +369,13 @@ def test_a_results_file_is_read(tmp_path, suffix):
 
 @SUFFIXES
 @pytest.mark.parametrize(
-    "check", [numbers.results, lambda path: numbers.predictions(path, "y", "yhat")]
+    "check",
+    [
+        pytest.param(numbers.results, id="results"),
+        pytest.param(
+            lambda path: numbers.predictions(path, "y", "yhat"), id="predictions"
+        ),
+    ],
 )
 def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, check):
     path = tmp_path / f"results{suffix}"
@@ -364,11 +398,23 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "y,yhat\n1,2\n1\n", "a row has 1 cells, the header 2"),
-        ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
-        ("a.json", '[{"y": 1}, {"y"', ""),
-        ("a.json", "[" * 100_000, ""),
-        ("a.parquet", "PAR1 not at all PAR1", ""),
+        pytest.param(
+            "a.csv",
+            "y,yhat\n1,2\n1\n",
+            "a row has 1 cells, the header 2",
+            id="a row too short",
+        ),
+        pytest.param(
+            "a.csv",
+            'y,yhat\n"1,2\n',
+            "unexpected end of data",
+            id="a quote without end",
+        ),
+        pytest.param("a.json", '[{"y": 1}, {"y"', "", id="JSON without end"),
+        pytest.param("a.json", "[" * 100_000, "", id="JSON nested too deeply"),
+        pytest.param(
+            "a.parquet", "PAR1 not at all PAR1", "", id="Parquet that is none"
+        ),
     ],
 )
 def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
@@ -383,14 +429,16 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.json", "[]", ["empty"]),
-        ("a.json", "{}", ["rows"]),
-        ("a.csv", "\n\n", ["empty"]),
-        ("a.csv", "y,yhat\n", ["rows"]),
-        ("a.csv", "y,y\n1,2\n", ["columns"]),
-        ("a.json", '{"model": "ridge", "rmse": 3.25}', []),  # metrics: one row
-        ("a.bin", "", ["empty"]),
-        ("a.bin", "weights", []),
+        pytest.param("a.json", "[]", ["empty"], id="an empty list"),
+        pytest.param("a.json", "{}", ["rows"], id="an empty object"),
+        pytest.param("a.csv", "\n\n", ["empty"], id="empty lines"),
+        pytest.param("a.csv", "y,yhat\n", ["rows"], id="a header alone"),
+        pytest.param("a.csv", "y,y\n1,2\n", ["columns"], id="one name for two columns"),
+        pytest.param(
+            "a.json", '{"model": "ridge", "rmse": 3.25}', [], id="an object of metrics"
+        ),  # metrics: one row
+        pytest.param("a.bin", "", ["empty"], id="an empty file"),
+        pytest.param("a.bin", "weights", [], id="a file of another kind"),
     ],
 )
 def test_what_counts_as_a_row(tmp_path, name, content, expected):
@@ -423,13 +471,19 @@ def test_an_old_file_is_stale(tmp_path):
 
 
 WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
-    (numbers.ranges, "a", [(2, 1), (None, None), 5]),
-    (numbers.finite, "columns", [5]),
-    (numbers.rows, "key", [[""], ()]),
-    (numbers.results, "path", [5]),
-    (partial(numbers.results, "a"), "at_least_rows", [-1, True]),
-    (partial(numbers.results, "a"), "newer_than", [[], inf, True]),
-    (partial(numbers.results, "a"), "columns", [[1], [""]]),
+    pytest.param(numbers.ranges, "a", [(2, 1), (None, None), 5], id="ranges"),
+    pytest.param(numbers.finite, "columns", [5], id="columns"),
+    pytest.param(numbers.rows, "key", [[""], ()], id="key"),
+    pytest.param(numbers.results, "path", [5], id="path"),
+    pytest.param(
+        partial(numbers.results, "a"), "at_least_rows", [-1, True], id="at_least_rows"
+    ),
+    pytest.param(
+        partial(numbers.results, "a"), "newer_than", [[], inf, True], id="newer_than"
+    ),
+    pytest.param(
+        partial(numbers.results, "a"), "columns", [[1], [""]], id="columns of results"
+    ),
 ]
 
 

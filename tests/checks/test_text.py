@@ -39,38 +39,61 @@ def test_a_good_text_passes(check):
 @pytest.mark.parametrize(
     ("check", "candidate", "key", "message"),
     [
-        (checks.words(at_least=5), NOTES, "words>=5", "4 words, at least 5 asked for"),
-        (checks.words(at_least=2), "one", "words>=2", "1 word, at least 2 asked for"),
-        (
+        pytest.param(
+            checks.words(at_least=5),
+            NOTES,
+            "words>=5",
+            "4 words, at least 5 asked for",
+            id="too few words",
+        ),
+        pytest.param(
+            checks.words(at_least=2),
+            "one",
+            "words>=2",
+            "1 word, at least 2 asked for",
+            id="one word",
+        ),
+        pytest.param(
             checks.characters(at_most=5),
             "abcdef",
             "characters<=5",
             "6 characters, at most 5",
+            id="too many characters",
         ),
-        (checks.contains("cat"), NOTES, "contains 'cat'", "'cat' is missing"),
-        (
+        pytest.param(
+            checks.contains("cat"),
+            NOTES,
+            "contains 'cat'",
+            "'cat' is missing",
+            id="a needle is missing",
+        ),
+        pytest.param(
             checks.excludes("QUICK"),
             NOTES,
             "excludes 'QUICK'",
             "'QUICK' occurs at character 4",
+            id="a needle is there",
         ),
-        (
+        pytest.param(
             checks.equals("x"),
             NOTES,
             "equals",
             "'the quick brown fox' is not the expected",
+            id="another text",
         ),
-        (
+        pytest.param(
             checks.regex("[a-z]+"),
             NOTES,
             "regex [a-z]+",
             "'the quick brown fox' does not match",
+            id="a pattern for the whole text",
         ),
-        (
+        pytest.param(
             checks.regex("cat", full=False),
             NOTES,
             "regex cat",
             "does not contain anything",
+            id="a pattern for a part",
         ),
     ],
 )
@@ -97,9 +120,9 @@ def test_a_bad_text_is_found(check, candidate, key, message):
     ),
 )
 def test_degenerate_input_has_its_own_finding(check, candidate, kind):
-    found = findings(check, candidate)
-    assert f"{check.name}: {kind}" in [finding.key for finding in found]
-    for finding in found:
+    problems = findings(check, candidate)
+    assert f"{check.name}: {kind}" in [finding.key for finding in problems]
+    for finding in problems:
         json.dumps([finding.message, finding.fix], ensure_ascii=False).encode()
 
 
@@ -133,25 +156,27 @@ def test_equals_does_not_leak_the_expected_text():
     assert "treasure" not in repr(checks.equals("hidden treasure"))
 
 
-@pytest.mark.parametrize(
-    ("factory", "arguments", "field"),
-    [
-        (checks.words, {}, "at_least"),
-        (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
-        (checks.characters, {"at_least": "3"}, "at_least"),
-        (checks.equals, {"expected": " "}, "expected"),
-        *((partial(f, n), {}, "needles") for f in NEEDLES for n in ("", 1)),
-        *((f, {}, "needles") for f in NEEDLES),
-        (checks.regex, {"pattern": "("}, "pattern"),
-        (checks.regex, {"pattern": "a", "fix": None}, "fix"),
-        (checks.regex, {"pattern": "a", "full": 1}, "full"),
-    ],
-)
-def test_wrong_configuration_is_refused_when_the_check_is_made(
-    factory, arguments, field
-):
+WRONG = {
+    "words without a bound": (checks.words, "at_least"),
+    "a bound above the other": (partial(checks.words, 5, 4), "at_most"),
+    "a bound that is text": (partial(checks.characters, "3"), "at_least"),
+    "a blank text": (partial(checks.equals, " "), "expected"),
+    "contains an empty text": (partial(checks.contains, ""), "needles"),
+    "contains a number": (partial(checks.contains, 1), "needles"),
+    "contains nothing": (checks.contains, "needles"),
+    "excludes an empty text": (partial(checks.excludes, ""), "needles"),
+    "excludes a number": (partial(checks.excludes, 1), "needles"),
+    "excludes nothing": (checks.excludes, "needles"),
+    "a pattern that is none": (partial(checks.regex, "("), "pattern"),
+    "no fix": (partial(checks.regex, "a", fix=None), "fix"),
+    "a number for full": (partial(checks.regex, "a", full=1), "full"),
+}
+
+
+@pytest.mark.parametrize(("make", "field"), WRONG.values(), ids=WRONG)
+def test_wrong_configuration_is_refused_when_the_check_is_made(make, field):
     with pytest.raises(InvalidInput) as error:
-        factory(**arguments)
+        make()
     assert error.value.field == field
 
 
@@ -161,16 +186,20 @@ def test_wrong_configuration_is_refused_when_the_check_is_made(
 @pytest.mark.parametrize(
     ("pattern", "length", "full", "here"),
     [
-        ("[a-z]+", MAX_CHECKED_CHARS, True, True),
-        (r"\d{4}-\d{2}-\d{2}", 60, True, True),
-        (r"\(a\)+[(b)+*]", 100, False, True),
-        (".*a.*b", 1000, True, True),
-        (".*a.*b", 100_000, True, False),
-        ("a+b", 100_000, False, False),
-        ("(a+)+", 10, True, False),
-        ("(?#[)(a+)+(?#])", 10, True, False),
-        (r"(a)\1", 10, True, False),
-        ("a?" * 30 + "a" * 30, 30, True, False),
+        pytest.param(
+            "[a-z]+", MAX_CHECKED_CHARS, True, True, id="a class of characters"
+        ),
+        pytest.param(r"\d{4}-\d{2}-\d{2}", 60, True, True, id="a date"),
+        pytest.param(r"\(a\)+[(b)+*]", 100, False, True, id="escaped signs"),
+        pytest.param(".*a.*b", 1000, True, True, id="two stars in a short text"),
+        pytest.param(".*a.*b", 100_000, True, False, id="two stars in a long text"),
+        pytest.param("a+b", 100_000, False, False, id="one plus in a long text"),
+        pytest.param("(a+)+", 10, True, False, id="nested pluses"),
+        pytest.param(
+            "(?#[)(a+)+(?#])", 10, True, False, id="nested pluses between comments"
+        ),
+        pytest.param(r"(a)\1", 10, True, False, id="a reference back"),
+        pytest.param("a?" * 30 + "a" * 30, 30, True, False, id="many question marks"),
     ],
 )
 def test_what_is_matched_in_this_process(pattern, length, full, here):

@@ -13,18 +13,33 @@ from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.store.records import Head, JournalEntry
 from heedful.store.threads import STORE_THREAD_NAME
-from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
-from tests.engines import opened as opened  # noqa: PLC0414
-from tests.engines import rows as rows  # noqa: PLC0414
+from tests.engines import in_memory, opened, rows
+
+__all__ = [
+    "SCOPE",
+    "WAITING",
+    "attempt",
+    "ended",
+    "in_memory",
+    "opened",
+    "python",
+    "report",
+    "rows",
+    "threads",
+    "unmeasured",
+]
 
 SCOPE = Scope()
 WAITING = 60.0  # seconds until a process that should have ended is given up
 
 
 def attempt(number: int, text: str = "text", *errors: str) -> Attempt:
-    found = tuple(Finding("check", key, key=key) for key in errors)
+    findings = tuple(Finding("check", key, key=key) for key in errors)
     return Attempt(
-        number, Candidate.of(text), evaluation=Evaluation(found), usage=Usage(calls=1)
+        number,
+        Candidate.of(text),
+        evaluation=Evaluation(findings),
+        usage=Usage(calls=1),
     )
 
 

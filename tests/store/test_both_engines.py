@@ -32,36 +32,40 @@ def lesson(text: str, **fields: Any) -> Lesson:
 
 
 async def test_episodes_and_spans(store):
-    read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
-    one = StoredEpisode(
+    read = partial(store.read, SCOPE)
+    write = partial(store.write, SCOPE)
+    episode = StoredEpisode(
         digest="d1", name="run", session="", outcome="failure", record={"a": 1}
     )
-    assert await write(episodes.admit, one) is None
-    assert await write(episodes.admit, one, claim=False) == "waiting"
+    assert await write(episodes.admit, episode) is None
+    assert await write(episodes.admit, episode, claim=False) == "waiting"
     assert (
-        await write(episodes.admit, replace(one, digest="d2"), claim=False) == "waiting"
+        await write(episodes.admit, replace(episode, digest="d2"), claim=False)
+        == "waiting"
     )
-    assert await write(episodes.admit, replace(one, digest="d3")) is None
+    assert await write(episodes.admit, replace(episode, digest="d3")) is None
     assert await read(episodes.left, 9) == ["d2"]
     assert (await write(episodes.take, FAR)).digest == "d2"
     await write(episodes.beat, "d2")
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
-    (made,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
+    (remembered,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
     failed = action("Bash", "ls x")
     await write(
         episodes.record_steps,
         "run",
-        [Step(failed, "no 'x'", lesson=made.id), Step(action("", "ls"))],
+        [Step(failed, "no 'x'", lesson=remembered.id), Step(action("", "ls"))],
     )
     assert len((await read(episodes.failures_of, failed)).failures) == 1
     assert (
         await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])
     ).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
-    session: Any = "d9", head, [], [lesson("it came back")]
-    assert len(await write(episodes.record_session, *session)) == 1
-    assert await write(episodes.record_session, *session) == []
+    session = partial(
+        write, episodes.record_session, "d9", head, [], [lesson("it came back")]
+    )
+    assert len(await session()) == 1
+    assert await session() == []
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
     assert len(await read(episodes.page, 9)) == 4
     assert await read(episodes.known_examples, ["x"]) == set()
@@ -73,13 +77,15 @@ async def test_episodes_and_spans(store):
         assert not await write(episodes.put_spans, spans, "external", episodes.Bounds())
     assert await read(episodes.spans, "t") == spans[:1]
     for trace in await read(episodes.ended_traces, FAR, FAR):
-        assert await write(episodes.finish_trace, trace, replace(one, digest=trace.id))
+        assert await write(
+            episodes.finish_trace, trace, replace(episode, digest=trace.id)
+        )
     assert not await read(episodes.ended_traces, FAR, FAR)
 
 
 async def test_a_run_that_is_recorded_again_keeps_its_times(store):
-    asked = action("Bash", "ls x")
-    (made,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
+    listing = action("Bash", "ls x")
+    (remembered,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
     course = (
         ("a", 5, 1),
         ("b", 7, 0),
@@ -88,43 +94,51 @@ async def test_a_run_that_is_recorded_again_keeps_its_times(store):
         ("a", 6, 1),
         ("a", 9, 0),
     )
-    for run, at, known in course:  # it failed at 5 and 8, and worked at 6, 7 and 9
-        step = Step(asked, "no 'x'" if at in (5, 8) else "", lesson=made.id, at=at)
+    # It failed at 5 and 8, and worked at 6, 7 and 9.
+    for run, second, failures in course:
+        step = Step(
+            listing,
+            "no 'x'" if second in (5, 8) else "",
+            lesson=remembered.id,
+            at=second,
+        )
         await store.write(SCOPE, episodes.record_steps, run, [step])
         assert (
-            len((await store.read(SCOPE, episodes.failures_of, asked)).failures)
-            == known
+            len((await store.read(SCOPE, episodes.failures_of, listing)).failures)
+            == failures
         )
 
 
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):
-    read, write = [partial(one, SCOPE) for one in (store.read, store.write)]
+    read = partial(store.read, SCOPE)
+    write = partial(store.write, SCOPE)
     monkeypatch.setattr(episodes, "MAX_SESSION_EVENTS", 10)
-    asked = action("Bash", "ls x")
-    made = {
+    listing = action("Bash", "ls x")
+    call = {
         "type": "tool_call",
         "tool": "Bash",
         "call": "",
-        "action": asked.whole,
+        "action": listing.whole,
         "failed": False,
+        "record": "{}",
     }
-    made |= {"record": "{}"}
-    end = {**made, "type": "tool_response", "action": "", "failed": True}
+    end = {**call, "type": "tool_response", "action": "", "failed": True}
     for session, events in (
-        ("old", [made] * 4),
-        ("kept", [made, end, made]),
-        ("new", [made] * 4),
+        ("old", [call] * 4),
+        ("kept", [call, end, call]),
+        ("new", [call] * 4),
     ):
         await write(episodes.append_events, session, events)
-    held = [
-        len(await read(episodes.session_events, one)) for one in ("old", "kept", "new")
+    lengths = [
+        len(await read(episodes.session_events, session))
+        for session in ("old", "kept", "new")
     ]
-    assert held == [0, 3, 4]
-    assert await read(episodes.course_of, "kept", "Bash", "", asked) == (True, True)
-    assert await read(episodes.course_of, "kept", "Bash", "c", asked) == (False, True)
-    assert await read(episodes.course_of, "new", "Read", "", asked) == (False, False)
-    named = [{**one, "call": "c", "tool": "X"} for one in (made, end)]
-    await write(episodes.append_events, "new", [*named, *[made] * 8])
+    assert lengths == [0, 3, 4]
+    assert await read(episodes.course_of, "kept", "Bash", "", listing) == (True, True)
+    assert await read(episodes.course_of, "kept", "Bash", "c", listing) == (False, True)
+    assert await read(episodes.course_of, "new", "Read", "", listing) == (False, False)
+    numbered = [{**event, "call": "c", "tool": "X"} for event in (call, end)]
+    await write(episodes.append_events, "new", [*numbered, *[call] * 8])
     assert len(await read(episodes.session_events, "new")) == 9
     assert await read(episodes.owner, "new") == ""
     assert sorted(await read(episodes.abandoned, FAR)) == ["new"]
@@ -134,17 +148,25 @@ async def test_the_trust_of_a_source_is_kept(store):
     await store.write(
         SCOPE, lessons.upsert, [lesson("no", trust="tool", source="page")], 1.0
     )
-    stated = "tool", "model", "ada", ""
-    assert await store.write(SCOPE, quarantine.state_trust, *stated, {}) == []
+    changed = await store.write(
+        SCOPE, quarantine.state_trust, "tool", "model", "ada", "", {}
+    )
+    assert changed == []
     assert await store.read(SCOPE, quarantine.statements) == {"tool": "model"}
 
 
 async def test_new_words_are_a_version_of_their_own(store):
     memory = Memory(store, SCOPE)
     new = "New words on parcels"
-    learnt = ["E", "it is late"]
-    old: Any = {"lesson": "Old words on parcels", "trust": "model", "source": "page"}
-    id = (await memory.remember(*learnt, **old)).id
+    remember_old_words = partial(
+        memory.remember,
+        "E",
+        "it is late",
+        lesson="Old words on parcels",
+        trust="model",
+        source="page",
+    )
+    id = (await remember_old_words()).id
     counted = "update lesson set helped = 3, useful = 0.5, state = 'verified'"
     await store.write(SCOPE, lambda db, _: db.execute(counted) and None)
     assert await memory.edit(id, new, by="ann", why="plainer") == 0
@@ -157,7 +179,7 @@ async def test_new_words_are_a_version_of_their_own(store):
     assert now["seen"] == 1
     assert now["judged_from"] >= now["last_seen"]
     for query in ("Old words on parcels", new):
-        assert [one.lesson for one in await memory.recall(query)] == [new]
+        assert [match.lesson for match in await memory.recall(query)] == [new]
     (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
     assert ruling["action"] == "edit"
     assert ruling["record"]["source"] == "page"
@@ -169,25 +191,32 @@ async def test_new_words_are_a_version_of_their_own(store):
     ):
         with pytest.raises(InvalidInput):
             await memory.edit(id, wrong, by=by)
-    await memory.remember(*learnt, **old)  # the old words do not come back
+    await remember_old_words()  # they do not come back
     await memory.quarantine.revoke("page", by="ann")
     assert (await store.read(SCOPE, editions.one, id))["text"] == new
 
 
 async def test_a_lesson_in_quarantine_waits_on_in_new_words(store):
     memory = Memory(store, SCOPE)
-    said: Any = {"lesson": "Run the installer", "trust": "external", "source": "page"}
-    id = (await memory.remember("E", "it is late", **said)).id
+    remembered = await memory.remember(
+        "E",
+        "it is late",
+        lesson="Run the installer",
+        trust="external",
+        source="page",
+    )
+    id = remembered.id
     for end in ("reject", "release"):
         entry = await memory.edit(id, f"Wait two seconds, {end}", by="ann")
-        assert [one.id for one in await memory.quarantine.waiting()] == [entry]
+        assert [lesson.id for lesson in await memory.quarantine.waiting()] == [entry]
         await getattr(memory.quarantine, end)([entry], by="ann")
-        waiting = [one.lesson for one in await memory.quarantine.waiting()]
-        assert waiting == (["Run the installer"] if end == "reject" else [])
+        waiting = [entry.lesson for entry in await memory.quarantine.waiting()]
+        expected = ["Run the installer"] if end == "reject" else []
+        assert waiting == expected
     await memory.quarantine.revoke("page", by="ann")
-    (one,) = await memory.recall("Wait two seconds")
-    assert one.lesson == "Wait two seconds, release"
-    assert one.trust == "operator"
+    (match,) = await memory.recall("Wait two seconds")
+    assert match.lesson == "Wait two seconds, release"
+    assert match.trust == "operator"
 
 
 async def test_an_edit_is_whole_or_not_at_all(store):
@@ -198,10 +227,10 @@ async def test_an_edit_is_whole_or_not_at_all(store):
     read = await store.read(SCOPE, editions.one, id)
     assert read["seen"] == 2
     assert read["edition"] == edition
-    edit = edition, "ada", ""
+    edit = partial(editions.amend, edition=edition, by="ada", why="", pinned=True)
     with pytest.raises(NotFound):  # no proof retired it
-        await store.write(SCOPE, editions.amend, id, *edit, pinned=True, restored=True)
+        await store.write(SCOPE, partial(edit, id=id, restored=True))
     assert await store.read(SCOPE, editions.one, id) == read
     for scope, other in ((Scope("other"), id), (SCOPE, id + 1), (SCOPE, 2**63 - 1)):
         with pytest.raises(NotFound):
-            await store.write(scope, editions.amend, other, *edit, pinned=True)
+            await store.write(scope, partial(edit, id=other))

@@ -35,8 +35,13 @@ class Counting:
         self.opened = 0
 
     def __call__(self) -> Connection:
-        options = {"isolation_level": None, "timeout": 0.1, "check_same_thread": False}
-        db: Connection = sqlite3.connect(self.path, factory=Connection, **options)  # type: ignore[call-overload]
+        db = sqlite3.connect(
+            self.path,
+            timeout=0.1,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Connection,
+        )
         db.set_trace_callback(self.statements.append)
         self.opened += 1
         return db
@@ -69,20 +74,22 @@ def insert(x: Any, db: sqlite3.Connection) -> int:
     return int(x)
 
 
-def held(begun: threading.Event, gate: threading.Event, db: sqlite3.Connection) -> None:
-    begun.set()
+def hold(
+    started: threading.Event, gate: threading.Event, db: sqlite3.Connection
+) -> None:
+    started.set()
     assert gate.wait(30)
 
 
-def stored(counting: Counting) -> list[int]:
+def read_values(counting: Counting) -> list[int]:
     return [x for (x,) in rows(counting.path, "select x from t order by x")]
 
 
-async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
-    begun = threading.Event()
+async def run_together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
+    started = threading.Event()
     gate = threading.Event()
-    first = asyncio.create_task(writer.run(partial(held, begun, gate)))
-    await asyncio.to_thread(begun.wait, 30)
+    first = asyncio.create_task(writer.run(partial(hold, started, gate)))
+    await asyncio.to_thread(started.wait, 30)
     waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
     await asyncio.sleep(0)
     if cancelled >= 0:
@@ -97,8 +104,8 @@ async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]
 async def test_writes_that_wait_are_committed_together_256_at_most(
     writer, counting, waiting, groups
 ):
-    answers = await together(writer, *(partial(insert, n) for n in range(waiting)))
-    assert answers == stored(counting) == list(range(waiting))
+    answers = await run_together(writer, *(partial(insert, n) for n in range(waiting)))
+    assert answers == read_values(counting) == list(range(waiting))
     assert (
         counting.commits == 1 + groups
     )  # the first one is that which held the others up
@@ -108,7 +115,7 @@ class Odd(Exception):
     """An error that nobody foresaw."""
 
 
-def failing(error: BaseException, db: sqlite3.Connection) -> None:
+def insert_and_raise(error: BaseException, db: sqlite3.Connection) -> None:
     db.execute("insert into t values (1000)")
     raise error
 
@@ -122,20 +129,22 @@ ERRORS = [
 ]
 REFUSED = ["text", 2**70, object(), 1]  # what SQLite does not take, or has already
 FAILURES = [
-    *(partial(failing, one) for one in ERRORS),
-    *(partial(insert, one) for one in REFUSED),
+    *(partial(insert_and_raise, error) for error in ERRORS),
+    *(partial(insert, refused) for refused in REFUSED),
 ]
 
 
 @pytest.mark.parametrize(
-    "failure", FAILURES, ids=lambda one: repr(one.args[0]).split()[0]
+    "failure",
+    FAILURES,
+    ids=lambda job: repr(job.args[0]).split()[0],
 )
 async def test_one_failing_job_leaves_the_others_whole(writer, counting, failure):
     jobs = [partial(insert, 1), failure, partial(insert, 2)]
-    first, failed, second = await together(writer, *jobs)
+    first, failed, second = await run_together(writer, *jobs)
     assert first == 1
     assert second == 2
-    assert stored(counting) == [1, 2]
+    assert read_values(counting) == [1, 2]
     assert counting.commits == 2
     assert isinstance(failed, Exception)
     with pytest.raises(type(failed)):  # alone in its group, too
@@ -170,10 +179,10 @@ async def test_a_locked_database_does_not_hold_the_event_loop(tmp_path):
 
 
 async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
-    answers = await together(
+    answers = await run_together(
         writer, *(partial(insert, n) for n in range(3)), cancelled=1
     )
-    assert answers[0::2] == stored(counting) == [0, 2]
+    assert answers[0::2] == read_values(counting) == [0, 2]
     assert isinstance(answers[1], asyncio.CancelledError)
 
 
@@ -181,9 +190,9 @@ async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
 async def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)
     with pytest.raises((type(error), StoreError)):
-        await reader.run(partial(failing, error))
+        await reader.run(partial(insert_and_raise, error))
     assert await reader.run(lambda db: 5) == 5
-    assert stored(counting) == []  # and what it wrote is rolled back
+    assert read_values(counting) == []  # and what it wrote is rolled back
     reader.close()
 
 
@@ -211,7 +220,9 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
         for n in range(9)
     ]
     await asyncio.sleep(0)
-    assert all(one.daemon for one in threads())  # the interpreter ends without them
+    assert all(
+        thread.daemon for thread in threads()
+    )  # the interpreter ends without them
     await store.close()
     await store.close()
     assert set(threads()) <= others
@@ -267,7 +278,9 @@ def test_one_store_a_file_and_process(tmp_path, monkeypatch):
 NO_STORES = {"mysql://x": UnknownName, "sqlite:///a.db": UnknownName, "": InvalidInput}
 
 
-@pytest.mark.parametrize(("url", "error"), NO_STORES.items())
+@pytest.mark.parametrize(
+    ("url", "error"), NO_STORES.items(), ids=["MySQL", "a URL of SQLite", "no text"]
+)
 def test_a_name_that_is_no_store_is_refused(url, error):
     with pytest.raises(error, match=r"store.*a path such as"):
         open_store(url)

@@ -42,11 +42,14 @@ insert into moved (example, lesson_id) select id, lesson_id from example limit 1
 insert into step (loop, key, record) select n, 'k', '{}' from loop;
 insert into override (loop, seq, rule, by, why, decisions, created, until)
   select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
-insert into key values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
-insert into audit values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
+insert into key
+  values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
+insert into audit
+  values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
-insert into cause values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 1, 2, 0, 'l', 20, 1.5);
+insert into cause
+  values ('two', 'p', 'k', 'r', 'check', 's', '["a"]', 0.5, 1, 2, 0, 'l', 20, 1.5);
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 'key:1f', 3.5);
 insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
@@ -63,13 +66,12 @@ def source(tmp_path_factory) -> Path:
         store = open_store(str(path))
         for number, scope in enumerate(SCOPES):
             await everything(Memory(store, scope, FixedEmbedder()))
-            run: dict[str, Any] = {
-                "scope": scope,
-                "store": store,
-                "id": f"loop {number}",
-            }
             await heedful.run(
-                f"žluť {number}", generate=lambda task, hint: "text", **run
+                f"žluť {number}",
+                generate=lambda task, hint: "text",
+                scope=scope,
+                store=store,
+                id=f"loop {number}",
             )
         await store.close()
 
@@ -79,21 +81,22 @@ def source(tmp_path_factory) -> Path:
     return path
 
 
-def cells(found: list[Any]) -> list[Any]:
+def cells(rows_read: list[Any]) -> list[Any]:
     """Rows in one order, with the booleans of PostgreSQL as numbers."""
-    plain = (
-        [int(cell) if isinstance(cell, bool) else cell for cell in row] for row in found
+    numbered = (
+        [int(cell) if isinstance(cell, bool) else cell for cell in row]
+        for row in rows_read
     )
-    return sorted(plain, key=repr)
+    return sorted(numbered, key=repr)
 
 
-def recalled(url: str, scope: Scope) -> Any:
-    async def asked() -> Any:
+def recall(url: str, scope: Scope) -> Any:
+    async def ask() -> Any:
         store = open_store(url)
         memory = Memory(store, scope, FixedEmbedder())
-        found = await memory.recall("convert parcel 8 to kilograms", limit=5)
+        matches = await memory.recall("convert parcel 8 to kilograms", limit=5)
         answers = (
-            [(one.id, one.lesson) for one in found],
+            [(match.id, match.lesson) for match in matches],
             await store.read(scope, loops.read, f"loop {SCOPES.index(scope)}"),
             await store.read(scope, lessons.top, limit=100),
             await store.read(scope, exposures.rulings, limit=100),
@@ -102,7 +105,7 @@ def recalled(url: str, scope: Scope) -> Any:
         await store.close()
         return answers
 
-    return asyncio.run(asked())
+    return asyncio.run(ask())
 
 
 def test_all_of_it_is_copied(source, postgres, tmp_path):
@@ -114,13 +117,13 @@ def test_all_of_it_is_copied(source, postgres, tmp_path):
     assert copy(str(source), str(back)) == counts
     for table in tables():
         sql = f"select {', '.join(table.columns[:-1])} from {table.name}"
-        found = cells(file_rows(source, sql))
-        assert cells(rows(postgres.owner, sql)) == cells(file_rows(back, sql)) == found
-        assert len(found) == counts[table.name]
+        copied = cells(file_rows(source, sql))
+        assert cells(rows(postgres.owner, sql)) == cells(file_rows(back, sql)) == copied
+        assert len(copied) == counts[table.name]
     for scope in SCOPES:
-        before = recalled(str(source), scope)
+        before = recall(str(source), scope)
         assert before[0]
-        assert recalled(postgres.service, scope) == recalled(str(back), scope) == before
+        assert recall(postgres.service, scope) == recall(str(back), scope) == before
 
 
 def test_all_of_it_works_on_the_oldest_server(source):
@@ -132,7 +135,7 @@ def test_all_of_it_works_on_the_oldest_server(source):
         assert version == servers.OLDEST
         copy(str(source), urls.owner)
         for scope in SCOPES:
-            assert recalled(urls.service, scope) == recalled(str(source), scope)
+            assert recall(urls.service, scope) == recall(str(source), scope)
 
 
 def test_every_table_and_column_of_both_is_copied(postgres):
@@ -185,8 +188,8 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     with pytest.raises(StoreError, match="violates check constraint"):
         copy(str(source), postgres.owner)
     counts = [
-        rows(postgres.owner, f"select count(*)::int from {one.name}")
-        for one in tables()
+        rows(postgres.owner, f"select count(*)::int from {table.name}")
+        for table in tables()
     ]
     assert set(map(tuple, counts)) == {((0,),)}
     triggers = "select count(*)::int from pg_trigger where tgenabled <> 'O'"
@@ -198,7 +201,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
     damaged.write_bytes(b"x" * 5000)
     blank = servers.blank()
     try:
-        for left, right, error, said in [
+        for left, right, error, message in [
             (source, postgres.service, RoleRefused, "connect as the role that owns"),
             (tmp_path / "none.db", postgres.owner, NotFound, "no database"),
             (postgres.owner, source, InvalidInput, "pg_dump"),
@@ -211,7 +214,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
             (source, blank.owner, StoreOlder, "run heedful migrate"),
             (damaged, postgres.owner, StoreError, "damaged or no database"),
         ]:
-            with pytest.raises(error, match=said):
+            with pytest.raises(error, match=message):
                 copy(str(left), str(right))
     finally:
         servers.drop(blank)
@@ -222,7 +225,7 @@ def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
         tmp_path / name for name in ("used.db", "backup.db", "restored.db")
     )
     copy(str(source), str(used))
-    before = [recalled(str(used), scope) for scope in SCOPES]
+    before = [recall(str(used), scope) for scope in SCOPES]
 
     async def learn(store: Any, *words: str) -> None:
         for word in words:
@@ -240,8 +243,8 @@ def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
 
     asyncio.run(scenario())
     shutil.copy(backup, restored)  # one file, without a log beside it
-    found = [recalled(str(restored), scope) for scope in SCOPES]
-    assert [one[:2] for one in found] == [one[:2] for one in before]
+    answers = [recall(str(restored), scope) for scope in SCOPES]
+    assert [answer[:2] for answer in answers] == [answer[:2] for answer in before]
 
 
 def test_the_character_0_becomes_a_question_mark(source, postgres, tmp_path):

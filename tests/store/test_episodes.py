@@ -43,8 +43,8 @@ def lesson(kind: str, text: str = "it failed", **fields) -> Lesson:
 async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
     assert await store.write(SCOPE, episodes.admit, ONE) is None
     assert await store.write(SCOPE, episodes.admit, ONE) == "waiting"
-    [kept] = await store.read(SCOPE, episodes.page, 9, whole=True)
-    assert replace(kept, at=0.0) == replace(ONE, tries=1)
+    [episode] = await store.read(SCOPE, episodes.page, 9, whole=True)
+    assert replace(episode, at=0.0) == replace(ONE, tries=1)
     await record(store, "d1", [lesson("reflection")])
     assert await store.write(SCOPE, episodes.admit, ONE) == "reflected"
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
@@ -60,9 +60,9 @@ async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
     [failed] = await store.read(SCOPE, episodes.page, 9, "failed", whole=True)
     assert failed.error == "ModelTimeout: late"
     assert await take(store, before=1.0) is None
-    taken = await take(store)
-    assert taken.state == "waiting"
-    assert taken.tries == 2
+    episode = await take(store)
+    assert episode.state == "waiting"
+    assert episode.tries == 2
     assert await take(store) is None  # somebody is at work on it
 
 
@@ -108,8 +108,10 @@ async def test_lessons_links_and_state_are_one_transaction(store):
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
     both = [lesson("reflection"), lesson("strategy")]
     answers = await record(store, "d1", both)
-    assert [one.created for one in answers] == [True, True]
-    child, parent = (f"{one.kind}/{one.signature.digest}" for one in reversed(both))
+    assert [answer.created for answer in answers] == [True, True]
+    child, parent = (
+        f"{answer.kind}/{answer.signature.digest}" for answer in reversed(both)
+    )
     link = rows(store.url, "select child, relation, parent from link")
     assert link == [(child, "strategy", parent)]
     with pytest.raises(Conflict, match="d1"):

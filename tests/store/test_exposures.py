@@ -37,18 +37,18 @@ NOW = 10 * ABANDONED_LOOP_SECONDS
 
 
 def lesson(name: str, **fields: Any) -> Lesson:
-    given: dict[str, Any] = {"state": "verified", **fields}
-    return Lesson(
+    verified = Lesson(
         "check",
         Signature("", name, digest=name),
         error_type="E",
         text=f"lesson {name}",
         sighting=name,
-        **given,
+        state="verified",
     )
+    return replace(verified, **fields)
 
 
-def shown(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
+def exposure_of(name: str, loop: str, shown: bool = True, **fields: Any) -> Exposure:
     return Exposure(f"check/{name}", loop, shown=shown, signature=name, **fields)
 
 
@@ -65,52 +65,58 @@ async def write(
 
 
 async def conclude(
-    store: Store, useful: dict[str, float], *names: Comparison
+    store: Store, useful: dict[str, float], comparisons: Sequence[Comparison] = ()
 ) -> list[str]:
-    return await store.write(SCOPE, exposure_store.conclude, useful, names)
+    return await store.write(SCOPE, exposure_store.conclude, useful, comparisons)
 
 
 async def restore(store: Store, id: int, by: str, why: str) -> None:
     await store.write(SCOPE, exposure_store.restore, id, by, why)
 
 
-def counts(path: Any) -> dict[str, tuple[int, int]]:
-    found = rows(path, "select signature, helped, hurt from lesson order by signature")
-    return {name: (helped, hurt) for name, helped, hurt in found}
+def count_uses(path: Any) -> dict[str, tuple[int, int]]:
+    counters = rows(
+        path, "select signature, helped, hurt from lesson order by signature"
+    )
+    return {name: (helped, hurt) for name, helped, hurt in counters}
 
 
-def hurting(name: str) -> Comparison:
+def compare_hurting(name: str) -> Comparison:
     cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
-    (one,) = prove_cases({f"check/{name}": cases}, 0).lessons
-    assert one.conclusion == "hurts"
-    return one
+    (comparison,) = prove_cases({f"check/{name}": cases}, 0).lessons
+    assert comparison.conclusion == "hurts"
+    return comparison
 
 
 # -- what a loop was shown, and came to
 
 
 async def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
-    first = [shown("a", "l", examples=(1, 2)), shown("b", "l", shown=False)]
+    first = [exposure_of("a", "l", examples=(1, 2)), exposure_of("b", "l", shown=False)]
     await write(store, first)
-    await write(store, [shown("a", "l", shown=False), shown("c", "l")])
+    await write(store, [exposure_of("a", "l", shown=False), exposure_of("c", "l")])
     await write(
         store, (), Outcome("l", True, calls=1, signatures=frozenset({"b", "a"}))
     )
     await write(store, (), Outcome("l", False, calls=9))
     await write(store, (), Outcome("shown nothing", True, calls=1))
-    await write(store, [shown("a", "l")], Outcome("l", True, calls=1), scope=OTHER)
-    await write(store, [shown("a", "m")], Outcome("m", True, calls=1), scope=OTHER)
-    found = await store.read(SCOPE, exposure_store.past, "l")
-    assert sorted(found.exposures, key=lambda one: one.signature) == first
-    assert found.ended == 1
-    assert found.number == 1
+    await write(
+        store, [exposure_of("a", "l")], Outcome("l", True, calls=1), scope=OTHER
+    )
+    await write(
+        store, [exposure_of("a", "m")], Outcome("m", True, calls=1), scope=OTHER
+    )
+    past = await store.read(SCOPE, exposure_store.past, "l")
+    assert sorted(past.exposures, key=lambda exposure: exposure.signature) == first
+    assert past.ended == 1
+    assert past.number == 1
     ends = rows(
         path,
         "select loop, n, right_at_once, signatures from outcome order by tenant, n",
     )
     assert ends == [("l", 1, 1, '["a", "b"]'), ("l", 1, 1, "[]"), ("m", 2, 1, "[]")]
     assert await store.read(OTHER, exposure_store.past, "m") == LoopExposures(
-        exposures=(shown("a", "m"),), ended=2, number=2
+        exposures=(exposure_of("a", "m"),), ended=2, number=2
     )
     assert (
         await store.read(Scope("nobody"), exposure_store.past, "l") == LoopExposures()
@@ -121,15 +127,19 @@ async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path)
     await write(store, lessons=[lesson("a"), lesson("b"), lesson("c")])
     await write(store, lessons=[lesson("a")], scope=OTHER)
     for loop, right, wrong in (("1", True, ""), ("2", False, "a"), ("3", False, "xx")):
-        exposures = [shown("a", loop), shown("b", loop), shown("c", loop, shown=False)]
+        exposures = [
+            exposure_of("a", loop),
+            exposure_of("b", loop),
+            exposure_of("c", loop, shown=False),
+        ]
         end = Outcome(loop, right, calls=1, signatures=frozenset({wrong} - {""}))
         for _ in range(2):  # told twice, it counts once
             await write(store, exposures, end)
-    found = rows(
+    counters = rows(
         path, "select tenant, signature, helped, hurt from lesson order by 1, 2"
     )
     default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
-    assert found == [*default, ("other", "a", 0, 0)]
+    assert counters == [*default, ("other", "a", 0, 0)]
 
 
 # -- what is counted
@@ -153,33 +163,33 @@ opportunity = st.fixed_dictionaries(
 )
 
 
-def told(
-    loop: str, one: dict[str, Any]
+def build_loop(
+    loop: str, draw: dict[str, Any]
 ) -> tuple[list[Exposure], Outcome | None, Outcome | None]:
     """The exposures of a loop, its outcome as it was stored, and as it counts."""
-    share = one["share"]
-    together = one["together"] and one["share"] > 0
-    arms = one["shown"] if not together else one["shown"][:1] * len(one["shown"])
+    share = draw["share"]
+    together = draw["together"] and draw["share"] > 0
+    arms = draw["shown"] if not together else draw["shown"][:1] * len(draw["shown"])
     exposures = [
-        shown(name, loop, arm or not share, share=share, together=together)
+        exposure_of(name, loop, arm or not share, share=share, together=together)
         for name, arm in zip(NAMES, arms, strict=False)
     ]
-    end = Outcome(loop, one["right"], calls=one["calls"], signatures=one["wrong"])
-    if one["lasted"] is not None and one["lasted"] <= ABANDONED_LOOP_SECONDS:
+    end = Outcome(loop, draw["right"], calls=draw["calls"], signatures=draw["wrong"])
+    if draw["lasted"] is not None and draw["lasted"] <= ABANDONED_LOOP_SECONDS:
         return exposures, end, end
     given_up = Outcome(
         loop, False, calls=MAX_COUNTED_CALLS, signatures=frozenset(NAMES)
     )
-    late = one["lasted"] is not None
-    counts = (
+    late = draw["lasted"] is not None
+    counted_outcome = (
         given_up
-        if late or (share and one["began"] + ABANDONED_LOOP_SECONDS < NOW)
+        if late or (share and draw["began"] + ABANDONED_LOOP_SECONDS < NOW)
         else None
     )
-    return exposures, end if late else None, counts
+    return exposures, end if late else None, counted_outcome
 
 
-def counted(
+def count_cases(
     ranked: Sequence[Exposure], end: Outcome
 ) -> Iterator[tuple[str | int | None, Case]]:
     """A case of each lesson with its own coin, and of memory where one coin decided for
@@ -188,51 +198,54 @@ def counted(
     first = ranked[0]
     calls = min(end.calls, MAX_COUNTED_CALLS)
     alone = len(ranked) == 1
-    recurred = [one.signature in end.signatures for one in ranked]
-    for one, again in zip(ranked, recurred, strict=True):
+    recurred = [exposure.signature in end.signatures for exposure in ranked]
+    for exposure, again in zip(ranked, recurred, strict=True):
         if alone or not first.together:
-            yield one.lesson, (one.share, one.shown, end.right_at_once, again, calls)
+            yield (
+                exposure.lesson,
+                (exposure.share, exposure.shown, end.right_at_once, again, calls),
+            )
     if alone or first.together or not first.share:
         yield None, (first.share, first.shown, end.right_at_once, any(recurred), calls)
 
 
 @given(st.lists(opportunity, max_size=12))
-def test_the_database_counts_each_case_once(made: list[dict[str, Any]]):
+def test_the_database_counts_each_case_once(draws: list[dict[str, Any]]):
     cases: dict[Any, Counter[Case]] = defaultdict(Counter)
     waiting = 0
     with opened(":memory:") as store:
 
         def fill(db: Db, scope: Scope) -> Any:
             nonlocal waiting
-            for n, one in enumerate(made):
+            for n, draw in enumerate(draws):
                 loop = f"l{n}"
-                ranked, stored, end = told(loop, one)
+                ranked, stored_outcome, end = build_loop(loop, draw)
                 expose(
-                    db, scope=SCOPE, exposures=ranked, outcome=None, now=one["began"]
+                    db, scope=SCOPE, exposures=ranked, outcome=None, now=draw["began"]
                 )
                 expose(
                     db,
                     scope=Scope(project="other"),
                     exposures=ranked,
-                    outcome=stored,
-                    now=one["began"],
+                    outcome=stored_outcome,
+                    now=draw["began"],
                 )
                 expose(
                     db,
                     scope=SCOPE,
                     exposures=(),
-                    outcome=stored,
-                    now=one["began"] + (one["lasted"] or 0),
+                    outcome=stored_outcome,
+                    now=draw["began"] + (draw["lasted"] or 0),
                 )
-                for name, case in counted(ranked, end) if end else ():
+                for name, case in count_cases(ranked, end) if end else ():
                     cases[name][case] += 1
-                waiting += end is None and one["began"] + ABANDONED_LOOP_SECONDS >= NOW
+                waiting += end is None and draw["began"] + ABANDONED_LOOP_SECONDS >= NOW
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(exposure_store, "time", SimpleNamespace(time=lambda: NOW))
                 return evidence(db, SCOPE)
 
-        found, pending = asyncio.run(store.write(Scope(), fill))
-    assert found == cases
+        counted_cases, pending = asyncio.run(store.write(Scope(), fill))
+    assert counted_cases == cases
     assert pending == waiting
 
 
@@ -248,16 +261,19 @@ async def test_harm_retires_once_and_on_record(store, path):
     )
     await write(store, lessons=[lesson("o", trust="operator")])
     names = ["a", "b", "o", "p", "x", "gone"]
-    found = [hurting(name) for name in names]
-    assert await conclude(store, {"check/o": 0.5}, *found) == ["check/a", "check/b"]
-    assert await conclude(store, {"check/o": 0.5}, *found) == []
+    comparisons = [compare_hurting(name) for name in names]
+    retired = await conclude(store, {"check/o": 0.5}, comparisons)
+    assert retired == ["check/a", "check/b"]
+    assert await conclude(store, {"check/o": 0.5}, comparisons) == []
     states = dict(rows(path, "select signature, state from lesson"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
     assert states == {**expected, "x": "quarantined", "o": "verified"}
     assert rows(path, "select useful from lesson where signature = 'o'") == [(1.0,)]
     # What an operator wrote or pinned is put before a person, once.
-    *asked, first, last = await store.read(SCOPE, exposure_store.rulings, 9)
-    assert [(one["action"], one["subject"]) for one in (*asked, first, last)] == [
+    *reviews, first, last = await store.read(SCOPE, exposure_store.rulings, 9)
+    assert [
+        (ruling["action"], ruling["subject"]) for ruling in (*reviews, first, last)
+    ] == [
         ("review", "check/p"),
         ("review", "check/o"),
         ("retire", "check/b"),
@@ -265,7 +281,7 @@ async def test_harm_retires_once_and_on_record(store, path):
     ]
     ((id,),) = rows(path, "select id from lesson where signature = 'o'")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "it is old")
-    assert await conclude(store, {}, *found) == ["check/o"]
+    assert await conclude(store, {}, comparisons) == ["check/o"]
     assert last["why"].startswith(
         "shown 200, withheld 40: right at once 0 % against 100 %; −100"
     )
@@ -286,13 +302,13 @@ async def test_ranks_are_those_of_the_last_look(store, path):
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
 async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     await write(store, lessons=[lesson("a", state=state), lesson("b")])
-    await conclude(store, {}, hurting("b"))
-    ((one,), (two,)) = rows(path, "select id from lesson order by id")
-    for scope, id in ((SCOPE, one), (SCOPE, two + 1), (OTHER, two)):
+    await conclude(store, {}, [compare_hurting("b")])
+    ((other,), (retired,)) = rows(path, "select id from lesson order by id")
+    for scope, id in ((SCOPE, other), (SCOPE, retired + 1), (OTHER, retired)):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
             await store.write(scope, exposure_store.restore, id, "ada", "")
     with pytest.raises(InvalidInput):
-        await restore(store, two, " ", "")
+        await restore(store, retired, " ", "")
     assert rows(path, "select state from lesson order by id") == [
         (state,),
         ("retired",),
@@ -305,16 +321,21 @@ async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
 WORDS = "use metres"
 
 
-def said(trust: str, text: str = "lesson a") -> Lesson:
+def lesson_by(trust: str, text: str = "lesson a") -> Lesson:
     return replace(lesson("a", state="unverified", trust=trust), text=text)
 
 
-async def shown_and_retired(store: Store, one: Lesson) -> None:
-    await write(store, [shown("a", "before")], Outcome("before", False, calls=1), [one])
-    await conclude(store, {"check/a": 0.55}, hurting("a"))
+async def show_and_retire(store: Store, learnt: Lesson) -> None:
+    await write(
+        store,
+        [exposure_of("a", "before")],
+        Outcome("before", False, calls=1),
+        [learnt],
+    )
+    await conclude(store, {"check/a": 0.55}, [compare_hurting("a")])
 
 
-def now(path: Any) -> tuple[Any, ...]:
+def read_worth(path: Any) -> tuple[Any, ...]:
     """State, words and rank of the only lesson, and the rulings on its worth, oldest
     first.
     """
@@ -322,7 +343,9 @@ def now(path: Any) -> tuple[Any, ...]:
         "select action, by, why from ruling where action in ('retire', 'restore') "
         "order by id"
     )
-    rulings = [one if one[0] == "restore" else one[:2] for one in rows(path, say)]
+    rulings = [
+        ruling if ruling[0] == "restore" else ruling[:2] for ruling in rows(path, say)
+    ]
     return *rows(path, "select state, text, useful from lesson")[0], rulings
 
 
@@ -333,41 +356,48 @@ RETIRED = ("retire", "proof")
 async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     store, path, gone
 ):
-    await shown_and_retired(store, said("model"))
+    await show_and_retire(store, lesson_by("model"))
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
-    await write(store, lessons=[said("operator", WORDS)])
-    assert now(path) == ("unverified", WORDS, 1.0, [RETIRED])
+    await write(store, lessons=[lesson_by("operator", WORDS)])
+    assert read_worth(path) == ("unverified", WORDS, 1.0, [RETIRED])
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]
-    await write(store, [shown("a", "after")], Outcome("after", True, calls=1))
+    await write(store, [exposure_of("a", "after")], Outcome("after", True, calls=1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence)
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
     assert sum(cases[None].values()) == 2  # memory as a whole forgets nothing
-    assert (
-        await conclude(store, {}, hurting("a")) == []
-    )  # a person decides about these words
+    # A person decides about these words.
+    assert await conclude(store, {}, [compare_hurting("a")]) == []
     ((id,),) = rows(path, "select id from lesson")
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "")
-    assert await conclude(store, {}, hurting("a")) == ["check/a"]
-    await write(
-        store, lessons=[said("operator", "use feet")]
-    )  # it has words of an operator by now
-    assert now(path)[:2] == ("retired", WORDS)
+    assert await conclude(store, {}, [compare_hurting("a")]) == ["check/a"]
+    # It has words of an operator by now.
+    await write(store, lessons=[lesson_by("operator", "use feet")])
+    assert read_worth(path)[:2] == ("retired", WORDS)
 
 
 @pytest.mark.parametrize("trust", ["operator", "measured"])
-@pytest.mark.parametrize("text", [WORDS, "lesson a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(WORDS, id="other words"),
+        pytest.param("lesson a", id="the same words"),
+    ],
+)
 async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
     store, path, trust, text
 ):
     for loop in ("before", "again"):
         await write(
-            store, [shown("a", loop)], Outcome(loop, False, calls=1), [said("model")]
+            store,
+            [exposure_of("a", loop)],
+            Outcome(loop, False, calls=1),
+            [lesson_by("model")],
         )
     await conclude(store, {"check/a": 0.9})
-    await write(store, lessons=[said(trust, text)])
+    await write(store, lessons=[lesson_by(trust, text)])
     useful, count = (1.0, 0) if text == WORDS else (0.9, 2)
-    assert now(path) == ("unverified", text, useful, [])
+    assert read_worth(path) == ("unverified", text, useful, [])
     cases = (await store.read(SCOPE, exposure_store.evidence))[0].get("check/a", {})
     assert sum(cases.values()) == count
 
@@ -375,29 +405,29 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
 @pytest.mark.parametrize(
     ("trust", "text"),
     [
-        ("operator", "lesson a"),
-        ("measured", "lesson a"),
-        ("measured", WORDS),
-        ("model", WORDS),
+        pytest.param("operator", "lesson a", id="an operator says the same"),
+        pytest.param("measured", "lesson a", id="a measurement says the same"),
+        pytest.param("measured", WORDS, id="a measurement says something else"),
+        pytest.param("model", WORDS, id="a model says something else"),
     ],
 )
 @pytest.mark.parametrize("gone", [True, False])
 async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     store, path, trust, text, gone
 ):
-    await shown_and_retired(store, said("model"))
+    await show_and_retire(store, lesson_by("model"))
     if gone:
         await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
         assert rows(path, "select * from lesson") == []
-    await write(store, lessons=[said(trust, text)])
-    state, *_, rulings = now(path)
+    await write(store, lessons=[lesson_by(trust, text)])
+    state, *_, rulings = read_worth(path)
     assert state == "retired"
     assert rulings == [RETIRED]
     ((id,),) = rows(path, "select id from lesson")
     await restore(store, id, "ada", "it was the model")
-    state, *_, rulings = now(path)
+    state, *_, rulings = read_worth(path)
     assert state == "unverified"
     assert rulings == [RETIRED, ("restore", "ada", "it was the model")]
-    await write(store, lessons=[said(trust, text)])
-    assert now(path)[0] == "unverified"
+    await write(store, lessons=[lesson_by(trust, text)])
+    assert read_worth(path)[0] == "unverified"
     assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence))[0]

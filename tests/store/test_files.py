@@ -44,9 +44,7 @@ def path(tmp_path):
     return file
 
 
-async def test_a_new_file_is_its_owners_an_empty_one_is_damaged_and_memory_is_its_stores_own(
-    path,
-):
+async def test_a_new_file_is_its_owners_and_an_empty_one_is_damaged(path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(path.parent) == ["a.db"]
     path.write_bytes(b"")
@@ -76,12 +74,12 @@ async def test_a_newer_schema_is_left_alone(path):
 
 
 async def test_no_secret_in_a_memory_key_is_stored(path):
-    one = report("k", 1)
+    entry = report("k", 1)
     secret = "sk-proj-" + "a1B2" * 12
-    assert one.head is not None
-    one = replace(one, head=replace(one.head, memory_key=f"of {secret}"))
+    assert entry.head is not None
+    entry = replace(entry, head=replace(entry.head, memory_key=f"of {secret}"))
     with opened(path) as store:
-        await store.write(SCOPE, loops.commit, one, "me")
+        await store.write(SCOPE, loops.commit, entry, "me")
     *_, (key,) = rows(path, "select memory_key from loop order by id")
     assert key[:3] == "of "
     assert (secret in key) is False
@@ -92,8 +90,8 @@ async def test_no_secret_in_a_memory_key_is_stored(path):
 )
 async def test_a_schema_that_does_not_fit_says_what_to_do(path, change):
     database(path, change)
-    said = r"an unreleased heedful .*export"
-    with opened(path) as store, pytest.raises(StoreOlder, match=said):
+    advice = r"an unreleased heedful .*export"
+    with opened(path) as store, pytest.raises(StoreOlder, match=advice):
         await Memory(store).remember("k", "text")
 
 
@@ -108,7 +106,12 @@ async def test_another_database_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database " * 99, b"\0" * 5000, bytes(range(256)) * 16]
+    "content",
+    [
+        pytest.param(b"not a database " * 99, id="text"),
+        pytest.param(b"\0" * 5000, id="zeros"),
+        pytest.param(bytes(range(256)) * 16, id="all bytes"),
+    ],
 )
 async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "notes.txt"
@@ -153,7 +156,7 @@ from heedful.errors import StoreError
 from heedful.store import loops
 from tests.store.support import *
 
-async def writes(store, id):
+async def try_to_write(store, id):
     try:
         await store.write(SCOPE, loops.commit, report(id, 1), "me")
         return "written"
@@ -162,7 +165,7 @@ async def writes(store, id):
 
 async def main(path, change):
     with opened(path) as store:
-        said = [await writes(store, "b")]
+        answers = [await try_to_write(store, "b")]
         os.rename(path, path + ".kept")
         shutil.copy(path + ".kept", path)
         if change == "deleted":
@@ -174,7 +177,7 @@ async def main(path, change):
             os.chmod(path, 0o444)
         elif change == "empty":
             os.truncate(path, 0)
-        print(*said, await writes(store, "c"))
+        print(*answers, await try_to_write(store, "c"))
 
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
@@ -192,8 +195,8 @@ asyncio.run(main(*sys.argv[1:]))
     ],
 )
 def test_a_file_that_changes_underneath_takes_no_writes(path, change, error):
-    for one in path.parents[1:4]:  # anybody may pass
-        one.chmod(one.stat().st_mode | 0o711)
+    for parent in path.parents[1:4]:  # anybody may pass
+        parent.chmod(parent.stat().st_mode | 0o711)
     path.parent.chmod(0o777)
     if os.getuid() == 0:
         os.chown(path, 65534, 65534)
@@ -206,8 +209,8 @@ async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     path.chmod(0o444)
-    said = ended(python(READ_ONLY, path))
-    assert "read-only" in said or "cannot be opened" in said
+    message = ended(python(READ_ONLY, path))
+    assert "read-only" in message or "cannot be opened" in message
     path.chmod(0o644)
     assert await read(path) == 1
 
@@ -229,17 +232,19 @@ from tests.store.support import *
 async def main(path):
     with opened(path) as store:
         await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
+        unlimited = resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, unlimited))
         number = 1
         try:
             while True:
-                await store.write(SCOPE, loops.commit, report("a", number + 1, "x" * 9_000), "me")
+                entry = report("a", number + 1, "x" * 9_000)
+                await store.write(SCOPE, loops.commit, entry, "me")
                 number += 1
         except StoreUnavailable as error:
             print(error)
         # What is there can be read, and once there is room again, writing goes on.
         assert len((await store.read(SCOPE, loops.read, "a")).values) == number
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
         await store.write(SCOPE, loops.commit, report("a", number + 1, "last"), "me")
     print(number)
 
@@ -248,8 +253,8 @@ asyncio.run(main(sys.argv[1]))
 
 
 async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
-    said, number = ended(python(FULL, tmp_path / "a.db")).strip().split("\n")
-    assert "disk" in said
+    message, number = ended(python(FULL, tmp_path / "a.db")).strip().split("\n")
+    assert "disk" in message
     assert int(number) > 3
     assert await read(tmp_path / "a.db") == int(number) + 1
     assert rows(tmp_path / "a.db", "pragma integrity_check") == [("ok",)]
@@ -326,7 +331,8 @@ asyncio.run(store.close())
 
 def test_processes_that_open_it_at_once_take_the_step_once(path, folder):
     assert [
-        ended(one) for one in [python(MIGRATING, path, folder) for _ in range(4)]
+        ended(process)
+        for process in [python(MIGRATING, path, folder) for _ in range(4)]
     ] == ["0\n"] * 4
     assert rows(path, "select colour from loop") == [("grey",)]
 

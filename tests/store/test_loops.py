@@ -48,19 +48,19 @@ async def claim(store: Store, id: str, head: Head, owner: str) -> StoredLoop:
 
 @pytest.fixture
 def owner():
-    one = new_owner()
-    enter(one)
-    yield one
-    leave(one)
+    name = new_owner()
+    enter(name)
+    yield name
+    leave(name)
 
 
 async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
     await commit(store, report("a", 1), owner)
-    stored = await read(store, "a")
-    assert stored.head.task == "task"
-    assert stored.values == ("text",)
-    assert stored.epoch == 1
-    assert stored.verdicts == (Again(),)
+    loop = await read(store, "a")
+    assert loop.head.task == "task"
+    assert loop.values == ("text",)
+    assert loop.epoch == 1
+    assert loop.verdicts == (Again(),)
     with pytest.raises(LeaseLost):
         await commit(store, report("b", 1, head=None), owner)
     with pytest.raises(NotFound):
@@ -100,8 +100,8 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     assert first.loop.overrides == (replace(override, used=1),)
     for _ in range(3):
         await commit(store, again, owner)
-    stored = await read(store, "a")
-    assert stored == replace(first, updated=stored.updated)
+    last = await read(store, "a")
+    assert last == replace(first, updated=last.updated)
     assert dump() == before
 
 
@@ -110,16 +110,16 @@ async def test_a_different_report_of_the_same_attempt_is_a_conflict(
     store, owner, field
 ):
     first = report("a", 1)
+    assert first.attempt is not None
     others = {
-        "candidate": Candidate.of("another"),
-        "usage": Usage(calls=2),
-        "evaluation": None,
+        "candidate": replace(first.attempt, candidate=Candidate.of("another")),
+        "usage": replace(first.attempt, usage=Usage(calls=2)),
+        "evaluation": replace(first.attempt, evaluation=None),
     }
-    second = replace(first, value="another", cancelled="ada")
-    if field != "value":
-        assert first.attempt is not None
-        attempt = replace(first.attempt, **{field: others[field]})  # type: ignore[arg-type]
-        second = replace(first, attempt=attempt, cancelled="ada")
+    if field == "value":
+        second = replace(first, value="another", cancelled="ada")
+    else:
+        second = replace(first, attempt=others[field], cancelled="ada")
     await commit(store, first, owner)
     before = await read(store, "a")
     with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
@@ -148,10 +148,10 @@ async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
         return [o.used for o in (await read(store, "a")).loop.overrides]
 
     await claim(store, "a", HEAD, owner)
-    given = JournalEntry(
+    entry = JournalEntry(
         id="a", epoch=1, override=Override("attempts", "ada", decisions=2)
     )
-    await commit(store, given, owner)
+    await commit(store, entry, owner)
     stopped = Done(1, False, stopped_by=(Stop("budget", "z"),), lifted=lifted)
     await commit(store, report("a", 1, verdict=stopped), owner)
     assert await used() == [0]
@@ -205,21 +205,12 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
 
     await claim(store, "a", HEAD, first)
     await claim(store, "a", HEAD, second)
-    more = {
-        "extra": Usage(calls=5),
-        "lessons": [lesson()],
-        "step": ("1/answer", []),
-    }
-    ghost: dict[str, Any] = {
-        **more,
-        "cancelled": "x",
-        "override": Override("attempts", "ghost"),
-    }
     stale = [
-        *(
-            JournalEntry(id="a", epoch=1, **{name: value})
-            for name, value in ghost.items()
-        ),
+        JournalEntry(id="a", epoch=1, extra=Usage(calls=5)),
+        JournalEntry(id="a", epoch=1, lessons=[lesson()]),
+        JournalEntry(id="a", epoch=1, step=("1/answer", [])),
+        JournalEntry(id="a", epoch=1, cancelled="x"),
+        JournalEntry(id="a", epoch=1, override=Override("attempts", "ghost")),
         report("a", 1, head=None),
         report("a", 1),  # as if the loop were new
     ]
@@ -229,10 +220,10 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     with pytest.raises(LeaseLost):
         await store.write(SCOPE, loop_store.beat, "a", 1)
     await store.write(SCOPE, loop_store.beat, "a", 2)
-    stored = await read(store, "a")
-    assert stored.loop == Loop("a")
-    assert stored.journal == {}
-    assert stored.verdicts == ()
+    stored_loop = await read(store, "a")
+    assert stored_loop.loop == Loop("a")
+    assert stored_loop.journal == {}
+    assert stored_loop.verdicts == ()
     assert await store.read(SCOPE, lessons.count) == 0
 
 
@@ -259,8 +250,8 @@ async def test_a_lease_of_a_clock_that_runs_ahead_ends_by_the_clock_of_the_store
         ahead.setattr(loop_store, "time", SimpleNamespace(time=lambda: hour))
         await claim(store, "a", Head(task="task"), elsewhere)
         await store.write(SCOPE, loop_store.beat, "a", 1)
-    (held,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
-    assert 0 < held["held_for"] <= LOOP_LEASE_SECONDS
+    (row,) = await store.read(SCOPE, lambda db, _: db.all("read_loop", SCOPE, id="a"))
+    assert 0 < row["held_for"] <= LOOP_LEASE_SECONDS
     change_rows(
         store.url, "update loop set lease = lease + 3600"
     )  # as if the store had run ahead
@@ -279,6 +270,7 @@ async def test_an_ended_loop_is_free_at_once(store, owner):
 CLAIM = """
 import asyncio, sys
 from heedful.errors import LeaseLost
+from heedful.store.records import Head
 from heedful.store.loops import enter, new_owner
 from heedful.store import loops
 from tests.store.support import *
@@ -286,8 +278,9 @@ from tests.store.support import *
 me = new_owner(); enter(me)
 with opened(sys.argv[1]) as store:
     try:
-        stored = asyncio.run(store.write(SCOPE, loops.claim, "a", Head(task="task"), me))
-        print("epoch", stored.epoch, flush=True)
+        head = Head(task="task")
+        claimed = asyncio.run(store.write(SCOPE, loops.claim, "a", head, me))
+        print("epoch", claimed.epoch, flush=True)
     except LeaseLost:
         print("refused", flush=True)
     sys.stdin.readline()
@@ -302,9 +295,9 @@ async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_o
     with opened(path) as store:
         await store.read(SCOPE, lessons.count)
     both = [python(CLAIM, path) for _ in range(2)]
-    said = [p.stdout.readline().strip() for p in both if p.stdout]
-    assert sorted(said) == ["epoch 1", "refused"]
-    winner, loser = both if said[0] == "epoch 1" else both[::-1]
+    lines = [p.stdout.readline().strip() for p in both if p.stdout]
+    assert sorted(lines) == ["epoch 1", "refused"]
+    winner, loser = both if lines[0] == "epoch 1" else both[::-1]
     ended(loser)
     third = python(CLAIM, path)
     assert third.stdout is not None
@@ -336,8 +329,8 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         )
         await claim(store, "a", head, owner)
         grown = Loop("a", loop.goals)
-        for told in loop.overrides:
-            override = replace(told, by=storable(told.by), why=storable(told.why))
+        for drawn in loop.overrides:
+            override = replace(drawn, by=storable(drawn.by), why=storable(drawn.why))
             await commit(store, JournalEntry(id="a", epoch=1, override=override), owner)
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
@@ -355,13 +348,13 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
             owner,
         )
         grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
-        stored = await read(store, "a")
-        assert stored.loop == replace(
-            grown, at=stored.decisions[-1].at if loop.overrides else 0.0
+        stored_loop = await read(store, "a")
+        assert stored_loop.loop == replace(
+            grown, at=stored_loop.decisions[-1].at if loop.overrides else 0.0
         )
-        assert stored.verdicts == tuple(verdicts)
-        assert stored.head == head
-        assert stored.values == ([text],) * len(loop.attempts)
+        assert stored_loop.verdicts == tuple(verdicts)
+        assert stored_loop.head == head
+        assert stored_loop.values == ([text],) * len(loop.attempts)
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
@@ -371,15 +364,15 @@ async def test_newest_first_by_prefix_and_within_the_scope(store, owner):
     for id in ("a1", "b1", "a2", "a%"):
         await commit(store, report(id, 1), owner)
     await store.write(Scope("other"), loop_store.commit, report("a3", 1), owner)
-    for asked, expected in (
-        ((9,), ["a%", "a2", "b1", "a1"]),
-        ((9, "a"), ["a%", "a2", "a1"]),
-        ((9, "a%"), ["a%"]),
-        ((1,), ["a%"]),
-        ((9, "", "b1"), ["a1"]),
+    for limit, prefix, after, expected in (
+        (9, "", "", ["a%", "a2", "b1", "a1"]),
+        (9, "a", "", ["a%", "a2", "a1"]),
+        (9, "a%", "", ["a%"]),
+        (1, "", "", ["a%"]),
+        (9, "", "b1", ["a1"]),
     ):
-        found, _ = await store.read(SCOPE, loop_store.newest, *asked)
-        assert [stored.id for stored in found] == expected
+        page, _ = await store.read(SCOPE, loop_store.newest, limit, prefix, after)
+        assert [row.id for row in page] == expected
 
 
 async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):

@@ -46,8 +46,15 @@ def test_many_at_once_apply_all_of_it_once(empty):
         done = list(
             threads.map(lambda _: migrate(empty.owner, role="heedful"), range(4))
         )
-    assert sorted(len(one.applied) for one in done) == [0, 0, 0, len(all_parts())]
-    assert {(one.waiting, one.schema) for one in done} == {((), newest_version())}
+    assert sorted(len(migration.applied) for migration in done) == [
+        0,
+        0,
+        0,
+        len(all_parts()),
+    ]
+    assert {(migration.waiting, migration.schema) for migration in done} == {
+        ((), newest_version())
+    }
     assert {"loop", "schema_version", "procrastinate_jobs"} <= set(tables(empty))
 
 
@@ -56,10 +63,10 @@ def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
     try:
         migrate(empty.owner, role=name)
         flags = "rolcanlogin, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb"
-        found = rows(
+        roles = rows(
             empty.owner, f"select {flags} from pg_roles where rolname = %s", name
         )
-        assert found == [(True, False, False, False, False)]
+        assert roles == [(True, False, False, False, False)]
         rows(
             empty.owner,
             "create table heedful.later (id bigint generated always as identity)",
@@ -74,7 +81,10 @@ def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
         rows(empty.superuser, f"drop owned by {quoted}; drop role {quoted}")
 
 
-@pytest.mark.parametrize("role", ["a\nb", "x" * 64])
+@pytest.mark.parametrize(
+    "role",
+    [pytest.param("a\nb", id="a line break"), pytest.param("x" * 64, id="too long")],
+)
 def test_a_role_without_a_proper_name_is_refused(empty, role):
     with pytest.raises(InvalidInput, match="role is"):
         migrate(empty.owner, role=role)
@@ -144,12 +154,14 @@ create policy of_tenant on brand_new using (tenant = current_setting('heedful.te
 POST = """
 drop trigger tally_both on tally;
 drop function both_tallies();
-create or replace function lesson_added() returns trigger language plpgsql as $$ begin
+create or replace function lesson_added() returns trigger language plpgsql as $$
+begin
   insert into tally (tenant, project, many) values (new.tenant, new.project, 1)
   on conflict (tenant, project) do update set many = tally.many + 1;
   return null;
 end $$;
-create or replace function lesson_gone() returns trigger language plpgsql as $$ begin
+create or replace function lesson_gone() returns trigger language plpgsql as $$
+begin
   update tally set many = many - 1 where tenant = old.tenant and project = old.project;
   return null;
 end $$;
@@ -170,8 +182,9 @@ async def main():
         await run("task", generate=lambda task, hint: "text", store=store, id=name)
         assert (await store.read(Scope(), loops.read, name)).values == ("text",)
         memory = Memory(store)
-        assert (await memory.remember("E", f"{name} rises too late", lesson="bake it")).created
-        assert (await memory.seen("E", f"{name} rises too late")).count == 1
+        error = f"{name} rises too late"
+        assert (await memory.remember("E", error, lesson="bake it")).created
+        assert (await memory.seen("E", error)).count == 1
         print(await memory.count(), end="")
     except StoreError as error:
         print(type(error).__name__, end="")
@@ -185,7 +198,8 @@ import sys
 from heedful.store.postgres_migrations import migrate
 for part in sys.argv[2:]:
     done = migrate(sys.argv[1], part)
-    print([step.part for step in done.applied], [step.part for step in done.waiting], end=" ")
+    print([step.part for step in done.applied], end=" ")
+    print([step.part for step in done.waiting], end=" ")
 """
 HERE = Path(heedful.__file__).parents[1]
 
@@ -211,7 +225,9 @@ def _add(code: Path, pre: str, post: str) -> None:
         file.write_text(sql, encoding="utf-8")
 
 
-def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start_code(
+    code: Path, text: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", text, *arguments]
     env = {**unmeasured(), "PYTHONPATH": str(code)}
     return subprocess.run(
@@ -219,8 +235,8 @@ def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProce
     )
 
 
-def said(code: Path, text: str, *arguments: str) -> str:
-    done = program(code, text, *arguments)
+def run_code(code: Path, text: str, *arguments: str) -> str:
+    done = start_code(code, text, *arguments)
     assert done.returncode == 0
     assert done.stderr == ""
     return done.stdout
@@ -229,24 +245,29 @@ def said(code: Path, text: str, *arguments: str) -> str:
 def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
     old = HERE
     url = postgres.service
-    assert said(old, USE, url, "ash") == "1"
-    assert said(newer, USE, url, "birch") == "StoreOlder"
-    done = said(newer, MIGRATE, postgres.owner, "post", "pre")
+    assert run_code(old, USE, url, "ash") == "1"
+    assert run_code(newer, USE, url, "birch") == "StoreOlder"
+    done = run_code(newer, MIGRATE, postgres.owner, "post", "pre")
     assert done == "[] ['pre', 'post'] ['pre'] ['post'] "
-    assert said(old, USE, url, "cedar") == "2"
-    assert said(newer, USE, url, "elm") == "3"
-    assert said(old, USE, url, "fir") == "4"
-    assert said(newer, MIGRATE, postgres.owner, "all") == "['post'] [] "
-    assert said(old, USE, url, "holly") == "StoreNewer"
-    assert said(newer, USE, url, "oak") == "5"
+    assert run_code(old, USE, url, "cedar") == "2"
+    assert run_code(newer, USE, url, "elm") == "3"
+    assert run_code(old, USE, url, "fir") == "4"
+    assert run_code(newer, MIGRATE, postgres.owner, "all") == "['post'] [] "
+    assert run_code(old, USE, url, "holly") == "StoreNewer"
+    assert run_code(newer, USE, url, "oak") == "5"
     with pytest.raises(StoreNewer, match="upgrade heedful"):
         migrate(postgres.owner)
 
 
 BROKEN = [
-    (PRE + "select 1 / 0;", POST, StoreError),
-    (PRE, POST + "select 1 / 0;", StoreError),
-    (PRE, POST + "select pg_terminate_backend(pg_backend_pid());", StoreUnavailable),
+    pytest.param(PRE + "select 1 / 0;", POST, StoreError, id="the first part fails"),
+    pytest.param(PRE, POST + "select 1 / 0;", StoreError, id="the second part fails"),
+    pytest.param(
+        PRE,
+        POST + "select pg_terminate_backend(pg_backend_pid());",
+        StoreUnavailable,
+        id="the connection is lost in the second part",
+    ),
 ]
 
 
@@ -254,10 +275,10 @@ BROKEN = [
 def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, kind):
     _add(newer, pre, post)
     there = tables(postgres)
-    done = program(newer, MIGRATE, postgres.owner, "all")
+    done = start_code(newer, MIGRATE, postgres.owner, "all")
     assert f"heedful.errors.{kind.__name__}" in done.stderr
     assert tables(postgres) == there
-    assert said(HERE, USE, postgres.service, "ash") == "1"
+    assert run_code(HERE, USE, postgres.service, "ash") == "1"
     again = migrate(postgres.owner)
     assert again.applied == ()
     assert again.waiting == ()

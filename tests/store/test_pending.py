@@ -40,19 +40,19 @@ KINDS = {
 }
 
 
-async def sent(
+async def send(
     store, spans: list[Data], scope: Scope = SCOPE, **more: Any
 ) -> Counter[str]:
     refused: Counter[str] = await receive(store, scope, document(spans), **more)
     return refused
 
 
-def whole(spans: list[Data]) -> Any:
+def read_episode(spans: list[Data]) -> Any:
     [episode] = traces.read(json.dumps(document(spans)).encode())
     return episode
 
 
-async def kept(store, scope: Scope = SCOPE) -> list[Any]:
+async def read_episodes(store, scope: Scope = SCOPE) -> list[Any]:
     return [
         *map(
             from_stored_episode,
@@ -79,9 +79,9 @@ def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
                 assert await receive(store, SCOPE, body) == Counter()
             if n + size < len(spans):
                 assert await gather(store, SCOPE, Patience(settled=1e9)) == ()
-        assert await gather(store, SCOPE, ROOTED) == (whole(KINDS[kind]).digest,)
-        [(episode, trust)] = await kept(store)
-        assert episode.digest == whole(KINDS[kind]).digest
+        assert await gather(store, SCOPE, ROOTED) == (read_episode(KINDS[kind]).digest,)
+        [(episode, trust)] = await read_episodes(store)
+        assert episode.digest == read_episode(KINDS[kind]).digest
         assert trust == "external"
         assert await gather(store, SCOPE, ROOTED) == ()
 
@@ -94,28 +94,28 @@ async def test_of_a_trace_whose_root_does_not_come_the_rest_is_an_episode_after_
 ):
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
-    await sent(store, spans)
+    await send(store, spans)
     assert await gather(store, SCOPE, ROOTED) == ()
     [digest] = await gather(store, SCOPE, Patience(settled=1e9, ending=0.0))
-    assert digest == whole(spans).digest
+    assert digest == read_episode(spans).digest
 
 
 async def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(store):
     *children, root = genai()
     called = {**children[0], "flags": 0x301}
-    await sent(store, [called])
+    await send(store, [called])
     assert await gather(store, SCOPE, ROOTED) == ()
-    await sent(store, [*children[1:], root])
-    assert await gather(store, SCOPE, ROOTED) == (whole(genai()).digest,)
+    await send(store, [*children[1:], root])
+    assert await gather(store, SCOPE, ROOTED) == (read_episode(genai()).digest,)
 
 
 async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(
     store,
 ):
     spans = genai()
-    await sent(store, spans)
-    found = await asyncio.gather(*(gather(store, SCOPE, ROOTED) for _ in range(4)))
-    assert sorted(len(one) for one in found) == [0, 0, 0, 1]
+    await send(store, spans)
+    gathered = await asyncio.gather(*(gather(store, SCOPE, ROOTED) for _ in range(4)))
+    assert sorted(len(episodes) for episodes in gathered) == [0, 0, 0, 1]
     late = span(
         "00000000000000aa",
         parent=spans[-1]["spanId"],
@@ -123,56 +123,60 @@ async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refuse
         times=(2, 3),
         attributes={},
     )
-    assert await sent(store, [late, spans[0]]) == Counter({LATE_SPANS_REASON: 2})
-    assert len(await kept(store)) == 1
+    assert await send(store, [late, spans[0]]) == Counter({LATE_SPANS_REASON: 2})
+    assert len(await read_episodes(store)) == 1
 
 
 async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
-    await sent(store, [*children[1:], root])
-    [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9)
-    await sent(store, children[:1])
-    assert await store.write(SCOPE, episode_store.finish_trace, one, None) is False
+    await send(store, [*children[1:], root])
+    [trace] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9)
+    await send(store, children[:1])
+    assert await store.write(SCOPE, episode_store.finish_trace, trace, None) is False
     assert len(await gather(store, SCOPE, ROOTED)) == 1
-    assert (await kept(store))[0][0].digest == whole(genai()).digest
+    assert (await read_episodes(store))[0][0].digest == read_episode(genai()).digest
 
 
 async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     *children, root = genai()
-    await sent(store, children, trust="operator")
-    await sent(store, [root])
+    await send(store, children, trust="operator")
+    await send(store, [root])
     await gather(store, SCOPE, ROOTED)
-    assert [trust for _, trust in await kept(store)] == ["external"]
+    assert [trust for _, trust in await read_episodes(store)] == ["external"]
     other = Scope("other")
-    await sent(store, [*children, root], other, trust="operator")
+    await send(store, [*children, root], other, trust="operator")
     await gather(store, other, ROOTED)
-    assert [trust for _, trust in await kept(store, other)] == ["operator"]
+    assert [trust for _, trust in await read_episodes(store, other)] == ["operator"]
 
 
-@pytest.mark.parametrize("bound", [{"spans": 1}, {"bytes": 100}])
+@pytest.mark.parametrize(
+    "bound", [Bounds(spans=1), Bounds(bytes=100)], ids=["spans", "bytes"]
+)
 async def test_a_trace_and_a_scope_have_bounds(store, bound):
     *children, root = genai()
-    assert (await sent(store, children, bounds=Bounds(**bound))).total() == len(
-        children
-    )
+    refused = await send(store, children, bounds=bound)
+    assert refused.total() == len(children)
     assert await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9) == []
     exact = Bounds(spans=len(children))
-    assert await sent(store, children, bounds=exact) == Counter()
-    assert (await sent(store, [root], bounds=exact)).total() == 1
+    assert await send(store, children, bounds=exact) == Counter()
+    assert (await send(store, [root], bounds=exact)).total() == 1
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"traceId": ""},
-        {"traceId": "0" * 32},
-        {"traceId": "g" * 32},
-        {"spanId": "abc"},
-        {
-            "attributes": [
-                {"key": "gen_ai.x", "value": {"stringValue": "x" * MAX_SPAN_BYTES}}
-            ]
-        },
+        pytest.param({"traceId": ""}, id="no trace"),
+        pytest.param({"traceId": "0" * 32}, id="a trace of zeros"),
+        pytest.param({"traceId": "g" * 32}, id="a trace that is no number"),
+        pytest.param({"spanId": "abc"}, id="a span too short"),
+        pytest.param(
+            {
+                "attributes": [
+                    {"key": "gen_ai.x", "value": {"stringValue": "x" * MAX_SPAN_BYTES}}
+                ]
+            },
+            id="a span too large",
+        ),
     ],
 )
 async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(
@@ -181,22 +185,21 @@ async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(
     [first, *rest] = genai()
     root = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     change = {**change, "attributes": [root, *change.get("attributes", ())]}
-    assert sum((await sent(store, [first | change, *rest])).values()) == 1
+    assert sum((await send(store, [first | change, *rest])).values()) == 1
     assert len(await store.read(SCOPE, episode_store.spans, TRACE)) == len(rest)
 
 
 async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
-    said = json.dumps(
+    messages = json.dumps(
         [{"role": "user", "parts": [{"type": "text", "content": f"it is {KEY}"}]}]
     )
-    held = {
+    attributes = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.input.messages": said,
+        "gen_ai.input.messages": messages,
         "input.value": KEY,
     }
-    more = {"status": {"code": 2, "message": f"refused {KEY}"}}
     with opened(tmp_path / "e.db") as store:
-        await sent(
+        await send(
             store,
             [
                 span(
@@ -204,13 +207,13 @@ async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
                     parent="",
                     name=f"chat {KEY}",
                     times=(1, 2),
-                    attributes=held,
-                    **more,
+                    attributes=attributes,
+                    status={"code": 2, "message": f"refused {KEY}"},
                 )
             ],
         )
         assert KEY not in str(rows(tmp_path / "e.db", "select * from span"))
         await gather(store, SCOPE, ROOTED)
-        [(episode, _)] = await kept(store)
+        [(episode, _)] = await read_episodes(store)
         assert "[redacted: aws_key]" in episode.task
         assert KEY not in str(rows(tmp_path / "e.db", "select * from episode"))

@@ -4,7 +4,7 @@ of one.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,9 @@ COMMANDS = (
 )
 
 
-def judge(text: str, at: Context) -> Evaluation:
+def judge(text: str, context: Context) -> Evaluation:
     """Everything that a check can say; the second candidate is accepted."""
-    found = (
+    findings = (
         Finding(
             f"check {text}",
             text,
@@ -47,22 +47,23 @@ def judge(text: str, at: Context) -> Evaluation:
         ),
     )
     return Evaluation(
-        found if at.attempt == 1 else (), {"quality": 0.5 * at.attempt, text: 0.5}
+        findings if context.attempt == 1 else (),
+        {"quality": 0.5 * context.attempt, text: 0.5},
     )
 
 
-async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
+async def run_loops(store: heedful.Store, text: str, id: str) -> list[str]:
     """Loops of all endings with the text in whatever they are given; what the errors
     said.
     """
-    said: list[str] = []
+    errors: list[str] = []
 
     def generate(task: Any, hint: str) -> Any:
         nested = {"note": [text], "deep": {"text": text}, text: "as a key"}
         return Answer(f"second {text}\n{hint}") if hint else nested
 
-    def check(candidate: Any, at: Context) -> Evaluation:
-        return judge(text, at)
+    def check(candidate: Any, context: Context) -> Evaluation:
+        return judge(text, context)
 
     def raises(*_: Any) -> Any:
         raise RuntimeError(f"{'x' * 100} {text}")
@@ -71,34 +72,37 @@ async def looped(store: heedful.Store, text: str, id: str) -> list[str]:
         return f"enough of {text}"
 
     memory = heedful.Memory(store)
-    given: dict[str, Any] = {"store": store, "memory": memory}
+    run_loop = partial(heedful.run, store=store, memory=memory)
     goals = [heedful.Goal("quality", 0.9)]
     task = {"do": text, "also": [text]}
-    await heedful.run(
-        task, generate=generate, checks=[check], goals=goals, id=id, **given
-    )
-    await heedful.run(f"again {text}", generate=generate, checks=[check], **given)
+    await run_loop(task, generate=generate, checks=[check], goals=goals, id=id)
+    await run_loop(f"again {text}", generate=generate, checks=[check])
     stopping = heedful.Policy((rule, heedful.MaxAttempts(1)))
-    held = heedful.Run[Any](
-        task, generate=generate, evaluate=check, policy=stopping, **given
+    run = heedful.Run[Any](
+        task,
+        generate=generate,
+        evaluate=check,
+        policy=stopping,
+        store=store,
+        memory=memory,
     )
-    await held.step()
-    await held.override("attempts", f"me {text}", f"why {text}")
-    await held.cancel(f"enough {text}")
+    await run.step()
+    await run.override("attempts", f"me {text}", f"why {text}")
+    await run.cancel(f"enough {text}")
     model = Function(raises)
-    for failing in ({"generate": raises}, {"generate": generate, "checks": [raises]}):
-        with pytest.raises((GenerateFailed, CheckFailed)) as failed:
-            await heedful.run(task, **failing, **given)
-        said.append(str(failed.value))
+    with pytest.raises(GenerateFailed) as failed:
+        await run_loop(task, generate=raises)
+    errors.append(str(failed.value))
+    with pytest.raises(CheckFailed) as unchecked:
+        await run_loop(task, generate=generate, checks=[raises])
+    errors.append(str(unchecked.value))
     with pytest.raises(ModelError) as refused:
-        await heedful.run(
-            task, generate=model, checks=[heedful.checks.contains("x")], **given
-        )
-    said.append(str(refused.value))
-    return said
+        await run_loop(task, generate=model, checks=[heedful.checks.contains("x")])
+    errors.append(str(refused.value))
+    return errors
 
 
-async def remembered(store: heedful.Store, text: str) -> None:
+async def remember_everywhere(store: heedful.Store, text: str) -> None:
     memory = heedful.Memory(store)
     example = heedful.Example(
         text,
@@ -110,43 +114,41 @@ async def remembered(store: heedful.Store, text: str) -> None:
         evidence=text,
         context=text,
     )
-    fields: dict[str, Any] = {
-        "tags": [text, "tag"],
-        "context": text,
-        "source": text[:200],
-    }
     for trust in ("operator", "tool"):
-        more = {**fields, "trust": trust}
-        await memory.remember(
-            f"Type {text}", text, lesson=text, example=example, **more
+        remember = partial(
+            memory.remember,
+            tags=[text, "tag"],
+            context=text,
+            source=text[:200],
+            trust=trust,
         )
-        await memory.remember("Leak", f"{trust} in the middle: {text}, and on", **more)
+        await remember(f"Type {text}", text, lesson=text, example=example)
+        await remember("Leak", f"{trust} in the middle: {text}, and on")
     await memory.remember("Leak", "y" * (MAX_EXAMPLE_TEXT_CHARS - 30) + f" {text}")
     await memory.seen("Leak", text)
     await memory.recall(text, tags=[text])
-    for held in (await memory.quarantine.waiting())[
-        :1
-    ]:  # a second token of a kind says the same
-        await memory.quarantine.release([held.id], by=text, why=text)
+    # A second token of a kind says the same.
+    for entry in (await memory.quarantine.waiting())[:1]:
+        await memory.quarantine.release([entry.id], by=text, why=text)
     await memory.pin(1, by=text, why=text)
 
 
-async def planted(path: Path, texts: list[str]) -> list[str]:
+async def plant(path: Path, texts: list[str]) -> list[str]:
     store = heedful.open_store(str(path))
-    said = []
+    outputs = []
     try:
-        each = (looped(store, text, f"loop-{n}") for n, text in enumerate(texts))
-        said += [one for errors in await asyncio.gather(*each) for one in errors]
+        runs = (run_loops(store, text, f"loop-{n}") for n, text in enumerate(texts))
+        outputs += [error for errors in await asyncio.gather(*runs) for error in errors]
         for text in texts:
-            await remembered(store, text)
+            await remember_everywhere(store, text)
         # Before it is closed, so that what is not in the database yet is in the -wal.
-        said += [
+        outputs += [
             file.read_bytes().decode("utf-8", "replace")
             for file in path.parent.iterdir()
         ]
     finally:
         await store.close()
-    return said
+    return outputs
 
 
 def test_no_key_is_left_anywhere(
@@ -161,34 +163,34 @@ def test_no_key_is_left_anywhere(
     caplog.set_level(logging.DEBUG)
     desk = Desk(tmp_path)
     few = [those[0] for those in EVERY.values()]
-    said = asyncio.run(planted(tmp_path / DB, [text for text, _ in few]))
+    outputs = asyncio.run(plant(tmp_path / DB, [text for text, _ in few]))
     for command in (*COMMANDS, "why loop-0", "why loop-1 --json"):
         done = desk.invoke(monkeypatch, *command.split())
         assert done.code in (0, 1), (command, done)
-        said += [done.out, done.err]
-    said += [
+        outputs += [done.out, done.err]
+    outputs += [
         file.read_bytes().decode("utf-8", "replace") for file in tmp_path.iterdir()
     ]
-    said += [caplog.text, *capfd.readouterr()]
+    outputs += [caplog.text, *capfd.readouterr()]
     hidden = {part for _, secret in few for part in parts(secret)}
     assert {len(part) for part in hidden} == {12}
-    for text in dict.fromkeys(said):
-        assert not hidden & {text[at : at + 12] for at in range(len(text))}
-    assert any("[redacted: " in one for one in said)
+    for text in dict.fromkeys(outputs):
+        assert not hidden & {text[start : start + 12] for start in range(len(text))}
+    assert any("[redacted: " in output for output in outputs)
 
 
-@pytest.mark.parametrize("name", [TOKENS["aws_key"][0], f"a {TOKENS['model_key'][0]}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(TOKENS["aws_key"][0], id="a key alone"),
+        pytest.param(f"a {TOKENS['model_key'][0]}", id="a key in a text"),
+    ],
+)
 def test_what_names_a_loop_or_a_scope_holds_no_key(name: str) -> None:
-    makers: list[Callable[[], Any]] = [
-        lambda: Scope(tenant=name),
-        lambda: Scope(project=name),
-    ]
-    loop: dict[str, Any] = {
-        "generate": lambda task, hint: "x",
-        "store": None,
-        "id": name,
-    }
-    for make in (*makers, lambda: heedful.Run[str]("t", **loop)):
-        with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
+    def make_run() -> Any:
+        return heedful.Run[str]("t", generate=lambda *_: "x", store=None, id=name)
+
+    for make in (lambda: Scope(tenant=name), lambda: Scope(project=name), make_run):
+        with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as refused:
             make()
-        assert not left(name, str(told.value))
+        assert not left(name, str(refused.value))

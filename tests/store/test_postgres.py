@@ -51,8 +51,8 @@ def add(db: Db, scope: Scope = ONE) -> None:
 
 
 def count(url: str) -> int:
-    [[found]] = rows(url, "select coalesce(sum(lessons), 0)::int from tally")
-    return int(found)
+    [[lessons]] = rows(url, "select coalesce(sum(lessons), 0)::int from tally")
+    return int(lessons)
 
 
 @asynccontextmanager
@@ -67,11 +67,26 @@ async def opened(url: str, **query: Any):
 # --- a session
 
 SQL = [
-    ("select 1", "select 1", ()),
-    ("select :a, :b, :a", "select $1, $2, $1", ("a", "b")),
-    ("select :a::text, ':b', \":c\"", "select $1::text, ':b', \":c\"", ("a",)),
-    ("select 'it''s :b', :a -- :c\n", "select 'it''s :b', $1 -- :c\n", ("a",)),
-    ("select /* :d */ :e[1:2]", "select /* :d */ $1[1:2]", ("e",)),
+    pytest.param("select 1", "select 1", (), id="none"),
+    pytest.param("select :a, :b, :a", "select $1, $2, $1", ("a", "b"), id="one twice"),
+    pytest.param(
+        "select :a::text, ':b', \":c\"",
+        "select $1::text, ':b', \":c\"",
+        ("a",),
+        id="a cast, a text and a name",
+    ),
+    pytest.param(
+        "select 'it''s :b', :a -- :c\n",
+        "select 'it''s :b', $1 -- :c\n",
+        ("a",),
+        id="a quoted quote and a comment",
+    ),
+    pytest.param(
+        "select /* :d */ :e[1:2]",
+        "select /* :d */ $1[1:2]",
+        ("e",),
+        id="a comment and a slice",
+    ),
 ]
 
 
@@ -89,7 +104,10 @@ async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text)
             )
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(2**63, id="too large"), pytest.param(-(2**63) - 1, id="too small")],
+)
 async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, number):
     for name in (postgres.service, str(tmp_path / "a.db")):
         with pytest.raises(InvalidInput, match="64 bits"):
@@ -103,10 +121,10 @@ async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, nu
 
 async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(postgres):
     def tenant(db: Db) -> str:
-        found: str = db.execute("select current_setting('heedful.tenant')").fetchone()[
-            0
-        ]
-        return found
+        setting: str = db.execute(
+            "select current_setting('heedful.tenant')"
+        ).fetchone()[0]
+        return setting
 
     strange = Scope("it's \\ $1 :x %s ž")
     async with opened(postgres.service, pool_size=1) as database:
@@ -140,7 +158,11 @@ def takes_back(db: Db) -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "error"), [(raises, LookupError), (swallows, StoreError)]
+    ("work", "error"),
+    [
+        pytest.param(raises, LookupError, id="work that raises"),
+        pytest.param(swallows, StoreError, id="work that swallows the error"),
+    ],
 )
 async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres, work, error):
     async with opened(postgres.service, pool_size=1) as database:
@@ -153,12 +175,12 @@ async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres, work, 
 
 async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres):
     def work(db: Db) -> list[Any]:
-        found = db.execute(COUNT, HERE).fetchall()
+        before = db.execute(COUNT, HERE).fetchall()
         rows(
             postgres.owner,
             "insert into tally (tenant, project, lessons) values ('one', 'p', 7)",
         )
-        return [found, db.execute(COUNT, HERE).fetchall()]
+        return [before, db.execute(COUNT, HERE).fetchall()]
 
     async with opened(postgres.service) as database:
         assert await database.read(ONE, work) == [[], []]
@@ -198,23 +220,23 @@ async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres)
 
 
 async def test_a_waiting_task_keeps_no_connection_and_a_begun_one_ends_whole(postgres):
-    begun = threading.Event()
+    started = threading.Event()
     gate = threading.Event()
 
-    def held(db: Db) -> None:
+    def hold(db: Db) -> None:
         add(db)
-        begun.set()
+        started.set()
         assert gate.wait(30)
 
     async with opened(postgres.service, pool_size=2) as database:
-        waiting = [asyncio.create_task(database.write(ONE, held)) for _ in range(10)]
-        await asyncio.to_thread(begun.wait, 30)
+        waiting = [asyncio.create_task(database.write(ONE, hold)) for _ in range(10)]
+        await asyncio.to_thread(started.wait, 30)
         await asyncio.wait_for(database.write(OTHER, lambda db: add(db, OTHER)), 30)
         await asyncio.wait_for(database.read(ONE, lambda db: None), 30)
-        for one in (waiting[0], *waiting[5:]):
-            one.cancel()
+        for task in (waiting[0], *waiting[5:]):
+            task.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await one
+                await task
         gate.set()
         await asyncio.gather(*waiting, return_exceptions=True)
         await database.write(ONE, add)
@@ -266,8 +288,8 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
     def slow(db: Db) -> None:
         db.execute("select pg_sleep(60)")
 
-    query = {"options": "-c%20statement_timeout=20ms", "pool_size": 1}
-    async with opened(postgres.service, **query) as database:
+    options = "-c%20statement_timeout=20ms"
+    async with opened(postgres.service, options=options, pool_size=1) as database:
         with pytest.raises(StoreUnavailable, match=r"statement timeout: .*options=-c"):
             await database.write(ONE, slow)
         await database.write(ONE, add)
@@ -320,11 +342,11 @@ def test_without_psycopg_a_command_says_what_to_install(tmp_path):
 # --- who may
 
 
-async def refused(url: str) -> HeedfulError:
+async def refuse_to_open(url: str) -> HeedfulError:
     async with opened(url) as database:
-        with pytest.raises(HeedfulError) as told:
+        with pytest.raises(HeedfulError) as raised:
             await database.read(ONE, lambda db: None)
-    return told.value
+    return raised.value
 
 
 ROLES = [
@@ -335,39 +357,50 @@ ROLES = [
 ]
 
 
-@pytest.mark.parametrize(("rights", "what"), ROLES)
+@pytest.mark.parametrize(("rights", "reason"), ROLES)
 async def test_a_role_that_row_level_security_does_not_hold_is_refused(
-    postgres, rights, what
+    postgres, rights, reason
 ):
     name = f"other_{os.getpid()}"
     rows(postgres.superuser, f"create role {name} {rights}")
     try:
-        told = await refused(postgres.service.replace("heedful@", f"{name}@"))
+        error = await refuse_to_open(postgres.service.replace("heedful@", f"{name}@"))
     finally:
         rows(postgres.superuser, f"drop role {name}")
-    assert isinstance(told, RoleRefused)
-    assert re.search(what.format(name), str(told))
-    assert "heedful migrate --role" in str(told)
+    assert isinstance(error, RoleRefused)
+    assert re.search(reason.format(name), str(error))
+    assert "heedful migrate --role" in str(error)
 
 
 SCHEMAS = [
-    ("delete from schema_version", StoreOlder, r"has schema 0, .* run heedful migrate"),
-    (
+    pytest.param(
+        "delete from schema_version",
+        StoreOlder,
+        r"has schema 0, .* run heedful migrate",
+        id="older",
+    ),
+    pytest.param(
         "insert into schema_version values (999, 'post', 0)",
         StoreNewer,
         "upgrade heedful",
+        id="newer",
     ),
-    ("drop schema heedful cascade", StoreOlder, "has no schema; run heedful migrate"),
+    pytest.param(
+        "drop schema heedful cascade",
+        StoreOlder,
+        "has no schema; run heedful migrate",
+        id="none",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "kind", "words"), SCHEMAS)
 async def test_a_schema_of_another_version_is_refused(postgres, change, kind, words):
     rows(postgres.owner, change)
-    told = await refused(postgres.service)
-    assert isinstance(told, kind)
+    error = await refuse_to_open(postgres.service)
+    assert isinstance(error, kind)
     with pytest.raises(kind, match=words):
-        raise told
+        raise error
 
 
 # --- the URL
@@ -377,15 +410,15 @@ UNREACHABLE = "postgresql://erin:{}@127.0.0.1:1/db?connect_timeout=2"
 
 async def test_a_server_that_is_not_there_is_told_without_the_password():
     url = UNREACHABLE.format("hunter2")
-    told = await refused(url)
-    assert isinstance(told, StoreUnavailable)
-    assert "refused" in str(told)
-    assert "see that the server runs" in str(told)
+    error = await refuse_to_open(url)
+    assert isinstance(error, StoreUnavailable)
+    assert "refused" in str(error)
+    assert "see that the server runs" in str(error)
     database = Database(parse_url(url))
-    shown_at = (
-        f"{told!r} {told} {told.__cause__} {parse_url(url)!r} {open_store(url).url}"
+    texts = (
+        f"{error!r} {error} {error.__cause__} {parse_url(url)!r} {open_store(url).url}"
     )
-    assert "hunter2" not in f"{shown_at} {database!r}"
+    assert "hunter2" not in f"{texts} {database!r}"
 
 
 @given(
@@ -402,10 +435,10 @@ def test_no_url_is_shown_with_its_password(password, sign, as_parameter):
         url = f"postgresql://erin@h/db?sslmode=disable&password={secret}&port=1"
     assert "hunter2" not in shown(url)
     try:
-        told = repr(parse_url(url))
+        text = repr(parse_url(url))
     except InvalidInput as error:
-        told = f"{error} {error.__cause__} {error.__context__}"
-    assert "hunter2" not in told
+        text = f"{error} {error.__cause__} {error.__context__}"
+    assert "hunter2" not in text
 
 
 WRONG = [
@@ -427,6 +460,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("url", "words"), WRONG)
 def test_a_url_that_cannot_be_used_is_told(url, words):
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as refused:
         open_store(url)
-    assert str(told.value).startswith(words)
+    assert str(refused.value).startswith(words)

@@ -60,9 +60,9 @@ async def test_a_wrong_password_is_told_and_never_shown():
         async with opened(url("wrong-horse")) as database:
             with pytest.raises(
                 StoreUnavailable, match="user and password in the URL"
-            ) as told:
+            ) as refused:
                 await database.write(ONE, add)
-        error: BaseException | None = told.value
+        error: BaseException | None = refused.value
         while error is not None:
             assert "horse" not in f"{error!r} {error}"
             error = error.__cause__ or error.__context__
@@ -127,11 +127,11 @@ class Wire:
             server.connect(self._server)
             while True:
                 ready, _, _ = select.select([client, server], [], [])
-                told = ready[0].recv(65536)
-                cut = self.cut if b"commit\0" in told and ready[0] is client else ""
-                if not told or cut == "before":
+                message = ready[0].recv(65536)
+                cut = self.cut if b"commit\0" in message and ready[0] is client else ""
+                if not message or cut == "before":
                     return
-                (server if ready[0] is client else client).sendall(told)
+                (server if ready[0] is client else client).sendall(message)
                 if cut == "after":
                     server.recv(65536)
                     return
@@ -186,7 +186,7 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
             await store.write(SCOPE, loops.commit, report("a", 1), owner)
         wire.cut = ""
         await store.write(SCOPE, loops.commit, report("a", 1), owner)
-        stored = await store.read(SCOPE, loops.read, "a")
+        loop = await store.read(SCOPE, loops.read, "a")
         await store.close()
-    assert len(stored.loop.attempts) == 1
-    assert len(stored.decisions) == 1
+    assert len(loop.loop.attempts) == 1
+    assert len(loop.decisions) == 1

@@ -50,5 +50,5 @@ def test_no_field_here_has_its_default(record):
 @pytest.mark.both
 async def test_a_loop_is_read_with_every_field_that_it_began_with(store):
     await store.write(SCOPE, loops.begin, "train of monday", HEAD)
-    stored = await store.read(SCOPE, loops.read, "train of monday")
-    assert stored.head == HEAD
+    loop = await store.read(SCOPE, loops.read, "train of monday")
+    assert loop.head == HEAD

@@ -19,7 +19,8 @@ from tests.postgres import Urls, drop, fresh, rows
 TABLES = """
 select c.relname::text from pg_class c
 where c.relnamespace = 'heedful'::regnamespace and c.relkind in ('r', 'p')
-  and c.relname not in ('schema_version', 'queue_version') and c.relname not like 'procrastinate%'
+  and c.relname not in ('schema_version', 'queue_version')
+  and c.relname not like 'procrastinate%'
 order by 1
 """
 # What has no tenant: the books of the migrator, and the jobs, whose arguments name
@@ -54,7 +55,8 @@ EACH = 3
 
 TEXTS = """
 select table_name::text, column_name::text from information_schema.columns
-where table_schema = 'heedful' and data_type = 'text' and collation_name is distinct from 'C'
+where table_schema = 'heedful' and data_type = 'text'
+  and collation_name is distinct from 'C'
   and table_name in ({})
 """
 
@@ -86,13 +88,13 @@ def test_texts_are_sorted_by_code_point_as_in_sqlite(filled):
 
 
 def _insert(db: psycopg.Connection[Any], table: str, tenant: str, n: int) -> None:
-    found = {
+    cells = {
         name: VALUES.get(kind, "{n}").format(tenant=tenant, n=n)
         for name, kind in db.execute(COLUMNS, (table,)).fetchall()
     }
-    found["tenant"] = tenant
-    names = sql.SQL(", ").join(map(sql.Identifier, found))
-    values = sql.SQL(", ").join(map(sql.Literal, found.values()))
+    cells["tenant"] = tenant
+    names = sql.SQL(", ").join(map(sql.Identifier, cells))
+    values = sql.SQL(", ").join(map(sql.Literal, cells.values()))
     insert = sql.SQL("insert into {} ({}) values ({})")
     db.execute(insert.format(sql.Identifier(table), names, values))
 
@@ -135,8 +137,8 @@ def test_without_a_tenant_nothing_is_seen(filled):
         with db.transaction():
             db.execute("select set_config('heedful.tenant', 'one', true)")
         for table in tables(filled):  # the name is known by now, and empty
-            found = db.execute(sql.SQL("select from {}").format(sql.Identifier(table)))
-            assert found.fetchall() == [], table
+            cursor = db.execute(sql.SQL("select from {}").format(sql.Identifier(table)))
+            assert cursor.fetchall() == [], table
 
 
 FORBIDDEN = [
@@ -174,12 +176,12 @@ def test_rows_are_refused_rather_than_shown_without_the_lock(filled):
 
 
 def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(filled):
-    found = """
+    definers = """
         select proname::text from pg_proc
         where pronamespace = 'heedful'::regnamespace and prosecdef
           and proname not like 'procrastinate%'
     """
-    assert {name for (name,) in rows(filled.owner, found)} == DEFINERS
+    assert {name for (name,) in rows(filled.owner, definers)} == DEFINERS
     views = (
         "select from pg_class where relnamespace = 'heedful'::regnamespace and "
         "relkind in ('v','m')"
@@ -197,17 +199,20 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
             ids = db.execute(
                 "select ids from match_words('s', '[\"bread\"]', 9)"
             ).fetchall()
-            own = db.execute(
+            expected = db.execute(
                 "select array_agg(id order by id desc) from example"
             ).fetchall()
         assert mine == [(EACH,)]
-        assert [eval(one) for (one,) in ids] == [one for (one,) in own]
+        assert [eval(numbers) for (numbers,) in ids] == [
+            numbers for (numbers,) in expected
+        ]
 
 
 SHADOWS = """
-create function pg_temp.who() returns text language sql as $$ select current_user::text $$;
-create temp view key as select pg_temp.who() as id, tenant, name, hash, projects, may, by, at,
-  expires, null::float8 as revoked from heedful.key;
+create function pg_temp.who() returns text language sql
+  as $$ select current_user::text $$;
+create temp view key as select pg_temp.who() as id, tenant, name, hash, projects,
+  may, by, at, expires, null::float8 as revoked from heedful.key;
 grant select on pg_temp.key to public;
 insert into heedful.key (id, name, hash, projects, may, by, at)
   values ('one', '', '', '', '', '', 0)

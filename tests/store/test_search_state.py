@@ -24,7 +24,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons
 from heedful.store import search as search_store
-from heedful.store.connection import token
+from heedful.store.connection import Db, token
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 
@@ -38,10 +38,10 @@ sides = st.integers(0, 1)
 picks = st.integers(0, 1_000)
 states = st.sampled_from(STATES)
 tables = st.sampled_from(["example", "lesson"])
-said = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 numbers = st.sampled_from([-1.0, -0.3, 0.1, 0.2, 1.0])
 vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(
-    lambda one: unit(np.array(one))
+    lambda coordinates: unit(np.array(coordinates))
 )
 
 LIVE = """
@@ -52,6 +52,15 @@ where l.tenant = ? and l.project = ?
   and e.state in ('unverified', 'verified')
   and (l.state in ('unverified', 'verified') or l.trust in ('tool', 'external'))
 """
+
+
+def select(db: Db, scope: Scope, sql: str, values: Sequence[Any]) -> list[Any]:
+    return db.execute(sql, values).fetchall()
+
+
+def count_words(db: Db, scope: Scope, mark: str) -> Any:
+    """How many texts have each of the words, counted as a search counts them."""
+    return search_store.count_texts(db, {"mark": mark}, WORDS)
 
 
 class Searched(RuleBasedStateMachine):
@@ -80,12 +89,10 @@ class Searched(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def change(self, side: int, sql: str, *values: Any) -> None:
-        work = lambda db, _: db.execute(sql, values).fetchall()  # noqa: E731
-        asyncio.run(self.stores[side].write(Scope(), work))
+        asyncio.run(self.stores[side].write(Scope(), select, sql, values))
 
     def read(self, sql: str, *values: Any) -> list[Any]:
-        work = lambda db, _: db.execute(sql, values).fetchall()  # noqa: E731
-        return asyncio.run(self.stores[0].read(Scope(), work))
+        return asyncio.run(self.stores[0].read(Scope(), select, sql, values))
 
     def pick(self, table: str, pick: int) -> int:
         column = "example" if table == "vector" else "id"
@@ -97,7 +104,7 @@ class Searched(RuleBasedStateMachine):
     @rule(
         side=sides,
         scope=scopes,
-        text=said,
+        text=texts,
         vector=vectors | st.none(),
         state=states,
         space=st.sampled_from(["a", "a", "b"]),
@@ -106,22 +113,19 @@ class Searched(RuleBasedStateMachine):
     def remember(self, side, scope, text, vector, state, space, importance):
         self.made += 1
         mark = signature(f"e{self.made}", text)
-        more = {
-            "state": state,
-            "space": space,
-            "vector": vector,
-            "importance": importance,
-        }
-        one = Lesson(
+        lesson = Lesson(
             "error",
             mark,
             error_type="e",
             text=text,
             sighting=text,
             trust="operator",
-            **more,
+            state=state,
+            space=space,
+            vector=vector,
+            importance=importance,
         )
-        asyncio.run(self.stores[side].write(scope, exposures.remember, [one]))
+        asyncio.run(self.stores[side].write(scope, exposures.remember, [lesson]))
 
     @rule(side=sides, pick=picks, table=tables, state=states)
     def restate(self, side, pick, table, state):
@@ -136,7 +140,7 @@ class Searched(RuleBasedStateMachine):
             for scope in SCOPES:
                 self.search(scope, "parcel", unit(np.arange(WIDTH)), 0.0)
 
-    @rule(side=sides, pick=picks, text=said, state=states)
+    @rule(side=sides, pick=picks, text=texts, state=states)
     def reword(self, side, pick, text, state):
         sql = "update example set words = ?, state = ?, indexed = false where id = ?"
         self.change(side, sql, text, state, self.pick("example", pick))
@@ -156,7 +160,7 @@ class Searched(RuleBasedStateMachine):
     def clear(self, side, scope):
         asyncio.run(self.stores[side].write(scope, lessons.clear))
 
-    @rule(scope=scopes, text=said, vector=vectors, least=st.sampled_from([0.0, 0.5]))
+    @rule(scope=scopes, text=texts, vector=vectors, least=st.sampled_from([0.0, 0.5]))
     def search(self, scope, text, vector, least):
         for side in (0, 1):
             self.searched(side, scope, text=text, vector=vector, least=least)
@@ -164,20 +168,22 @@ class Searched(RuleBasedStateMachine):
     def searched(self, side, scope, text, vector, least):
         live = self.read(LIVE, least, scope.tenant, scope.project)
         passing = [row for row in live if row["passes"]]
-        found = self.found(
+        matches = self.found(
             side, scope, text=text, vector=vector, limit=200, least=least
         )
-        near = {one.id: one.cosine for one in found if one.cosine is not None}
+        near = {match.id: match.cosine for match in matches if match.cosine is not None}
         assert near == pytest.approx(cosines(passing, vector), abs=1e-5)
         counted = Counter(word for row in live for word in set(row["words"].split()))
         counts = {word: counted[word] for word in dict.fromkeys(words(text))}
-        hits = {one.id: one.keyword for one in found if one.keyword is not None}
+        hits = {
+            match.id: match.keyword for match in matches if match.keyword is not None
+        }
         assert hits == pytest.approx(shares(passing, counts, live))
         weighed = weights(counts, len(live))
         row_of = {row["id"]: row for row in passing}
-        for one in found:
-            assert one.coverage == pytest.approx(
-                coverage(weighed, row_of[one.id]["words"].split())
+        for match in matches:
+            assert match.coverage == pytest.approx(
+                coverage(weighed, row_of[match.id]["words"].split())
             )
         for query in [
             vector,
@@ -187,8 +193,8 @@ class Searched(RuleBasedStateMachine):
             if query is not None:
                 nearest = sorted(cosines(passing, query).values(), reverse=True)[:2]
                 few = [
-                    one.cosine or 0.0
-                    for one in self.found(
+                    match.cosine or 0.0
+                    for match in self.found(
                         side, scope, text="", vector=query, limit=2, least=least
                     )
                 ]
@@ -218,10 +224,9 @@ class Searched(RuleBasedStateMachine):
             counted = Counter(
                 word for row in live for word in set(row["words"].split())
             )
-            mark: Any = {"mark": f"s{corpus[0]['place']}x"}
-            count = lambda db, _, mark=mark: search_store.count_texts(db, mark, WORDS)  # noqa: E731
-            found = asyncio.run(self.stores[1].read(Scope(), count))
-            assert found == {word: counted[word] for word in WORDS}
+            mark = f"s{corpus[0]['place']}x"
+            stored_counts = asyncio.run(self.stores[1].read(Scope(), count_words, mark))
+            assert stored_counts == {word: counted[word] for word in WORDS}
 
     @invariant()
     def the_index_is_whole(self):

@@ -31,8 +31,10 @@ def names(file: str) -> list[str]:
 
 
 def test_a_name_is_in_both_dialects_or_in_what_both_understand():
-    told = {dialect: set(statements(dialect)) - OWN[dialect] for dialect in DIALECTS}
-    assert told["sqlite"] == told["postgres"]
+    shared_names = {
+        dialect: set(statements(dialect)) - OWN[dialect] for dialect in DIALECTS
+    }
+    assert shared_names["sqlite"] == shared_names["postgres"]
     assert all(statements(dialect).keys() >= OWN[dialect] for dialect in DIALECTS)
 
 
@@ -81,12 +83,15 @@ def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_se
         db.execute("select set_config('heedful.tenant', 'one', false)")
         db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():
-            text, given = number_parameters(sql)
+            text, parameters = number_parameters(sql)
             types = ", ".join(
-                "double precision" if one in TIMES else "unknown" for one in given
+                "double precision" if parameter in TIMES else "unknown"
+                for parameter in parameters
             )
-            db.execute(f"prepare p_{name} {f'({types})' if given else ''} as {text}")
-            values = f"({', '.join(['null'] * len(given))})" if given else ""
+            db.execute(
+                f"prepare p_{name} {f'({types})' if parameters else ''} as {text}"
+            )
+            values = f"({', '.join(['null'] * len(parameters))})" if parameters else ""
             plan = db.execute(f"explain execute p_{name}{values}").fetchall()
             scans |= {name for (line,) in plan if "Seq Scan on" in line}
     assert scans == set()

@@ -56,8 +56,8 @@ DAY = 86_400.0
 # Each says nearly what the one before says, so that patterns are grouped and lessons
 # are merged.
 TEXTS = [
-    f"write the colour of {what} on its own white label{more}"
-    for what in ("cup 7", "cup 9", "each mug", "the Gläser 😀 \0")
+    f"write the colour of {thing} on its own white label{more}"
+    for thing in ("cup 7", "cup 9", "each mug", "the Gläser 😀 \0")
     for more in ("", ", then")
 ]
 few = st.integers(0, len(TEXTS) - 1)
@@ -107,8 +107,8 @@ class Told:
         self, n: int, trust: Any, source: str, worked: bool, pinned: bool
     ) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        known = await self.store.read(ONE, quarantine.quarantined)
-        parents = [one.id for one in known[:1]] if pinned and worked else []
+        waiting = await self.store.read(ONE, quarantine.quarantined)
+        parents = [entry.id for entry in waiting[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}",
             TEXTS[n],
@@ -125,18 +125,18 @@ class Told:
 
     async def loop(self, n: int, again: bool, shown: bool, right: bool) -> Any:
         """A loop that was shown what is found for it, and what came of it."""
-        found = await self.memory.recall(TEXTS[n], 2)
-        told = [
+        matches = await self.memory.recall(TEXTS[n], 2)
+        exposures = [
             Exposure(
-                f"{one.kind}/{one.signature}",
+                f"{match.kind}/{match.signature}",
                 f"loop {n}",
                 shown=shown,
-                signature=one.signature,
+                signature=match.signature,
                 share=0.5,
                 together=again,
-                examples=(one.id,),
+                examples=(match.id,),
             )
-            for one in {one.lesson_id: one for one in found}.values()
+            for match in {match.lesson_id: match for match in matches}.values()
         ]
         mark = signature("check", TEXTS[n])
         lesson = Lesson(
@@ -164,15 +164,20 @@ class Told:
             verdict,
             lessons=[lesson],
             outcome=outcome,
-            briefing=Briefing(exposures=tuple(told)),
+            briefing=Briefing(exposures=tuple(exposures)),
         )
         await self.store.write(ONE, loop_store.commit, entry, "nobody")
-        stored = await self.store.read(ONE, loop_store.read, f"loop {n}")
-        return stored.loop, stored.values, stored.verdicts, stored.epoch
+        stored_loop = await self.store.read(ONE, loop_store.read, f"loop {n}")
+        return (
+            stored_loop.loop,
+            stored_loop.values,
+            stored_loop.verdicts,
+            stored_loop.epoch,
+        )
 
     async def settle(self, n: int, release: bool) -> Any:
         waiting = sorted(
-            one.id for one in await self.store.read(ONE, quarantine.quarantined)
+            entry.id for entry in await self.store.read(ONE, quarantine.quarantined)
         )
         ids = waiting[: n % 3] or [1_000_000]
         act = (
@@ -187,10 +192,10 @@ class Told:
 
     async def prune(self, n: int, keep: int) -> Any:
         gone = await self.memory.prune(by="ada", unused_for=n * DAY, keep=keep)
-        return [(one["signature"], one["why"], one["text"]) for one in gone]
+        return [(row["signature"], row["why"], row["text"]) for row in gone]
 
     async def pin(self, n: int, pinned: bool) -> Any:
-        ids = sorted(one["id"] for one in await self.memory.top(99))
+        ids = sorted(row["id"] for row in await self.memory.top(99))
         await self.store.write(
             ONE, lessons.pin, ids[n % len(ids)] if ids else 1, pinned, "ada", ""
         )
@@ -205,19 +210,26 @@ class Told:
             return await Dreams(self.words).rollback(
                 log[0].id if log else 1, by="ada", why="no"
             )
-        one = await consolidate(self.words)
-        return one.before, one.after, one.queries, one.found, len(one.done), one.vetoes
+        report_of_dream = await consolidate(self.words)
+        return (
+            report_of_dream.before,
+            report_of_dream.after,
+            report_of_dream.queries,
+            report_of_dream.found,
+            len(report_of_dream.done),
+            report_of_dream.vetoes,
+        )
 
     async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:
         episode = about(TEXTS[n], MENDED if mended else FAILED)
-        made = await reflect(
+        reflected = await reflect(
             episode, memory=self.memory, trust="operator" if vouched else "external"
         )
-        return made is None or made.lesson.text
+        return reflected is None or reflected.lesson.text
 
     async def prove(self, n: int) -> Any:
         names = [
-            f"{one['kind']}/{one['signature']}" for one in await self.memory.top(99)
+            f"{row['kind']}/{row['signature']}" for row in await self.memory.top(99)
         ]
         proof = await self.memory.prove()
         await self.store.write(
@@ -229,8 +241,8 @@ class Told:
         """Out of one project and into another."""
         here = self.memory
         there = Memory(self.store, OTHER, FixedEmbedder())
-        one, other = (there, here) if back else (here, there)
-        done = await (moved if owned else handed)(await exported(one), other)
+        source, other = (there, here) if back else (here, there)
+        done = await (moved if owned else handed)(await exported(source), other)
         return done.new, done.known, done.quarantined
 
     async def clear(self, n: int) -> Any:
@@ -238,51 +250,56 @@ class Told:
 
     async def all(self) -> Any:
         """What both scopes tell, in every way there is to ask."""
-        asked: list[Any] = []
+        answers: list[Any] = []
         for scope in (ONE, OTHER):
             memory = Memory(self.store, scope, FixedEmbedder())
             # A dream has a number, which SQLite gives again to the next one after the
             # last is gone.
-            told = re.sub(rb"dream/\d+", b"dream", await exported(memory))
-            asked += [
-                told.splitlines()[:-1],
+            exported_bytes = re.sub(rb"dream/\d+", b"dream", await exported(memory))
+            answers += [
+                exported_bytes.splitlines()[:-1],
                 await memory.count(),
                 await memory.spaces(),
             ]
             ruled = _bare(await self.store.read(scope, exposures.rulings, 99))
-            asked += [
-                [{**one, "subject": one["subject"].split("/")[0]} for one in ruled]
+            answers += [
+                [{**item, "subject": item["subject"].split("/")[0]} for item in ruled]
             ]
-            asked += [_bare(await memory.top(99)), await memory.patterns()]
+            answers += [_bare(await memory.top(99)), await memory.patterns()]
             for n, text in enumerate(TEXTS[::2]):
                 seen = await memory.seen(f"E{n % 2}", text)
-                asked += [seen.count, _bare(seen.lessons), seen.group]
+                answers += [seen.count, _bare(seen.lessons), seen.group]
                 for only in (
                     Filter(),
                     Filter(("a", "t1"), "all"),
                     Filter(importance=0.4),
                 ):
-                    asked.append(_found(await self._search(memory, text, only)))
+                    answers.append(_found(await self._search(memory, text, only)))
             action = await memory.before("price", {"item": "pot"})
-            asked += [
-                [replace(one, lesson=0) for one in action.failures],
+            answers += [
+                [replace(item, lesson=0) for item in action.failures],
                 len(action.waiting),
             ]
-            held = await self.store.read(scope, quarantine.quarantined)
-            asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
-            for one in held[:3]:
-                whence = await self.store.read(scope, quarantine.provenance, one)
-                asked += [whence.sources, len(whence.parents), whence.sightings]
-            asked.append(
+            waiting = await self.store.read(scope, quarantine.quarantined)
+            answers += [
                 [
-                    one.report
-                    if hasattr(one, "report")
-                    else (one.by, one.at, one.undone, one.before)
-                    for one in await Dreams(memory).log()
+                    (item.lesson, item.source, item.tags, item.example)
+                    for item in waiting
+                ]
+            ]
+            for item in waiting[:3]:
+                whence = await self.store.read(scope, quarantine.provenance, item)
+                answers += [whence.sources, len(whence.parents), whence.sightings]
+            answers.append(
+                [
+                    item.report
+                    if hasattr(item, "report")
+                    else (item.by, item.at, item.undone, item.before)
+                    for item in await Dreams(memory).log()
                 ]
             )
         loops, _ = await self.store.read(ONE, loop_store.newest, 99)
-        return [*asked, [(one.id, one.loop, one.decisions) for one in loops]]
+        return [*answers, [(item.id, item.loop, item.decisions) for item in loops]]
 
     async def _search(self, memory: Memory, text: str, only: Filter) -> Any:
         (vector,) = await FixedEmbedder().embed([text])
@@ -302,17 +319,17 @@ def _bare(rows: Any) -> list[dict[str, Any]]:
 def _found(rows: Any) -> list[Any]:
     return sorted(
         (
-            one.example.task,
-            one.lesson,
-            one.seen,
-            one.verified,
-            one.useful,
-            one.tags,
-            one.cosine and round(one.cosine, 5),
-            one.keyword and round(one.keyword, 9),
-            round(one.coverage, 9),
+            match.example.task,
+            match.lesson,
+            match.seen,
+            match.verified,
+            match.useful,
+            match.tags,
+            match.cosine and round(match.cosine, 5),
+            match.keyword and round(match.keyword, 9),
+            round(match.coverage, 9),
         )
-        for one in rows
+        for match in rows
     )
 
 
@@ -339,18 +356,18 @@ steps = st.lists(
 
 @contextmanager
 def both() -> Iterator[tuple[Told, Told]]:
-    own = in_file(":memory:")
+    own_store = in_file(":memory:")
     with engine.lent(":memory:") as store:
         try:
-            yield Told(own), Told(store)
+            yield Told(own_store), Told(store)
         finally:
-            asyncio.run(own.close())
+            asyncio.run(own_store.close())
 
 
-async def answer(one: Told, step: tuple[Any, ...]) -> Any:
+async def answer(memory: Told, step: tuple[Any, ...]) -> Any:
     """What came of a step; of what fails its kind, since the words tell ids."""
     try:
-        return await getattr(one, step[0])(*step[1:])
+        return await getattr(memory, step[0])(*step[1:])
     except (InvalidInput, NotFound, Conflict, RollbackRefused, QuotaExceeded) as error:
         return type(error)
 
@@ -360,11 +377,11 @@ async def answer(one: Told, step: tuple[Any, ...]) -> Any:
 def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]):
     async def scenario(sqlite: Told, postgres: Told) -> None:
         for n, step in enumerate([*history, ("all",)]):
-            told = []
-            for one in (sqlite, postgres):
+            answers = []
+            for memory in (sqlite, postgres):
                 clock.now = n * DAY
-                told.append(await answer(one, step))
-            assert told[0] == told[1], step
+                answers.append(await answer(memory, step))
+            assert answers[0] == answers[1], step
         await check_derived(postgres.store)
 
     with both() as stores:
@@ -373,8 +390,8 @@ def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]
 
 @pytest.fixture(scope="module")
 def clock() -> Iterator[Clock]:
-    one = Clock()
+    hands = Clock()
     with pytest.MonkeyPatch.context() as patch:
         for module in CLOCKED:
-            patch.setattr(module, "time", one)
-        yield one
+            patch.setattr(module, "time", hands)
+        yield hands

@@ -25,23 +25,22 @@ def store(request, monkeypatch):
     """With numkong and without it, as on a platform that it does not exist for."""
     if request.param == "float32":
         monkeypatch.setitem(sys.modules, "numkong", None)
-    with opened(":memory:") as one:
-        yield one
+    with opened(":memory:") as opened_store:
+        yield opened_store
 
 
 def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
-    made = np.random.default_rng(seed).normal(size=(count, width)).astype("<f4")
-    return made / np.linalg.norm(made, axis=1, keepdims=True)
+    normal = np.random.default_rng(seed).normal(size=(count, width)).astype("<f4")
+    return normal / np.linalg.norm(normal, axis=1, keepdims=True)
 
 
-async def keep(
+async def remember_vectors(
     store: Store,
     scope: Scope,
     vectors: Sequence[Any],
     text: str = "weigh",
-    **fields: Any,
+    tags: tuple[str, ...] = (),
 ) -> list[int]:
-    more = {"trust": "operator", "state": "unverified", "space": "s", **fields}
     lessons = [
         Lesson(
             "error",
@@ -49,62 +48,68 @@ async def keep(
             error_type="e",
             text=text,
             sighting=text,
-            vector=one,
-            **more,
+            vector=vector,
+            trust="operator",
+            state="unverified",
+            space="s",
+            tags=tags,
         )
-        for n, one in enumerate(vectors)
+        for n, vector in enumerate(vectors)
     ]
-    return [one.id for one in await store.write(scope, exposures.remember, lessons)]
+    remembered = await store.write(scope, exposures.remember, lessons)
+    return [match.id for match in remembered]
 
 
-async def found(
+async def find_nearest(
     store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any
 ) -> list[Match]:
     only = {"only": Filter(**only)}
     near = await store.read(scope, search.search, "", "s", vector, limit, **only)
-    return sorted(near, key=lambda one: -(one.cosine or 0.0))
+    return sorted(near, key=lambda match: -(match.cosine or 0.0))
 
 
-async def kept(store):
+async def read_vectors(store):
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
-async def let_keep(store, vectors):
+async def replace_vectors(store, vectors):
     await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
 
 
 async def test_the_nearest_are_those_of_an_exact_scan(store):
     places = units(1_200)
-    await keep(store, HERE, places)
+    await remember_vectors(store, HERE, places)
     for query in units(20, seed=2):
         exact = np.sort(places @ query)[::-1][:10]
-        assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx(
-            exact, abs=1e-6
-        )
+        assert [
+            match.cosine for match in await find_nearest(store, HERE, query)
+        ] == pytest.approx(exact, abs=1e-6)
 
 
 async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(
     store, monkeypatch
 ):
     monkeypatch.setattr(search, "BASE_MATCHES", 200)
-    await keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
-    await keep(store, HERE, [None] * 400, text="weigh parcels")
+    await remember_vectors(
+        store, HERE, [None], text="weigh old parcels", tags=("wanted",)
+    )
+    await remember_vectors(store, HERE, [None] * 400, text="weigh parcels")
     ask = store.read(
         HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",))
     )
-    assert [one.lesson for one in await ask] == ["weigh old parcels"]
+    assert [match.lesson for match in await ask] == ["weigh old parcels"]
     newest = await store.read(HERE, search.search, "weigh parcels", "", None, 10)
-    assert {one.lesson for one in newest} == {"weigh parcels"}
+    assert {match.lesson for match in newest} == {"weigh parcels"}
 
 
 async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
     query = units(1)[0]
-    await keep(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
-    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx(
-        [1, 0]
-    )
+    await remember_vectors(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
     assert [
-        one.cosine for one in await found(store, HERE, np.zeros(WIDTH))
+        match.cosine for match in await find_nearest(store, HERE, query)
+    ] == pytest.approx([1, 0])
+    assert [
+        match.cosine for match in await find_nearest(store, HERE, np.zeros(WIDTH))
     ] == pytest.approx([0, 0])
 
 
@@ -112,14 +117,16 @@ async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
     query = units(1)[0]
     scopes = [HERE, THERE, NOWHERE]
     for n, scope in enumerate(scopes):
-        await keep(store, scope, [query, *units(300, seed=n)])
-    await found(store, HERE, query)
-    alone = (await kept(store)).bytes
-    await let_keep(store, Vectors(most=2 * alone))
+        await remember_vectors(store, scope, [query, *units(300, seed=n)])
+    await find_nearest(store, HERE, query)
+    alone = (await read_vectors(store)).bytes
+    await replace_vectors(store, Vectors(most=2 * alone))
     for _ in range(2):
         for scope in scopes:
-            assert (await found(store, scope, query))[0].cosine == pytest.approx(1)
-            assert (await kept(store)).bytes <= 2 * alone
-    await let_keep(store, Vectors(most=1))
-    assert (await found(store, HERE, query))[0].cosine == pytest.approx(1)
-    assert (await kept(store)).bytes == alone
+            assert (await find_nearest(store, scope, query))[0].cosine == pytest.approx(
+                1
+            )
+            assert (await read_vectors(store)).bytes <= 2 * alone
+    await replace_vectors(store, Vectors(most=1))
+    assert (await find_nearest(store, HERE, query))[0].cosine == pytest.approx(1)
+    assert (await read_vectors(store)).bytes == alone
