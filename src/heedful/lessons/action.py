@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
@@ -22,14 +22,12 @@ from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
-MEND_HEADING = (
-    "What put it right:"  # the line before the mend in a lesson from a session
-)
+# The line before the mend in a lesson from a session.
+MEND_HEADING = "What put it right:"
 MAX_ACTION_CHARS = 4_096  # characters of an action that are read
 MAX_WORD_PAIRS = 128  # pairs of words that are compared
-_FOLDER_PATTERN = re.compile(
-    r"(?:[~.\w@+-]*/)+(?=[\w.@+-])"
-)  # a path without its last part
+# A path without its last part.
+_FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
 _ACTION_WORD_PATTERN = re.compile(r"[A-Za-z_][\w.-]*\w")
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
@@ -50,10 +48,8 @@ class Action:
     @property
     def whole(self) -> str:
         """The digest of the tool with all arguments, without folders."""
-        return digest_of(
-            "action",
-            f"{self.tool} {' '.join(_FOLDER_PATTERN.sub('', self.text).split())}",
-        )
+        words = _FOLDER_PATTERN.sub("", self.text).split()
+        return digest_of("action", f"{self.tool} {' '.join(words)}")
 
     def digests(self, error: str = "") -> tuple[str, ...]:
         """Return the digests of the whole action and of its parts, without repetitions.
@@ -61,33 +57,19 @@ class Action:
         Of an action that failed with `error`, only the part that the error quotes is
         returned.
         """
-        words = [
-            "",
-            *(
-                word.lower()
-                for word in islice(
-                    _ACTION_WORD_PATTERN.findall(self.text), MAX_WORD_PAIRS
-                )
-            ),
-        ]
+        words = _ACTION_WORD_PATTERN.findall(self.text)[:MAX_WORD_PAIRS]
         parts = {
-            two: digest_of("part", f"{self.tool} {' '.join(two)}")
-            for two in pairwise(words)
+            pair: digest_of("part", f"{self.tool} {' '.join(pair)}")
+            for pair in pairwise(["", *map(str.lower, words)])
         }
         chosen = list(parts.values())
         if error:
-            quoted = (
-                next(filter(None, found)).lower()
-                for found in QUOTED_TEXT_PATTERN.findall(error)
-            )
-            names = chain.from_iterable(
-                (text, text.rpartition(".")[2]) for text in quoted
-            )
-            found = (
-                [part for two, part in parts.items() if two[1] == name]
-                for name in names
-            )
-            chosen = next(filter(None, found), [])
+            # Of the three groups, one for each sort of quotes, one matches.
+            quoted = ("".join(q).lower() for q in QUOTED_TEXT_PATTERN.findall(error))
+            names = chain.from_iterable((q, q.rpartition(".")[2]) for q in quoted)
+            known_names = {name for _, name in parts}
+            first = next(filter(known_names.__contains__, names), None)
+            chosen = [part for (_, name), part in parts.items() if name == first]
         return tuple(dict.fromkeys((self.whole, *chosen)))
 
 
@@ -95,12 +77,13 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     """Return an action: a tool with its arguments, as JSON data or as the text of a
     command.
 
-    >>> one = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
-    >>> one.whole == action("bash", "npm run build --prefix /srv/app").whole
+    >>> build = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
+    >>> build.whole == action("bash", "npm run build --prefix /srv/app").whole
     True
     """
-    if text := command_of(arguments):
-        return Action("", redact(text[:MAX_ACTION_CHARS]))
+    command = command_of(arguments)
+    if command:
+        return Action("", redact(command[:MAX_ACTION_CHARS]))
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
     return Action(tool.strip().lower(), redact(text[:MAX_ACTION_CHARS]))
 
@@ -117,11 +100,9 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
     if isinstance(value, list | tuple):
         words = [str(word) for word in value]
         shell = len(words) == 3 and re.fullmatch(r"(?:.*/)?\w{0,4}sh", words[0])
-        return (
-            words[2].strip()
-            if shell and words[1].startswith("-")
-            else shlex.join(words)
-        )
+        if shell and words[1].startswith("-"):
+            return words[2].strip()
+        return shlex.join(words)
     return value.strip() if isinstance(value, str) else ""
 
 

@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Exposure, Match
@@ -94,11 +95,14 @@ class Choice:
         if why:
             reason = f"{reason}, {why}"
 
+        form: Literal["rule", "example"] = "rule"
+        if match.example.accepted:
+            form = "example"
         text = clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS) if words else ""
         return cls(
             outcome=outcome,
             lesson=match.lesson_id,
-            form="example" if match.example.accepted else "rule",
+            form=form,
             leg=leg,
             score=round(score, 4),
             why=reason,
@@ -194,7 +198,8 @@ class Briefing:
             lines.append(f"silent: {self.silence}")
         # The lines of several examples of one lesson are alike.
         for line, count in Counter(map(str, self.choices)).items():
-            lines.append(f"{line} ({count} examples)" if count > 1 else line)
+            examples = f" ({count} examples)" if count > 1 else ""
+            lines.append(f"{line}{examples}")
         return tuple(lines)
 
     def __str__(self) -> str:
@@ -203,13 +208,15 @@ class Briefing:
     @property
     def shown(self) -> tuple[int, ...]:
         """The ids of the examples that the loop is shown."""
-        return tuple(id for exposure in self.exposures for id in exposure.examples)
+        return tuple(
+            chain.from_iterable(exposure.examples for exposure in self.exposures)
+        )
 
     @property
     def found(self) -> tuple[Match, ...]:
         """The examples and lessons that the loop is told."""
-        shown = self.shown
-        return tuple(match for match in self.chosen if match.id in shown)
+        ids = self.shown
+        return tuple(match for match in self.chosen if match.id in ids)
 
     @property
     def examples(self) -> tuple[Message, ...]:
@@ -241,10 +248,10 @@ class Selection:
         lesson is told for a similar task; with `every`, they are all lessons that the
         search found.
         """
-        shown = {id for exposure in exposures for id in exposure.examples}
+        shown_ids = set(chain.from_iterable(e.examples for e in exposures))
         choices = []
         for match in self.chosen if exposures else ():
-            if match.id in shown:
+            if match.id in shown_ids:
                 choices.append(Choice.of(match, "told"))
             else:
                 choices.append(Choice.of(match, "withheld", HOLDOUT_REASON))
@@ -276,13 +283,12 @@ def choose_for_loop(
     limits are those of `choose`. `before` are the examples that a resumed loop was
     told: it is told them again.
     """
-    if before is not None:
-        found = [match for match in found if match.id in before]
+    matches = [match for match in found if before is None or match.id in before]
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
     others: list[tuple[Match, str]] = []
-    for match in keep_important(with_overlap(task, found)):
+    for match in keep_important(with_overlap(task, matches)):
         form = "examples" if match.example.accepted else "rules"
         if tell not in ("both", form):
             continue
@@ -340,10 +346,8 @@ def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[
     A loop about the same task, such as a stage, is told more of its rules: they are
     near. The example of a rule comes with the rule, unless its task is similar.
     """
-    matches = list(similar)
-    for match in rules[MAX_PROMPT_RULES:]:
-        if match.verified:
-            matches.append(replace(match, cause=None))
+    late = [match for match in rules[MAX_PROMPT_RULES:] if match.verified]
+    matches = [*similar, *(replace(match, cause=None) for match in late)]
     worked = {match.worked.digest for match in rules[:MAX_PROMPT_RULES] if match.worked}
     return [
         replace(match, own=match.own and match.example.digest not in worked)
@@ -364,11 +368,11 @@ def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match
     """Return the lessons without the answers of rules that the prompt has already, or
     has no room for.
     """
-    shown = {match.example.digest for match in chosen if match.example.accepted}
-    full = tell == "rules" or len(shown) == MAX_PROMPT_LESSONS
+    answers = {match.example.digest for match in chosen if match.example.accepted}
+    full = tell == "rules" or len(answers) == MAX_PROMPT_LESSONS
     return [
         replace(match, worked=None)
-        if match.worked and (full or match.worked.digest in shown)
+        if match.worked and (full or match.worked.digest in answers)
         else match
         for match in chosen
     ]
@@ -426,13 +430,14 @@ def draw_exposures(
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
     pooled = share > 0 and is_pooled(seed, loop)
     for lesson, ids in examples.items():
-        shown = not is_withheld(seed, loop, lesson, share)
+        withheld = is_withheld(seed, loop, lesson, share)
+        examples_shown = () if withheld else tuple(dict.fromkeys(ids))
         yield Exposure(
             lesson,
             loop,
-            shown=shown,
+            shown=not withheld,
             signature=lesson.partition("/")[2],
             share=share,
             together=pooled,
-            examples=tuple(dict.fromkeys(ids)) if shown else (),
+            examples=examples_shown,
         )

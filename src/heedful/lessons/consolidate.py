@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 from zlib import crc32
 
@@ -250,7 +251,7 @@ def propose(
             near[b].add(a)
 
     merges = tuple(_merges(lessons, near))
-    merged = {id for proposal in merges for id in proposal.members}
+    merged = set(chain.from_iterable(proposal.members for proposal in merges))
     listed = []
     for proposal in contradictions(lessons):
         members = set(proposal.members)

@@ -163,19 +163,21 @@ class _Correction:
 
     def example(self, task: str) -> Example:
         """Return the rejected and the accepted output, with their scores."""
-        before = self.rejected.evaluation
-        after = None
+        rejected = self.rejected.evaluation
+        before = dict(rejected.scores) if rejected else {}
+        after: dict[str, float] = {}
         answer = ""
         if self.accepted is not None:
-            after = self.accepted.evaluation
             answer = self.accepted.candidate.text or ""
+            if self.accepted.evaluation:
+                after = dict(self.accepted.evaluation.scores)
         return Example(
             task,
             answer,
             rejected=clip(self.rejected.candidate.text or ""),
             wrong=clip(self.finding.message),
-            before=dict(before.scores) if before else {},
-            after=dict(after.scores) if after else {},
+            before=before,
+            after=after,
             evidence=clip(self.finding.evidence),
         )
 

@@ -39,7 +39,7 @@ MAX_EXAMPLE_TEXT_CHARS = 4_000
 
 
 def clip(text: str) -> str:
-    """Redact the secrets of a text, then return its first `MAX_EXAMPLE_TEXT_CHARS` characters."""
+    """Redact a text's secrets, then cut it to `MAX_EXAMPLE_TEXT_CHARS` characters."""
     return redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
 
 
@@ -147,7 +147,8 @@ class Cause:
     found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
     of them said what to do. `loops` counts the loops that broke the rule, `mended`
     those of them that passed. `quiet` counts the loops that were told the rule and have
-    kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all loops of the key.
+    kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all loops of
+    the key.
     """
 
     memory_key: str
@@ -169,10 +170,10 @@ class Cause:
             return (
                 f"found by the check {self.checks[0]!r}, which this loop does not have"
             )
-        known = verified or self.mended
-        if not known and not self.fix:
+        was_mended = verified or self.mended
+        if not was_mended and not self.fix:
             return f"mended in none of {self.loops} loops, and no fix is known"
-        if not known and self.loops < 2:
+        if not was_mended and self.loops < 2:
             return (
                 "broken in 1 loop and mended in none; told once a second loop breaks it"
             )
@@ -183,12 +184,16 @@ class Cause:
                 f"{REMINDER_INTERVAL_LOOPS}"
             )
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
-            return f"kept by the last {self.quiet} loops; told to one loop in {REMINDER_INTERVAL_LOOPS}"
+            return (
+                f"kept by the last {self.quiet} loops; told to one loop in "
+                f"{REMINDER_INTERVAL_LOOPS}"
+            )
         return ""
 
 
-# A rule that this many loops were told and kept is told to one loop in `REMINDER_INTERVAL_LOOPS`. So is a
-# rule that feedback does not mend, or mends in less than half of the loops but two.
+# A rule that this many loops were told and kept is told to one loop in
+# `REMINDER_INTERVAL_LOOPS`. So is a rule that feedback does not fix, or fixes in less
+# than half of the loops but two.
 MIN_QUIET_LOOPS = 20
 MAX_FAILED_LOOPS = 2
 REMINDER_INTERVAL_LOOPS = 5
@@ -295,14 +300,12 @@ class Filter:
         ):
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
         require(self.match in ("any", "all"), "match", self.match, "any or all")
-        kinds = (
-            self.kind
-            if isinstance(self.kind, tuple)
-            else (self.kind,) * (self.kind != "")
-        )
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        if self.kind == "":
+            kinds = ()
         object.__setattr__(self, "kind", kinds)
         require(
-            all(one in LESSON_KINDS for one in kinds),
+            all(kind in LESSON_KINDS for kind in kinds),
             "kind",
             self.kind,
             f"one of {', '.join(LESSON_KINDS)}",
@@ -328,10 +331,11 @@ class Match:
     did not find it). `coverage` is the weighted share of the query's words that the
     example contains (0..1). `overlap` is the cosine of the query's set of words and
     that of the example's task (0..1, set by `rank`). `seen` counts the sightings of the
-    lesson, `lesson_id` is its id, `lesson` its text, and `signature` is the digest of its pattern. `at` is
-    the time of storage of the example, in seconds since 1970. `useful` is the factor by
-    which proven usefulness changes the rank. `state` and `trust` are those of the
-    example, `meta` is the data stored with its lesson. Only `Memory.query` returns
+    lesson, `lesson_id` is its id, `lesson` its text, and `signature` is the digest of
+    its pattern. `at` is the time of storage of the example, in seconds since 1970.
+    `useful` is the factor by which proven usefulness changes the rank. `state` and
+    `trust` are those of the example, `meta` is the data stored with its lesson. Only
+    `Memory.query` returns
     examples that are quarantined. `cause` is set if the memory key of a loop found the
     lesson; then `worked` is the output that broke the rule and what was accepted,
     unless they are long. `own` is true if the loop that asks has the memory key of the
@@ -383,7 +387,7 @@ class Match:
         """The command that releases the example from quarantine; "" if it does not wait
         there.
         """
-        return release_command([self.id] if self.state == "quarantined" else [])
+        return release_command([self.id]) if self.state == "quarantined" else ""
 
 
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
@@ -491,9 +495,9 @@ def check_memory(
     )
     for when, scores in (("before", example.before), ("after", example.after)):
         numbers = scores.values() if isinstance(scores, Mapping) else [None]
-        known = all(
+        finite = all(
             isinstance(number, int | float) and isfinite(number) for number in numbers
         )
         require(
-            known, f"example.{when}", scores, "a mapping of names to finite numbers"
+            finite, f"example.{when}", scores, "a mapping of names to finite numbers"
         )

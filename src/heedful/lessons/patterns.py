@@ -3,11 +3,9 @@
 A signature masks what looks like a particular. The name of a user, a state or a service
 looks like any other word. It can be recognised only if many patterns differ in nothing
 else. `Templates` finds these positions as IPLoM (Makanju, Zincir-Heywood, Milios, KDD
-2009) and Brain (Yu et al., IEEE TSC
-2023) do: it splits the patterns by error type, first word and length, and then by the
-      position with
-the fewest values. It stops when the remaining patterns differ only where there are many
-values.
+2009) and Brain (Yu et al., IEEE TSC 2023) do: it splits the patterns by error type,
+first word and length, and then by the position with the fewest values. It stops when
+the remaining patterns differ only where there are many values.
 """
 
 from __future__ import annotations
@@ -16,15 +14,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 from heedful.lessons.lesson import Signature, release_command
 
 PATTERN_HOLE = "<*>"
-# A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern must keep at least
-# `MIN_PATTERN_WORDS` words if its masks are left out, and a template as many words as places
-# differ.
+# A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern
+# must keep at least `MIN_PATTERN_WORDS` words if its masks are left out, and a template
+# as many words as places differ.
 MIN_PARTICULAR_VALUES = 4
 MIN_PATTERN_WORDS = 2
 MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
@@ -63,15 +61,16 @@ class Templates:
     The groups depend on the patterns but not on their order. The order only decides the
     name of a group, which is the digest that was learnt first. Patterns with different
     error types, exceptions, quoted texts or unmasked numbers are never merged, and
-    assertions are never merged at all. At most `MAX_SCOPE_PATTERNS` are stored; further ones
-    are only matched with the groups.
+    assertions are never merged at all. At most `MAX_SCOPE_PATTERNS` are stored; further
+    ones are only matched with the groups.
 
     >>> from heedful import signature
-    >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
-    >>> known = Templates().learn(*user)
-    >>> known.group(user[3]) == user[0].digest
+    >>> names = ("ada", "bo", "cy", "di")
+    >>> users = [signature("log", f"login failed for {name}") for name in names]
+    >>> templates = Templates().learn(*users)
+    >>> templates.group(users[3]) == users[0].digest
     True
-    >>> known.merges()[0].template
+    >>> templates.merges()[0].template
     'login failed for <*>'
     """
 
@@ -86,9 +85,9 @@ class Templates:
         order.
         """
         new = {
-            (_key(each), each.digest): each.pattern
-            for each in filter(is_learnable, signatures)
-            if each.digest not in self.branches.get(_key(each), ())
+            (_key(pattern), pattern.digest): pattern.pattern
+            for pattern in filter(is_learnable, signatures)
+            if pattern.digest not in self.branches.get(_key(pattern), ())
         }
         room = MAX_SCOPE_PATTERNS - sum(map(len, self.branches.values()))
         grown = {key: {**self.branches.get(key, {})} for key, _ in new}
@@ -124,8 +123,8 @@ class Templates:
 
     def merges(self) -> tuple[Merge, ...]:
         """Return every group of several patterns."""
-        groups = (
-            merge for key in self.branches for merge in self._grouped(key).values()
+        groups = chain.from_iterable(
+            self._grouped(key).values() for key in self.branches
         )
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
@@ -139,18 +138,12 @@ class Templates:
             parsed = {
                 d: _parsed(pattern) for d, pattern in branch if d not in self.apart
             }
-            rows = {
-                tokens
-                for tokens in parsed.values()
-                if len(tokens) <= MAX_PATTERN_TOKENS
-            }
+            rows = {row for row in parsed.values() if len(row) <= MAX_PATTERN_TOKENS}
             groups = self._groups[key] = {}
             for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
                 for template, merged in _grown(list(alike)):
-                    held = set(merged)
-                    digests = tuple(
-                        digest for digest, tokens in parsed.items() if tokens in held
-                    )
+                    members = set(merged)
+                    digests = tuple(d for d, row in parsed.items() if row in members)
                     groups[template] = Merge(digests[0], " ".join(template), digests)
         return self._groups[key]
 
@@ -190,32 +183,36 @@ def _words(tokens: Iterable[str]) -> int:
 
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
     """Group rows that differ only in particulars; yield a template and its rows."""
-    places = [set(place) for place in zip(*rows, strict=True)]
-    vary = [at for at, values in enumerate(places) if len(values) > 1]
+    columns = [set(column) for column in zip(*rows, strict=True)]
+    varying = [place for place, values in enumerate(columns) if len(values) > 1]
     fixed = {
-        at: {token for token in places[at] if _FIXED_TOKEN_PATTERN.fullmatch(token)}
-        for at in vary
+        place: set(filter(_FIXED_TOKEN_PATTERN.fullmatch, columns[place]))
+        for place in varying
     }
-    bad = [
-        at
-        for at in vary
-        if fixed[at]
-        or not (PATTERN_HOLE in places[at] or len(places[at]) >= MIN_PARTICULAR_VALUES)
-    ]
-    left = _words(next(iter(values)) for values in places if len(values) == 1)
-    if not vary or (not bad and left >= len(vary)):
-        yield (
-            tuple(
-                PATTERN_HOLE if at in fixed else token
-                for at, token in enumerate(rows[0])
-            ),
-            rows,
+    # Places where the rows differ, but in too few values to be particulars.
+    meaningful = [
+        place
+        for place in varying
+        if fixed[place]
+        or not (
+            PATTERN_HOLE in columns[place]
+            or len(columns[place]) >= MIN_PARTICULAR_VALUES
         )
+    ]
+    common = _words(next(iter(values)) for values in columns if len(values) == 1)
+    if not varying or (not meaningful and common >= len(varying)):
+        template = tuple(
+            PATTERN_HOLE if place in fixed else token
+            for place, token in enumerate(rows[0])
+        )
+        yield template, rows
         return
-    at = min(bad or vary, key=lambda place: (len(places[place]), place))
+
+    split = min(meaningful or varying, key=lambda place: (len(columns[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for row in rows:
-        parts[row[at] if row[at] in fixed[at] or not fixed[at] else ""].append(row)
+        particular = fixed[split] and row[split] not in fixed[split]
+        parts["" if particular else row[split]].append(row)
     for part in parts.values():
         yield from _grown(part)
 
@@ -240,7 +237,7 @@ class Seen:
     @property
     def release(self) -> str:
         """The command that releases the lessons that wait in quarantine, or ""."""
-        return release_command([one.get("entry", 0) for one in self.lessons])
+        return release_command([lesson.get("entry", 0) for lesson in self.lessons])
 
     def __bool__(self) -> bool:
         return self.count > 0

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
+from itertools import product
 from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
@@ -23,7 +24,7 @@ Cells = Mapping[tuple[float, bool, float], int]
 # to debt.
 BET_CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
 STAKE_PART_WEIGHTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
-BET_GRID = tuple((m, part) for m in BET_CENTRES for part in STAKE_PART_WEIGHTS)
+BET_GRID = tuple(product(BET_CENTRES, STAKE_PART_WEIGHTS))
 BET_LOG_WEIGHTS = tuple(
     log(STAKE_PART_WEIGHTS[part] / sum(STAKE_PART_WEIGHTS.values()) / len(BET_CENTRES))
     for _, part in BET_GRID
@@ -62,9 +63,9 @@ class Wealth:
         """
         logs = list(BET_LOG_WEIGHTS)
         tosses: dict[float, int] = {}
-        for (share, shown, value), n in sorted(cells.items()):
+        for (share, was_shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
-            gains = payoffs(share, shown, value)
+            gains = payoffs(share, was_shown, value)
             logs = [log + n * gain for log, gain in zip(logs, gains, strict=True)]
         stakes_tossed = tuple((stakes(share), n) for share, n in tosses.items())
         return cls(tuple(logs), stakes_tossed)
@@ -103,7 +104,8 @@ def mirror(cells: Cells) -> Cells:
     sign.
     """
     return {
-        (1 - share, not shown, value): n for (share, shown, value), n in cells.items()
+        (1 - share, not was_shown, value): n
+        for (share, was_shown, value), n in cells.items()
     }
 
 
@@ -173,9 +175,9 @@ class Comparison:
             _percent, (self.uplift.gain, self.uplift.low, self.uplift.high)
         )
         points = f"{gain:+d} points, between {low:+d} and {high:+d}".replace("-", "−")
-        shown = _percent(self.uplift.shown)
-        withheld = _percent(self.uplift.withheld)
-        shares = f"right at once {shown} % against {withheld} %"
+        with_lesson = _percent(self.uplift.shown)
+        without = _percent(self.uplift.withheld)
+        shares = f"right at once {with_lesson} % against {without} %"
         counts = f"shown {self.shown}, withheld {self.withheld}"
         return f"{counts}: {shares}; {points}; {self.conclusion}"
 
@@ -282,11 +284,11 @@ class _Table:
         right = Counter[tuple[float, bool, float]]()
         again = Counter[tuple[float, bool, float]]()
         calls = Counter[tuple[float, bool, float]]()
-        for (share, shown, at_once, recurred, calls_made), n in cases.items():
+        for (share, was_shown, at_once, recurred, calls_made), n in cases.items():
             counted_calls = min(max(calls_made, 0), MAX_COUNTED_CALLS)
-            right[share, shown, float(at_once)] += n
-            again[share, shown, float(recurred)] += n
-            calls[share, shown, counted_calls / MAX_COUNTED_CALLS] += n
+            right[share, was_shown, float(at_once)] += n
+            again[share, was_shown, float(recurred)] += n
+            calls[share, was_shown, counted_calls / MAX_COUNTED_CALLS] += n
         return cls(lesson=lesson, right=right, again=again, calls=calls)
 
     def evidence(self, better: bool) -> float:
@@ -313,12 +315,11 @@ class _Table:
             conclusion = "helps" if uplift.low > 0 else "hurts"
         elif uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
             conclusion = "no difference shown"
-        shown = sum(n for (_, kind, _), n in self.right.items() if kind)
-        withheld = sum(self.right.values()) - shown
+        exposed = sum(n for (_, was_shown, _), n in self.right.items() if was_shown)
         return Comparison(
             self.lesson,
-            shown,
-            withheld=withheld,
+            exposed,
+            withheld=sum(self.right.values()) - exposed,
             uplift=uplift,
             recurrence=recurrence,
             calls=calls,
@@ -341,8 +342,8 @@ def _effect(
         gain_low = min(gain_low, gain)
         gain_high = max(gain_high, gain)
     return Effect(
-        _scaled(_mean(cells, shown=True), unit),
-        _scaled(_mean(cells, shown=False), unit),
+        _scaled(_mean(cells, was_shown=True), unit),
+        _scaled(_mean(cells, was_shown=False), unit),
         gain=_scaled(gain, unit),
         low=unit * gain_low,
         high=unit * gain_high,
@@ -358,22 +359,24 @@ def _percent(share: float | None) -> int:
 
 
 def _difference(cells: Cells) -> float | None:
-    shown = _mean(cells, shown=True)
-    withheld = _mean(cells, shown=False)
-    return None if shown is None or withheld is None else shown - withheld
+    with_lesson = _mean(cells, was_shown=True)
+    without = _mean(cells, was_shown=False)
+    if with_lesson is None or without is None:
+        return None
+    return with_lesson - without
 
 
-def _mean(cells: Cells, shown: bool) -> float | None:
-    """Return the mean over loops with the lesson `shown` (or withheld), weighted as in
-    `Effect`.
+def _mean(cells: Cells, was_shown: bool) -> float | None:
+    """Return the mean over loops where the lesson was shown (or withheld), weighted as
+    in `Effect`.
     """
-    cells = {case: n for case, n in cells.items() if case[1] == shown}
+    cells = {case: n for case, n in cells.items() if case[1] == was_shown}
     if not cells:
         return None
     weights = []
     weighted_values = []
     for (share, _, value), n in cells.items():
-        probability = 1 - share if shown else share
+        probability = 1 - share if was_shown else share
         weights.append(n / probability)
         weighted_values.append(n / probability * value)
     return fsum(weighted_values) / fsum(weights)

@@ -138,7 +138,7 @@ def worth(match: Match, now: float = 0.0) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How like a match is to the task: by which measure, and how much a prompt needs."""
+    """How like a match is to the task, by which measure, and how like it must be."""
 
     measure: str
     value: float
@@ -150,7 +150,8 @@ class Likeness:
         if match.cosine is None:
             needed = 0.0 if match.own else MIN_PROMPT_WORD_SHARE
             return cls("share of words", match.overlap, needed)
-        return cls("cosine", match.cosine, 0.0 if match.own else MIN_PROMPT_COSINE)
+        needed = 0.0 if match.own else MIN_PROMPT_COSINE
+        return cls("cosine", match.cosine, needed)
 
     @property
     def nearness(self) -> float:
@@ -213,7 +214,7 @@ def choose(
         and Likeness.of(match).nearness
         and (advice or match.example.accepted)
     ]
-    near.sort(key=lambda match: _order(Likeness.of(match).nearness, match, now))
+    near.sort(key=lambda m: _order(Likeness.of(m).nearness, m, now))
 
     chosen_rules: list[Match] = []
     chosen: list[Match] = []

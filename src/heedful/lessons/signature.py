@@ -17,9 +17,8 @@ from typing import Any
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 from heedful.lessons.words import compiled
 
-MAX_SIGNATURE_CHARS = (
-    4_096  # a longer text is read at its two ends, which is where errors are named
-)
+# A longer text is read at its two ends, which is where errors are named.
+MAX_SIGNATURE_CHARS = 4_096
 # A JSON text with more brackets is read as prose, because it may be nested too deeply.
 MAX_JSON_BRACKETS = 100
 
@@ -68,26 +67,23 @@ def failure_of(digest: str, pattern: str) -> str:
 
 def _pattern(error_type: str, text: str) -> str:
     if len(text) > MAX_SIGNATURE_CHARS:
-        text = (
-            f"{text[: MAX_SIGNATURE_CHARS // 2]}\n{text[-MAX_SIGNATURE_CHARS // 2 :]}"
-        )
+        half = MAX_SIGNATURE_CHARS // 2
+        text = f"{text[:half]}\n{text[-half:]}"
     elif (
         text[:1] in ("[", "{")
         and text.count("[") + text.count("{") <= MAX_JSON_BRACKETS
     ):
         with suppress(ValueError):
-            value = json.loads(text)
-            parts = (
-                {_masked(error_type, _plain(each)) for each in value}
-                if text[0] == "["
-                else ()
-            )
-            return (
-                f"[{', '.join(sorted(parts))}]"
-                if parts
-                else _masked(error_type, _plain(value))
-            )
+            return _data_pattern(error_type, json.loads(text))
     return _masked(error_type, text)
+
+
+def _data_pattern(error_type: str, value: Any) -> str:
+    """Return the pattern of JSON data, whatever the order of a list's items."""
+    if isinstance(value, list) and value:
+        patterns = {_masked(error_type, _plain(item)) for item in value}
+        return f"[{', '.join(sorted(patterns))}]"
+    return _masked(error_type, _plain(value))
 
 
 def _plain(value: Any) -> str:
@@ -100,16 +96,13 @@ def _plain(value: Any) -> str:
 def _masked(error_type: str, text: str) -> str:
     pieces = split_assertions(error_type, text)
     mask = partial(compiled(_PARTICULAR_PATTERN).sub, _mask)
-    return "".join(one if asserted else mask(one) for one, asserted in pieces)
+    return "".join(piece if asserted else mask(piece) for piece, asserted in pieces)
 
 
 MAX_WHERE_VALUES = 20
 MAX_STATEMENT_CHARS = 8_192
-_ASSERTION_WORDS = (
-    "assert",
-    "expect",
-    "want",
-)  # a text without one of these words has no assertion
+# A text without one of these words has no assertion.
+_ASSERTION_WORDS = ("assert", "expect", "want")
 _VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
     r"|[\[({][^\n]{0,100}[\])}]|(?i:true|false|none|null|nil|undefined|nan)\b)"
@@ -132,8 +125,14 @@ _COMPARED_VALUES_PATTERN = (
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
 # and Rust.
 _ACTUAL_VALUE_PATTERNS = (
-    r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)(?!.*\bwant\b).+(?P<after>)",
-    rf"(?<![^\s:])(?P<before>){_VALUE_REGEX}(?P<after> {_COMPARISON_REGEX} {_VALUE_REGEX})",
+    (
+        r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)"
+        r"(?!.*\bwant\b).+(?P<after>)"
+    ),
+    (
+        rf"(?<![^\s:])(?P<before>){_VALUE_REGEX}"
+        rf"(?P<after> {_COMPARISON_REGEX} {_VALUE_REGEX})"
+    ),
     rf"(?P<before>= ){_VALUE_REGEX}(?P<after>[,;] (?:want|expected))",
     rf"\b(?P<before>(?i:actual|received|got|was){_GAP_REGEX}){_VALUE_REGEX}(?P<after>)",
 )
@@ -153,32 +152,33 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     if not any(word in words for word in _ASSERTION_WORDS):
         yield text, False
         return
-    found = list(compiled(_ASSERT_STATEMENT_PATTERN).finditer(text))
-    yield from _compared(text[: found[0].start()] if found else text)
-    ends = [each.start() for each in found[1:]] + [len(text)] * bool(found)
-    for statement, end in zip(found, ends, strict=True):
-        rest = text[statement.end() : end]
-        values = compiled(_WHERE_LINE_PATTERN).findall(rest)[:MAX_WHERE_VALUES]
+    statements = list(compiled(_ASSERT_STATEMENT_PATTERN).finditer(text))
+    ends = [statement.start() for statement in statements] + [len(text)]
+    yield from _compared(text[: ends[0]])
+    for statement, end in zip(statements, ends[1:], strict=True):
+        after = text[statement.end() : end]
+        values = compiled(_WHERE_LINE_PATTERN).findall(after)[:MAX_WHERE_VALUES]
         yield _asserted(statement[2], values), True
-        rest = compiled(_WHERE_LINE_PATTERN).sub("", rest) if values else rest
-        yield from _compared(
-            compiled(_ASSERT_DETAIL_PATTERN).sub("", rest, count=1)
-            if statement[1]
-            else rest
-        )
+        if values:
+            after = compiled(_WHERE_LINE_PATTERN).sub("", after)
+        if statement[1]:  # pytest marked the line of the statement
+            after = compiled(_ASSERT_DETAIL_PATTERN).sub("", after, count=1)
+        yield from _compared(after)
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
     """Return the statement with each value replaced by the expression that had this
     value.
     """
-    if not values and (both := compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)):
-        return f"assert <ACTUAL>{both['rest']}"
+    comparison = None
+    if not values:
+        comparison = compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)
+    if comparison:
+        return f"assert <ACTUAL>{comparison['rest']}"
     for value, expression in values:
-        shown = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
-        statement = shown.sub(expression.replace("\\", r"\\"), statement, count=1)[
-            :MAX_STATEMENT_CHARS
-        ]
+        literal = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
+        statement = literal.sub(expression.replace("\\", r"\\"), statement, count=1)
+        statement = statement[:MAX_STATEMENT_CHARS]
     return statement
 
 
@@ -189,8 +189,8 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0
-    for found in compiled(_EXPECTED_VALUE_PATTERN).finditer(text):
-        start, stop = found.span(found.lastgroup or 0)
+    for expected in compiled(_EXPECTED_VALUE_PATTERN).finditer(text):
+        start, stop = expected.span(expected.lastgroup or 0)
         yield text[end:start], False
         yield text[start:stop], True
         end = stop
@@ -208,7 +208,10 @@ _PARTICULAR_SHAPES = {
         r"(?>(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))+)"
     ),
     "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
-    "HOST2": r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b(?!\.\w|\()",
+    "HOST2": (
+        r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b"
+        r"(?!\.\w|\()"
+    ),
     # Groups of hexadecimal digits, an address, and a measure, a version or a time.
     "N1": (
         r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
@@ -221,14 +224,18 @@ _PARTICULAR_SHAPES = {
     ),
     "WORD": r"\w*\d\w*",
 }
-# the names of day and month before a time
+# The names of day and month before a time.
 _DATE_PREFIX_REGEX = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # A shape is tried only at the start of a date or of a word that is not all letters, so
 # most of a text is passed in one step. The time is linear: each character is looked at
 # from few places.
+_PARTICULAR_GROUPS = (
+    f"(?P<{name}>{regex})" for name, regex in _PARTICULAR_SHAPES.items()
+)
 _PARTICULAR_PATTERN = (
-    rf"(?<![\w.])(?:{_DATE_PREFIX_REGEX})?(?=[\w<>~≤≥+./-])(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
-    rf"(?:{'|'.join(f'(?P<{name}>{shape})' for name, shape in _PARTICULAR_SHAPES.items())})"
+    rf"(?<![\w.])(?:{_DATE_PREFIX_REGEX})?(?=[\w<>~≤≥+./-])"
+    rf"(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
+    rf"(?:{'|'.join(_PARTICULAR_GROUPS)})"
 )
 # The part of a name, between underscores, that is an id: hexadecimal, or letters and
 # digits.
@@ -243,14 +250,15 @@ _ERROR_NUMBER_PATTERN = (
 _MAX_CODE_DISTANCE_CHARS = 24
 
 
-def _mask(found: re.Match[str]) -> str:
-    mask = (found.lastgroup or "").rstrip("123")
-    start = found.start()
+def _mask(match: re.Match[str]) -> str:
+    mask = (match.lastgroup or "").rstrip("123")
+    start = match.start()
     if mask == "WORD":
-        return compiled(_ID_SEGMENT_PATTERN).sub("<N>", found[0])
-    before = found.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
-    named = found[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before)
-    return found[0] if named else f"<{mask}>"
+        return compiled(_ID_SEGMENT_PATTERN).sub("<N>", match[0])
+    before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
+    if match[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before):
+        return match[0]  # the number names the error
+    return f"<{mask}>"
 
 
 # What stands before the words of an error: a type, a tool, a level, a place; and how
@@ -271,10 +279,11 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
     titles = frozenset[str]()
     yield titles, pattern
     for _ in range(MAX_ERROR_TITLES):
-        if (found := compiled(_ERROR_TITLE_PATTERN).match(pattern)) is None:
+        title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
+        if title is None:
             return
-        titles |= {(found[1] or "").lower()} - {""}
-        pattern = pattern[found.end() :]
+        titles |= {(title[1] or "").lower()} - {""}
+        pattern = pattern[title.end() :]
         yield titles, pattern
 
 
@@ -285,11 +294,10 @@ def words_of(error_type: str, pattern: str, titled: bool) -> str:
     That is the pattern without its error type or, if it is `titled`, without its first
     title.
     """
-    found = compiled(_ERROR_TITLE_PATTERN).match(pattern)
-    own = found is not None and (
-        titled or (found[1] or "").lower() == error_type.lower()
-    )
-    return bare_digest(pattern[found.end() :] if found is not None and own else pattern)
+    title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
+    if title and (titled or (title[1] or "").lower() == error_type.lower()):
+        pattern = pattern[title.end() :]
+    return bare_digest(pattern)
 
 
 def bare_digest(words: str) -> str:

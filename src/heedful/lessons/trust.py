@@ -31,10 +31,8 @@ QUARANTINE_TRUST = frozenset(TRUST_ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK_SOURCE = "network"
 _SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
-LOCAL_SOURCE_PREFIXES = (
-    "tool",
-    "program:",
-)  # the beginnings of the sources of what a tool or program wrote
+# The beginnings of the sources of what a tool or program wrote.
+LOCAL_SOURCE_PREFIXES = ("tool", "program:")
 SOURCE_FORMS = "user, tool, tool:NAME, program:NAME or key:ID"
 # Tools and programs that bring texts from other computers, and addresses of such texts.
 _FETCHING_TOOL_PATTERN = re.compile(
@@ -64,9 +62,8 @@ _SILENT_PROGRAMS = frozenset(
     "[[ read local"
     " return for case esac done fi }".split()
 )
-KEY_SOURCE_PREFIX = (
-    "key:"  # the beginning of the source of all that came through a key of a service
-)
+# The beginning of the source of all that came through a key of a service.
+KEY_SOURCE_PREFIX = "key:"
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8
 # words with what users wrote in another run (6 words: up to 1.5 %).
 MIN_QUOTATION_WORDS = 8
@@ -159,33 +156,33 @@ def initial_state(trust: Trust, state: State = "unverified") -> State:
     return "quarantined" if trust in QUARANTINE_TRUST else state
 
 
-def clip_lesson(one: Lesson) -> Lesson:
-    """Return the reflection with example, context, error type and the first `MAX_QUARANTINE_TAGS` tags
-    clipped.
+def clip_lesson(lesson: Lesson) -> Lesson:
+    """Return the lesson with example, context, error type and tags clipped; tags after
+    the first `MAX_QUARANTINE_TAGS` are left out.
     """
-    example = one.example
+    example = lesson.example
     if example is not None:
         values = ((part.name, getattr(example, part.name)) for part in fields(example))
         texts: dict[str, Any] = {
             name: clip(v) for name, v in values if isinstance(v, str)
         }
         example = replace(example, **texts)
-    tags = tuple(
-        clip(tag)[:MAX_QUARANTINE_TAG_CHARS] for tag in one.tags[:MAX_QUARANTINE_TAGS]
+    tags = lesson.tags[:MAX_QUARANTINE_TAGS]
+    return replace(
+        lesson,
+        example=example,
+        tags=tuple(clip(tag)[:MAX_QUARANTINE_TAG_CHARS] for tag in tags),
+        error_type=clip(lesson.error_type),
+        context=clip(lesson.context),
     )
-    kind = clip(one.error_type)
-    context = clip(one.context)
-    return replace(one, example=example, tags=tags, error_type=kind, context=context)
 
 
 def check_statement(source: object, trust: object) -> None:
     """Raise InvalidInput unless an operator may state this trust of this source."""
     if not isinstance(source, str) or not _SOURCE_PATTERN.fullmatch(source):
-        why = (
-            "; what comes from the network waits for a release"
-            if source == NETWORK_SOURCE
-            else ""
-        )
+        why = ""
+        if source == NETWORK_SOURCE:
+            why = "; what comes from the network waits for a release"
         raise InvalidInput("source", source, f"{SOURCE_FORMS}{why}")
     check_trust(trust)
 
@@ -194,15 +191,15 @@ def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, in
     """Map each text that quotes one of the `others` to the place of the first one, from
     0.
 
-    A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it is shorter and
-    the other contains it as a whole, in words. Case and punctuation do not count. Takes
-    linear time.
+    A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it
+    is shorter and the other contains it as a whole, in words. Case and punctuation do
+    not count. Takes linear time.
 
     >>> find_quotations(["npm i pads", "npm test"], ["If it fails, run `npm i pads`."])
     {'npm i pads': 0}
     """
-    found = quotations(texts, ((other, frozenset({""})) for other in others))
-    return {text: places[""] for text, places in found.items()}
+    quoted = quotations(texts, ((other, frozenset({""})) for other in others))
+    return {text: places[""] for text, places in quoted.items()}
 
 
 def quotations(
@@ -216,23 +213,28 @@ def quotations(
     )
     for text in texts:
         words = _QUOTATION_WORD_PATTERN.findall(text.casefold())
-        for run in _runs(words, size := min(MIN_QUOTATION_WORDS, len(words))):
+        size = min(MIN_QUOTATION_WORDS, len(words))
+        for run in _runs(words, size):
             if " " in run or len(run) > 5:  # a short word is in every text
                 wanted[size][run].add(text)
-    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    known: defaultdict[str, set[str]] = defaultdict(set)  # the sources of a run
-    for place, (other, sources) in enumerate(others if wanted else ()):
+    if not wanted:
+        return {}
+
+    quoted: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    run_sources: defaultdict[str, set[str]] = defaultdict(set)
+    for place, (other, sources) in enumerate(others):
         words = _QUOTATION_WORD_PATTERN.findall(other.casefold())
         for size, runs in wanted.items():
             for run in runs.keys() & {*_runs(words, size)}:
-                for text in runs[run] if sources - known[run] else ():
-                    found[text] = dict.fromkeys(sources, place) | found[text]
-                known[run] |= sources
-    return dict(found)
+                for text in runs[run] if sources - run_sources[run] else ():
+                    quoted[text] = dict.fromkeys(sources, place) | quoted[text]
+                run_sources[run] |= sources
+    return dict(quoted)
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:
-    return (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
+    starts = range(len(words) - size + 1)
+    return (" ".join(words[start : start + size]) for start in starts)
 
 
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
@@ -260,22 +262,23 @@ def sources_of(
     computers, the network is a source, too. heedful cannot see what a program itself
     fetches.
 
-    >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m pytest -q 2>&1"))
+    >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['network', 'program:curl', 'program:python']
     """
     bare = without_data(command)
+    run = command if _INNER_SHELL_PATTERN.search(bare) else bare
     fetches = (
-        _FETCHING_PROGRAM_PATTERN.search(
-            command if _INNER_SHELL_PATTERN.search(bare) else bare
-        )
+        _FETCHING_PROGRAM_PATTERN.search(run)
         or _ADDRESS_PATTERN.search(bare)
         or _QUOTED_ADDRESS_PATTERN.search(command)
         or _FETCHING_TOOL_PATTERN.search(tool)
         or any(map(_ADDRESS_PATTERN.match, arguments))
     )
-    ran = [f"program:{name[:150]}" for name in programs(command)]
-    named = ran or [f"tool:{tool[:150]}".removesuffix(":")]
-    return frozenset([*named, NETWORK_SOURCE] if fetches else named)
+    sources = [f"program:{name[:150]}" for name in programs(command)]
+    sources = sources or [f"tool:{tool[:150]}".removesuffix(":")]
+    if fetches:
+        sources.append(NETWORK_SOURCE)
+    return frozenset(sources)
 
 
 def without_data(command: str) -> str:
@@ -285,21 +288,20 @@ def without_data(command: str) -> str:
 
 def programs(command: str) -> list[str]:
     """Return the names of the programs that a shell's command runs, in their order."""
-    found = dict[str, None]()
-    for step in _SHELL_SEPARATOR_PATTERN.split(
-        _REDIRECTION_PATTERN.sub(" ", without_data(command))
-    ):
+    names = dict[str, None]()
+    commands = _REDIRECTION_PATTERN.sub(" ", without_data(command))
+    for step in _SHELL_SEPARATOR_PATTERN.split(commands):
         words = (word.strip('"$') for word in step.split())
         name = next(
             (
-                w
-                for w in words
-                if w
-                and w not in _SHELL_PREFIX_WORDS
-                and not _ASSIGNMENT_PATTERN.match(w)
+                word
+                for word in words
+                if word
+                and word not in _SHELL_PREFIX_WORDS
+                and not _ASSIGNMENT_PATTERN.match(word)
             ),
             "",
         )
         if name and name not in _SILENT_PROGRAMS:
-            found[name.rstrip("/").rpartition("/")[2]] = None
-    return list(found)
+            names[name.rstrip("/").rpartition("/")[2]] = None
+    return list(names)

@@ -28,12 +28,15 @@ _INDEX_STOP_WORDS = frozenset(
 # Scripts without spaces, and Korean, whose particles are attached to words: taken in
 # pairs.
 DENSE_SCRIPTS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af"
-    "\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 # Indian vowel signs: part of a word, though no letters
 VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff"
-_INDEX_PART_PATTERN = rf"(?P<dense>[{DENSE_SCRIPTS}]+)|(?P<word>(?:[^\W_{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+)|[^\w\s]"
+_INDEX_PART_PATTERN = (
+    rf"(?P<dense>[{DENSE_SCRIPTS}]+)"
+    rf"|(?P<word>(?:[^\W_{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+)|[^\w\s]"
+)
 _INDEX_WORD_PATTERN = r"[^\W_]+"
 _HAN_PATTERN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
@@ -59,9 +62,8 @@ def words(text: str) -> list[str]:
             "", unicodedata.normalize("NFKD", text).casefold()
         )
         parts = list(_split(unicodedata.normalize("NFC", bare)))
-    return ([_stem(word) for word in parts if word not in _INDEX_STOP_WORDS] or parts)[
-        :MAX_INDEXED_WORDS
-    ]
+    stems = [_stem(word) for word in parts if word not in _INDEX_STOP_WORDS]
+    return (stems or parts)[:MAX_INDEXED_WORDS]
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
@@ -118,18 +120,19 @@ def _stem(word: str) -> str:
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
                 word = word[:-1]
             break
-    return (
-        word[:-1] + "i" * (word[-1] == "y")
-        if len(word) > 3 and word[-1] in "ey"
-        else word
-    )
+    if len(word) > 3 and word[-1] == "y":
+        return word[:-1] + "i"
+    return word.removesuffix("e") if len(word) > 3 else word
 
 
 MAX_DIFFERENCE_CHARS = 100  # characters of each half of a line of a difference
 MAX_DIFFERENCE_LINES = 5  # lines of a difference
 DIFFERENCE_CONTEXT_TOKENS = 2  # tokens of both texts around a part that differs
 _LETTERS_REGEX = rf"(?:[^\W{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+"
-_DIFFERENCE_TOKEN_PATTERN = rf"\s+|[{DENSE_SCRIPTS}]|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS_REGEX})[^\w\s]*|[^\w\s]+"
+_DIFFERENCE_TOKEN_PATTERN = (
+    rf"\s+|[{DENSE_SCRIPTS}]"
+    rf"|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS_REGEX})[^\w\s]*|[^\w\s]+"
+)
 
 
 def difference(rejected: str, accepted: str) -> str:
@@ -152,17 +155,13 @@ def difference(rejected: str, accepted: str) -> str:
     # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
     groups = SequenceMatcher(None, a, b).get_grouped_opcodes(DIFFERENCE_CONTEXT_TOKENS)
     places = [(*group[0][1::2], *group[-1][2::2]) for group in groups]
-    shown = [
+    lines = [
         f"{_one_line(a[i:k])} -> {_one_line(b[j:m])}"
         for i, j, k, m in places[:MAX_DIFFERENCE_LINES]
     ]
-    return "\n".join(
-        [
-            *shown,
-            *[f"and {len(places) - MAX_DIFFERENCE_LINES} more"]
-            * (len(places) > MAX_DIFFERENCE_LINES),
-        ]
-    )
+    if len(places) > MAX_DIFFERENCE_LINES:
+        lines.append(f"and {len(places) - MAX_DIFFERENCE_LINES} more")
+    return "\n".join(lines)
 
 
 def count_common(a: Sequence[str], b: Sequence[str]) -> int:
@@ -175,8 +174,6 @@ def count_common(a: Sequence[str], b: Sequence[str]) -> int:
 
 def _one_line(tokens: Sequence[str]) -> str:
     text = "".join(tokens).replace("\n", "\\n") or "(nothing)"
-    return (
-        text
-        if len(text) <= MAX_DIFFERENCE_CHARS
-        else f"{text[: MAX_DIFFERENCE_CHARS - 1]}…"
-    )
+    if len(text) <= MAX_DIFFERENCE_CHARS:
+        return text
+    return f"{text[: MAX_DIFFERENCE_CHARS - 1]}…"
