@@ -9,18 +9,18 @@ import pytest
 
 from heedful.memory.memory import Memory
 from tests.cli.support import following
-from tests.memory.transfers import exported, full, moved
+from tests.memory.transfers import export_bytes, fill_memory, import_own
 from tests.store.support import opened
 
 OWN = ("--trust", "operator", "--by", "ada", "--why", "my laptop")
-DATA: bytes = asyncio.run(exported(asyncio.run(full())))
+DATA: bytes = asyncio.run(export_bytes(asyncio.run(fill_memory())))
 
 
 @pytest.fixture
 def invoke(desk, monkeypatch):
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(moved(DATA, Memory(store)))
+        asyncio.run(import_own(DATA, Memory(store)))
     return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
 
 

@@ -18,7 +18,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat import shapes
-from tests.compat.shapes import do
+from tests.compat.shapes import run_async
 from tests.engines import rows
 
 TASK = "What does the blue kettle cost?"
@@ -56,11 +56,11 @@ SPOKEN: dict[str, Any] = {
 }
 
 
-def without(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if key != name}
+def leave_out(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key != name}
 
 
-async def kept(store: Any) -> int:
+async def count_lessons(store: Any) -> int:
     return await Memory(store, Scope("t", "p")).count()
 
 
@@ -68,30 +68,32 @@ async def kept(store: Any) -> int:
     "outcome", ["success", "failure", "partial", "timeout", "error"]
 )
 def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
-    made = do(generate_reflection({**FAILED, "outcome": outcome}, store=store))
-    shapes.has(made, shapes.GENERATED)
-    assert json.loads(json.dumps(dict(made))) == {**made}
-    assert 0 <= made["importance"] <= 1
-    assert made["confidence"] == 0.5
-    assert do(kept(store)) == 0
+    generated = run_async(
+        generate_reflection({**FAILED, "outcome": outcome}, store=store)
+    )
+    shapes.check_shape(generated, shapes.GENERATED)
+    assert json.loads(json.dumps(dict(generated))) == {**generated}
+    assert 0 <= generated["importance"] <= 1
+    assert generated["confidence"] == 0.5
+    assert run_async(count_lessons(store)) == 0
     if outcome == "error":
-        assert "3 items match" in made["reflection_text"]
-        assert made["source_event_ids"] == ["e2", "e3"]
-    assert made["error_category"] == "timeout_error"
-    assert made["related_memory_ids"] == ["m1"]
-    assert list(made["metadata"].values()) == [outcome, TASK, 3, "s1"]
+        assert "3 items match" in generated["reflection_text"]
+        assert generated["source_event_ids"] == ["e2", "e3"]
+    assert generated["error_category"] == "timeout_error"
+    assert generated["related_memory_ids"] == ["m1"]
+    assert list(generated["metadata"].values()) == [outcome, TASK, 3, "s1"]
 
 
 def test_a_success_without_anything_that_may_be_left_out(store):
     events = [{"event_type": "llm_response", "content": "52.75"}]
     run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}
-    made = do(generate_reflection(run, store=store))
-    assert made["importance"] == 0.3
+    generated = run_async(generate_reflection(run, store=store))
+    assert generated["importance"] == 0.3
     assert [
-        made[name] for name in ("strategy_id", "strategy_text", "error_category")
+        generated[name] for name in ("strategy_id", "strategy_text", "error_category")
     ] == [None] * 3
-    assert made["related_memory_ids"] == []
-    assert list(made["metadata"].values()) == ["success", "", 1, ""]
+    assert generated["related_memory_ids"] == []
+    assert list(generated["metadata"].values()) == ["success", "", 1, ""]
 
 
 def test_values_of_python_are_read(store):
@@ -103,52 +105,61 @@ def test_values_of_python_are_read(store):
     }
     context = {**FAILED, "events": (event,), "error": {"error_category": "odd_error"}}
     assert (
-        do(generate_reflection(context, store=store))["error_category"] == "odd_error"
+        run_async(generate_reflection(context, store=store))["error_category"]
+        == "odd_error"
     )
 
 
 def test_what_is_stored_is_found_and_twice_adds_nothing(store):
-    made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
-    ids = [do(store_reflection(made, "t", "p", "s2", store=store)) for _ in range(2)]
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    ids = [
+        run_async(store_reflection(generated, "t", "p", "s2", store=store))
+        for _ in range(2)
+    ]
     session = "select json_extract(meta, '$.session_id') from lesson"
     assert rows(store.url, session) == [("s2",)]
-    again = do(generate_reflection(SPOKEN, store=store, trust="operator"))
-    ids.append(do(store_reflection(again, "t", "p", store=store)))
-    named = {name: made[name] for name in ("reflection_id", "strategy_id")}
-    assert ids == [{**named, "state": "candidate", "trust": "model", "release": ""}] * 3
-    assert do(kept(store)) == 1
-    assert do(query_reflections("t", "q", TASK, store=store)) == []
+    again = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    ids.append(run_async(store_reflection(again, "t", "p", store=store)))
+    ids_of_both = {name: generated[name] for name in ("reflection_id", "strategy_id")}
+    assert (
+        ids
+        == [{**ids_of_both, "state": "candidate", "trust": "model", "release": ""}] * 3
+    )
+    assert run_async(count_lessons(store)) == 1
+    assert run_async(query_reflections("t", "q", TASK, store=store)) == []
     for text in (TASK, None):
-        (entries,) = do(query_reflections("t", "p", text, store=store))
-        shapes.has(entries, shapes.QUERIED)
-        assert entries["reflection_id"] == made["reflection_id"]
-        assert entries["reflection_text"] == made["reflection_text"]
+        (entries,) = run_async(query_reflections("t", "p", text, store=store))
+        shapes.check_shape(entries, shapes.QUERIED)
+        assert entries["reflection_id"] == generated["reflection_id"]
+        assert entries["reflection_text"] == generated["reflection_text"]
         assert entries["source"] == "reflection_engine_v2"
         assert entries["layer"] == "rm"
 
 
 def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it(store):
-    made = do(generate_reflection(FAILED, store=store))
-    kept, again = [do(store_reflection(made, "t", "p", store=store)) for _ in range(2)]
-    assert kept["state"] == "quarantined"
-    assert kept["trust"] == "external"
+    generated = run_async(generate_reflection(FAILED, store=store))
+    stored_first, again = [
+        run_async(store_reflection(generated, "t", "p", store=store)) for _ in range(2)
+    ]
+    assert stored_first["state"] == "quarantined"
+    assert stored_first["trust"] == "external"
     assert (
         again["release"]
-        == kept["release"]
+        == stored_first["release"]
         == "heedful quarantine release 1 2 --by NAME"
     )
     quarantine = Memory(store, Scope("t", "p")).quarantine
     waiting = {
-        reflection.kind: reflection.id for reflection in do(quarantine.waiting())
+        reflection.kind: reflection.id for reflection in run_async(quarantine.waiting())
     }
     # Found by its task, by its own words, and because it is important.
-    for text in (TASK, made["reflection_text"], None):
-        found = {
+    for text in (TASK, generated["reflection_text"], None):
+        by_kind = {
             reflection["kind"]: reflection
-            for reflection in do(query_reflections("t", "p", text, store=store))
+            for reflection in run_async(query_reflections("t", "p", text, store=store))
         }
-        reflection = found["reflection"]
-        shapes.has(reflection, shapes.QUERIED)
+        reflection = by_kind["reflection"]
+        shapes.check_shape(reflection, shapes.QUERIED)
         for name in (
             "reflection_id",
             "confidence",
@@ -156,8 +167,8 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
             "metadata",
             "tags",
         ):
-            assert reflection[name] == made[name]
-        assert reflection["content"] == made["reflection_text"]
+            assert reflection[name] == generated[name]
+        assert reflection["content"] == generated["reflection_text"]
         assert reflection["error_category"] == "timeout_error"
         assert reflection["state"] == "quarantined"
         assert reflection["trust"] == "external"
@@ -165,14 +176,17 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
             reflection["release"]
             == f"heedful quarantine release {waiting['reflection']} --by NAME"
         )
-        assert do(query_reflections("t", "p", text, store=store, waiting=False)) == []
-    do(quarantine.release(list(waiting.values()), by="ada"))
-    after = do(query_reflections("t", "p", TASK, store=store, waiting=False))
+        assert (
+            run_async(query_reflections("t", "p", text, store=store, waiting=False))
+            == []
+        )
+    run_async(quarantine.release(list(waiting.values()), by="ada"))
+    after = run_async(query_reflections("t", "p", TASK, store=store, waiting=False))
     states = {
         reflection["reflection_id"]: (reflection["state"], reflection["release"])
         for reflection in after
     }
-    assert states[made["reflection_id"]] == ("candidate", "")
+    assert states[generated["reflection_id"]] == ("candidate", "")
 
 
 @pytest.mark.parametrize(
@@ -186,15 +200,17 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
     ],
 )
 def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
-    made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
-    do(store_reflection(made, "t", "p", store=store))
-    assert len(do(query_reflections("t", "p", TASK, store=store, **more))) == count
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    run_async(store_reflection(generated, "t", "p", store=store))
+    assert (
+        len(run_async(query_reflections("t", "p", TASK, store=store, **more))) == count
+    )
 
 
 @pytest.mark.parametrize(
     "context",
     [
-        without("tenant_id", FAILED),
+        leave_out("tenant_id", FAILED),
         {**FAILED, "project_id": 7},
         {**FAILED, "outcome": "odd"},
         {**SPOKEN, "events": []},
@@ -205,7 +221,7 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
 )
 def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     with pytest.raises(InvalidInput):
-        do(generate_reflection(context, store=store))
+        run_async(generate_reflection(context, store=store))
 
 
 @pytest.mark.parametrize(
@@ -220,15 +236,21 @@ def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     ids=["copy", "changed", "own"],
 )
 def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any):
-    made = do(generate_reflection(SPOKEN, store=store, trust="operator"))
-    given = copied(made)
-    ids = [do(store_reflection(given, "t", "p", "s2", store=store)) for _ in range(2)]
+    generated = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
+    foreign = copied(generated)
+    ids = [
+        run_async(store_reflection(foreign, "t", "p", "s2", store=store))
+        for _ in range(2)
+    ]
     assert ids[0] == ids[1]
-    assert (ids[0]["strategy_id"] is None) == (given["strategy_text"] is None)
-    waiting = do(Memory(store, Scope("t", "p")).quarantine.waiting())
-    texts = {one.lesson for one in waiting}
-    assert texts == {given["reflection_text"], given["strategy_text"]} - {None}
-    assert do(Memory(store, Scope("t", "p")).recall(given["reflection_text"])) == []
+    assert (ids[0]["strategy_id"] is None) == (foreign["strategy_text"] is None)
+    waiting = run_async(Memory(store, Scope("t", "p")).quarantine.waiting())
+    texts = {entry.lesson for entry in waiting}
+    assert texts == {foreign["reflection_text"], foreign["strategy_text"]} - {None}
+    assert (
+        run_async(Memory(store, Scope("t", "p")).recall(foreign["reflection_text"]))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,22 +265,22 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
 )
 def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):
     with pytest.raises(InvalidInput) as caught:
-        do(store_reflection(result, "t", "p", store=store))
+        run_async(store_reflection(result, "t", "p", store=store))
     assert caught.value.field == field
-    assert do(kept(store)) == 0
+    assert run_async(count_lessons(store)) == 0
 
 
 # -- the types and the engine, as their callers write them
 
 
-def run_of(kind: Any) -> Any:
+def build_run(kind: Any) -> Any:
     """The failed run in the types of `heedful.compat`, in mappings or in objects of a
     caller.
     """
     if kind is dict:
         return FAILED
     if kind is SimpleNamespace:
-        events: Any = [SimpleNamespace(**each) for each in EVENTS]
+        events: Any = [SimpleNamespace(**event) for event in EVENTS]
         error: Any = SimpleNamespace(**FAILED["error"])
         return SimpleNamespace(**{**FAILED, "events": events, "error": error})
     events = [
@@ -286,15 +308,15 @@ def run_of(kind: Any) -> Any:
 @pytest.mark.parametrize("kind", [compat.ReflectionContext, dict, SimpleNamespace])
 def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     engine = compat.ReflectionEngine(store, trust="operator")
-    result = do(engine.generate_reflection(run_of(kind)))
-    expected = do(generate_reflection(FAILED, store=store, trust="operator"))
+    result = run_async(engine.generate_reflection(build_run(kind)))
+    expected = run_async(generate_reflection(FAILED, store=store, trust="operator"))
     assert {**result, "generated_at": ""} == {**expected, "generated_at": ""}
     assert (
         result.error_category
         == result["error_category"]
         == compat.ErrorCategory.TIMEOUT_ERROR
     )
-    ids = do(
+    ids = run_async(
         engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2")
     )
     assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
@@ -303,7 +325,7 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
 
 
 def test_an_engine_uses_its_prompts_score_model_and_memory(store):
-    asked: list[str] = []
+    prompts: list[str] = []
     answer = {
         "reflection": "The price of the blue kettle was a guess.",
         "strategy": "Look the price up.",
@@ -313,7 +335,7 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     }
 
     def model(messages: Any) -> str:
-        asked.append(str(messages))
+        prompts.append(str(messages))
         return json.dumps(answer)
 
     memory = Memory(store, Scope("other", "place"), max_entries=7)
@@ -325,8 +347,8 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
         score=lambda draft, episode: 0.65,
         trust="operator",
     )
-    result = do(engine.generate_reflection(SPOKEN))
-    assert "Say what a cook would say." in asked[0]
+    result = run_async(engine.generate_reflection(SPOKEN))
+    assert "Say what a cook would say." in prompts[0]
     assert result.reflection_text == answer["reflection"]
     assert result.tags == ["price"]
     assert result.importance == 0.9
@@ -335,20 +357,25 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert result.dropped == []
     assert result.model_error is None
     answer["strategy"] = "Ask Mark Twain."
-    (dropped,) = do(engine.generate_reflection(SPOKEN)).dropped
+    (dropped,) = run_async(engine.generate_reflection(SPOKEN)).dropped
     assert dropped["text"] == "Ask Mark Twain."
     assert dropped["part"] == "strategy"
     assert list(dropped["unsupported"]) == ["Mark Twain"]
-    answer["reflection"], right = "", answer["reflection"]
-    assert "MalformedAnswer" in do(engine.generate_reflection(SPOKEN))["model_error"]
-    answer["reflection"] = right
-    do(engine.store_reflection(result, "t", "p"))
-    assert do(kept(store)) == 2
-    assert do(memory.count()) == 0
-    found = do(engine.query_reflections("t", "p", tags=["price"], min_importance=0))
-    assert answer["reflection"] in [one["reflection_text"] for one in found]
+    answer["reflection"], reflection = "", answer["reflection"]
+    assert (
+        "MalformedAnswer"
+        in run_async(engine.generate_reflection(SPOKEN))["model_error"]
+    )
+    answer["reflection"] = reflection
+    run_async(engine.store_reflection(result, "t", "p"))
+    assert run_async(count_lessons(store)) == 2
+    assert run_async(memory.count()) == 0
+    entries = run_async(
+        engine.query_reflections("t", "p", tags=["price"], min_importance=0)
+    )
+    assert answer["reflection"] in [entry["reflection_text"] for entry in entries]
     with pytest.raises(InvalidInput, match="prompts"):
-        do(
+        run_async(
             compat.ReflectionEngine(store, prompts={"wrong": "x"}).generate_reflection(
                 SPOKEN
             )
@@ -359,5 +386,5 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
 def test_what_an_engine_cannot_use_is_said(store, wrong):
     options: dict[str, Any] = {"store": store, wrong: 7}
     with pytest.raises(InvalidInput) as caught:
-        do(compat.ReflectionEngine(**options).generate_reflection(SPOKEN))
+        run_async(compat.ReflectionEngine(**options).generate_reflection(SPOKEN))
     assert caught.value.field == wrong

@@ -1,5 +1,6 @@
 """Loop guardrails under the names that callers of earlier systems rely on."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from heedful.loop.stop import Echo, Fatigue, MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
-from tests.compat.shapes import do
+from tests.compat.shapes import run_async
 
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
@@ -45,21 +46,28 @@ FIRST: dict[str, Any] = {
 }
 
 
-def done(store: Any, name: str, **told: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = do(
-        process_loop_completion(name, "done", "SAGE", store=store, **told)
+def complete(
+    store: Any, name: str, fields: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Report the loop `name` as done, with these fields; return the answer."""
+    answer: dict[str, Any] = run_async(
+        process_loop_completion(
+            name, "done", "SAGE", store=store, **{**(fields or {}), **more}
+        )
     )
     return answer
 
 
-def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any]]:
+def rerun_times(
+    store: Any, name: str, count: int, **fields: Any
+) -> list[dict[str, Any]]:
     """The answers to a first try and so many reruns, each under the name that it was
     given.
     """
-    answers = [done(store, name, **{**POOR, **told})]
+    answers = [complete(store, name, POOR | fields)]
     for _ in range(count):
         name = answers[-1]["decision_result"]["new_loop_id"]
-        answers.append(done(store, name, **{**POOR, **told}))
+        answers.append(complete(store, name, POOR | fields))
     return answers
 
 
@@ -68,21 +76,21 @@ def reruns(store: Any, name: str, count: int, **told: Any) -> list[dict[str, Any
 
 @pytest.mark.parametrize("status", ["pending", "Done", ""])
 def test_another_status_than_done_is_an_error(store, status):
-    answer = do(process_loop_completion("loop_001", status, store=store, **POOR))
+    answer = run_async(process_loop_completion("loop_001", status, store=store, **POOR))
     assert answer == {
         "status": "error",
         "message": "Invalid reflection status. Must be 'done'.",
         "loop_id": "loop_001",
     }
     with pytest.raises(NotFound):
-        do(get_guardrails_status("loop_001", store=store))
+        run_async(get_guardrails_status("loop_001", store=store))
 
 
 # -- names
 
 
 def test_reruns_end_at_their_limit_and_each_has_its_name(store):
-    answers = reruns(store, "loop_001", count=3)
+    answers = rerun_times(store, "loop_001", count=3)
     decisions = [decision["decision_result"] for decision in answers]
     assert [decision["decision"] for decision in decisions] == [
         "rerun",
@@ -104,27 +112,30 @@ def test_reruns_end_at_their_limit_and_each_has_its_name(store):
 
 
 def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
-    done(store, "a_r1", **GOOD)
-    first = done(store, "a", **POOR)["decision_result"]
+    complete(store, "a_r1", GOOD)
+    first = complete(store, "a", POOR)["decision_result"]
     assert first["new_loop_id"] == "a__r1"
-    second = done(store, "a__r1", **POOR)["decision_result"]
+    second = complete(store, "a__r1", POOR)["decision_result"]
     assert second["original_loop_id"] == "a"
     assert second["new_loop_id"] == "a_r2"
-    assert done(store, "a_r1", **GOOD)["decision_result"]["decision"] == "finalize"
-    assert do(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
+    assert complete(store, "a_r1", GOOD)["decision_result"]["decision"] == "finalize"
+    assert run_async(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
 
 
 # -- what is reported
 
 
 def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(store):
-    first = done(store, "loop_001", **FIRST)
-    assert done(store, "loop_001", **FIRST) == first
-    assert done(store, "loop_001") == first
-    second = done(store, "loop_001_r1", **POOR)
-    late = done(store, "loop_001", **FIRST)
+    first = complete(store, "loop_001", FIRST)
+    assert complete(store, "loop_001", FIRST) == first
+    assert complete(store, "loop_001") == first
+    second = complete(store, "loop_001_r1", POOR)
+    late = complete(store, "loop_001", FIRST)
     assert late["decision_result"] == second["decision_result"]
-    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts) == 2
+    assert (
+        len(run_async(store.read(Scope(), loop_store.read, "loop_001")).loop.attempts)
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,16 +150,16 @@ def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(s
     ],
 )
 def test_another_completion_of_the_same_loop_is_refused(store, other):
-    done(store, "loop_001", **FIRST)
+    complete(store, "loop_001", FIRST)
     with pytest.raises(AttemptTaken):
-        done(store, "loop_001", **{**FIRST, **other})
+        complete(store, "loop_001", FIRST | other)
 
 
 def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
-    done(store, "loop_001", **FIRST)
+    complete(store, "loop_001", FIRST)
     with pytest.raises(Conflict, match="another task"):
-        done(store, "loop_001_r1", **{**FIRST, "task": "Translate"})
-    done(store, "loop_001_r1", **POOR)
+        complete(store, "loop_001_r1", FIRST | {"task": "Translate"})
+    complete(store, "loop_001_r1", POOR)
 
 
 def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
@@ -165,16 +176,16 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
             attempt_report=AttemptReport("All is well.", evaluation=judged),
         )
 
-    do(made())
-    answer = done(store, "loop_001")
+    run_async(made())
+    answer = complete(store, "loop_001")
     assert answer["decision_result"]["max_reruns"] == 1  # its own wins
     assert answer["reflection_result"]["alignment_score"] == 0.5
     assert answer["reflection_result"]["reflection_persona"] is None
-    assert done(store, "loop_001_r1", **POOR)["decision_result"]["force_finalize"]
+    assert complete(store, "loop_001_r1", POOR)["decision_result"]["force_finalize"]
 
 
 @pytest.mark.parametrize(
-    ("told", "field"),
+    ("changes", "field"),
     [
         ({"alignment_score": 1.1}, "alignment_score"),
         ({"drift_score": "low"}, "drift_score"),
@@ -184,9 +195,9 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
         ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
     ],
 )
-def test_what_cannot_be_told_is_named(store, told, field):
+def test_what_cannot_be_told_is_named(store, changes, field):
     with pytest.raises(InvalidInput) as caught:
-        done(store, "loop_001", **{**POOR, **told})
+        complete(store, "loop_001", POOR | changes)
     assert caught.value.field == field
 
 
@@ -204,15 +215,15 @@ JUDGED = (
 def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
     loops = GuardedLoops(store=store, judge=ScriptedModel(*[text] * 4))
-    told = {
+    fields = {
         "summary": "All is well.",
         "output": "It is.",
         "goal": "Be kind",
         "task": "Sum up",
     }
-    answer = done(loops, "loop_001", **told)
-    shapes.has(answer, shapes.COMPLETED)
-    assert done(loops, "loop_001", **told) == answer
+    answer = complete(loops, "loop_001", fields)
+    shapes.check_shape(answer, shapes.COMPLETED)
+    assert complete(loops, "loop_001", fields) == answer
     reflected = answer["reflection_result"]
     assert reflected["alignment_score"] == 0.9
     assert reflected["drift_score"] == 0.1
@@ -224,7 +235,7 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
 
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
     judge = ScriptedModel()
-    for loops, told, field, cure in (
+    for loops, fields, field, cure in (
         (
             store,
             {"summary": "All is well."},
@@ -246,18 +257,18 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
         ),
     ):
         with pytest.raises(InvalidInput, match=cure) as caught:
-            done(loops, "loop_001", **told)
+            complete(loops, "loop_001", fields)
         assert caught.value.field == field
     assert judge.prompts == []
     with pytest.raises(NotFound):
-        do(get_guardrails_status("loop_001", store=store))
+        run_async(get_guardrails_status("loop_001", store=store))
 
 
 # -- echo and fatigue
 
 
 def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
-    tags = [done(store, f"loop_{n}", **POOR, bias_tags=[TAG]) for n in range(3)]
+    tags = [complete(store, f"loop_{n}", POOR, bias_tags=[TAG]) for n in range(3)]
     first, second, third = (tag["reflection_result"] for tag in tags)
     assert first["bias_echo"] is False
     assert first["repetition_counts"] == {}
@@ -266,15 +277,15 @@ def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     assert third["repeated_tags"] == ["overconfidence"]
     assert third["repetition_counts"] == {"overconfidence": 3}
     assert tags[2]["decision_result"]["rerun_reason"] == "bias_echo_detected"
-    trace = do(get_loop_trace("loop_2", store=store))
+    trace = run_async(get_loop_trace("loop_2", store=store))
     assert trace["trigger"] == "pessimist"
     assert trace["action"] == "halt_loop"
     assert trace["status"] == "finalized"
     elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
-    assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"][
-        "bias_echo"
-    ]
-    lifted = done(store, "loop_2", override_bias_echo=True, override_by="ops")[
+    assert not complete(elsewhere, "loop_3", POOR, bias_tags=[TAG])[
+        "reflection_result"
+    ]["bias_echo"]
+    lifted = complete(store, "loop_2", override_bias_echo=True, override_by="ops")[
         "decision_result"
     ]
     assert lifted["decision"] == "rerun"
@@ -291,24 +302,27 @@ def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
         "override_by": "ops",
     }
     for name in ("loop_001", "loop_001_r1", "loop_001_r2"):
-        decision = done(store, name, **POOR, **flags)["decision_result"]
+        decision = complete(store, name, POOR | flags)["decision_result"]
         assert decision["overridden"] is False
         assert decision["overridden_by"] is None
-    ended = done(store, "loop_001_r3", **POOR)
+    ended = complete(store, "loop_001_r3", POOR)
     assert ended["decision_result"]["decision"] == "finalize"
-    on = done(store, "loop_001_r3", **POOR, **flags)["decision_result"]
+    on = complete(store, "loop_001_r3", POOR | flags)["decision_result"]
     assert on["decision"] == "rerun"
     assert on["overridden"] is True
     assert on["overridden_by"] == "ops"
-    assert done(store, "loop_001_r3", **POOR, **flags)["decision_result"] == on
-    assert done(store, "loop_001_r3", **POOR)["decision_result"] == on
-    assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides) == 1
+    assert complete(store, "loop_001_r3", POOR | flags)["decision_result"] == on
+    assert complete(store, "loop_001_r3", POOR)["decision_result"] == on
+    assert (
+        len(run_async(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides)
+        == 1
+    )
 
 
 def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(
     store,
 ):
-    reruns(store, "loop_001", count=2)
+    rerun_times(store, "loop_001", count=2)
     given_ = override_guardrails(
         "loop_001",
         override_fatigue=False,
@@ -317,15 +331,15 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
         override_reason="go on",
         store=store,
     )
-    answer = do(given_)
-    shapes.has(answer, shapes.OVERRIDE)
+    answer = run_async(given_)
+    shapes.check_shape(answer, shapes.OVERRIDE)
     assert list(answer.values()) == ["success", "loop_001", False, True, "ops", "go on"]
-    on = done(store, "loop_001_r3", **POOR)["decision_result"]
+    on = complete(store, "loop_001_r3", POOR)["decision_result"]
     assert on["decision"] == "rerun"
     assert on["overridden"] is True
     assert on["overridden_by"] == "ops"
     flags: Any = {"override_fatigue": True, "override_by": "ops"}
-    ended = done(store, "loop_001_r4", **POOR, **flags)["decision_result"]
+    ended = complete(store, "loop_001_r4", POOR | flags)["decision_result"]
     assert ended["decision"] == "finalize"
     assert ended["rerun_reason"] == "max_reruns_reached"
 
@@ -333,52 +347,59 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
 # -- the parts
 
 
-@pytest.mark.parametrize(("most", "reached"), [(3, False), (0, True)])
-def test_a_loop_that_is_unknown_has_had_no_rerun(store, most, reached):
-    loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=most))
-    limits = do(
+@pytest.mark.parametrize(("max_reruns", "reached"), [(3, False), (0, True)])
+def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
+    loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=max_reruns))
+    limits = run_async(
         enforce_rerun_limits(
             "loop_001", override_max_reruns=True, override_by="ops", store=loops
         )
     )
-    shapes.has(limits, shapes.LIMITS)
-    assert list(limits.values()) == [0, most, reached, reached, False, None]
+    shapes.check_shape(limits, shapes.LIMITS)
+    assert list(limits.values()) == [0, max_reruns, reached, reached, False, None]
 
 
 def test_limits_are_enforced_and_lifted_once(store):
-    reruns(store, "loop_001", count=1)
-    limits = do(
+    rerun_times(store, "loop_001", count=1)
+    limits = run_async(
         enforce_rerun_limits(
             "loop_001", override_max_reruns=True, override_by="ops", store=store
         )
     )
-    shapes.has(limits, shapes.LIMITS)
+    shapes.check_shape(limits, shapes.LIMITS)
     assert list(limits.values()) == [2, 3, False, False, False, None]
-    reruns(store, "loop_002", count=2)
-    reached = do(enforce_rerun_limits("loop_002_r3", store=store))
+    rerun_times(store, "loop_002", count=2)
+    reached = run_async(enforce_rerun_limits("loop_002_r3", store=store))
     assert list(reached.values()) == [3, 3, True, True, False, None]
     for _ in range(2):
-        lifted = do(
+        lifted = run_async(
             enforce_rerun_limits(
                 "loop_002", override_max_reruns=True, override_by="ops", store=store
             )
         )
         assert list(lifted.values()) == [3, 3, True, False, True, "ops"]
-    assert len(do(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides) == 1
     assert (
-        done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"]
+        len(run_async(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides)
+        == 1
+    )
+    assert (
+        complete(store, "loop_002_r3", POOR)["decision_result"]["new_loop_id"]
         == "loop_002_r4"
     )
 
 
 def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about(store):
     other = {"tag": "anchoring"}
-    asked = do(detect_bias_repetition("loop_001", [TAG, TAG, other], store=store))
-    shapes.has(asked, shapes.REPETITION)
-    assert asked["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
-    reruns(store, "loop_001", count=1, bias_tags=[TAG])
-    asked = do(detect_bias_repetition("loop_002", [TAG, other], store=store))
-    assert asked == {
+    repetition = run_async(
+        detect_bias_repetition("loop_001", [TAG, TAG, other], store=store)
+    )
+    shapes.check_shape(repetition, shapes.REPETITION)
+    assert repetition["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
+    rerun_times(store, "loop_001", count=1, bias_tags=[TAG])
+    repetition = run_async(
+        detect_bias_repetition("loop_002", [TAG, other], store=store)
+    )
+    assert repetition == {
         "bias_repetition": True,
         "repeated_tags": ["overconfidence"],
         "repetition_counts": {"overconfidence": 3, "anchoring": 1},
@@ -387,7 +408,9 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
         "trigger": "pessimist",
         "action": "halt_loop",
     }
-    fewer = do(detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store))
+    fewer = run_async(
+        detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store)
+    )
     assert list(fewer.values()) == [
         False,
         [],
@@ -400,14 +423,14 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
 
 
 def test_a_fatigue_score_is_that_of_the_next_attempt(store):
-    def score(*given_: Any) -> list[Any]:
-        answer = do(calculate_fatigue_score(*given_, store=store))
-        shapes.has(answer, shapes.FATIGUE)
+    def score(*scores: Any) -> list[Any]:
+        answer = run_async(calculate_fatigue_score(*scores, store=store))
+        shapes.check_shape(answer, shapes.FATIGUE)
         return list(answer.values())
 
     first = [0.0, 0.0, 0.0, False, False, False, 0.5, False]
     assert score("loop_001", 0.72, 0.28) == first
-    done(store, "loop_001", **POOR)
+    complete(store, "loop_001", POOR)
     worse = [0.15, 0.0, 0.15, True, False, False, 0.5, False]
     assert score("loop_001", 0.72, 0.28) == worse
     tired = [0.5, 0.35, 0.15, True, False, True, 0.5, True]
@@ -419,12 +442,13 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
 
 def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     caplog.set_level("INFO", "heedful")
-    why = ["alignment", "drift"], "alignment_threshold_not_met"
-    reasoning = do(log_rerun_reasoning("loop_001", *why, store=store))
+    trigger = ["alignment", "drift"]
+    reason = "alignment_threshold_not_met"
+    reasoning = run_async(log_rerun_reasoning("loop_001", trigger, reason, store=store))
     assert reasoning.pop("timestamp")
     assert reasoning == {
-        "rerun_trigger": why[0],
-        "rerun_reason": why[1],
+        "rerun_trigger": trigger,
+        "rerun_reason": reason,
         "rerun_reason_detail": "Triggered by alignment, drift",
         "overridden_by": None,
         "reflection_persona": None,
@@ -434,25 +458,41 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
         "alignment, drift)"
     )
     assert caplog.messages == [log_line]
-    done(store, "loop_001", **POOR)
-    arguments = ["drift"], "r", "since I say so", "ops", "NOVA"
-    given_ = do(log_rerun_reasoning("loop_001", *arguments, store=store))
-    assert list(given_.values())[:-1] == list(arguments)
-    trace = do(get_loop_trace("loop_001", store=store))
-    shapes.has(trace, shapes.TRACE)
-    assert {name: trace[name] for name in given_ if name != "timestamp"} == {
-        name: value for name, value in given_.items() if name != "timestamp"
+    complete(store, "loop_001", POOR)
+    override = run_async(
+        log_rerun_reasoning(
+            "loop_001",
+            ["drift"],
+            "r",
+            "since I say so",
+            overridden_by="ops",
+            reflection_persona="NOVA",
+            store=store,
+        )
+    )
+    assert override.pop("timestamp")
+    assert override == {
+        "rerun_trigger": ["drift"],
+        "rerun_reason": "r",
+        "rerun_reason_detail": "since I say so",
+        "overridden_by": "ops",
+        "reflection_persona": "NOVA",
     }
+    trace = run_async(get_loop_trace("loop_001", store=store))
+    shapes.check_shape(trace, shapes.TRACE)
+    assert {name: trace[name] for name in override} == override
     assert trace["rerun_count"] == 1
     assert trace["orchestrator_persona"] == "SAGE"
-    do(log_rerun_reasoning("elsewhere", *why, store=store))
-    assert do(get_loop_trace("elsewhere", store=store))["status"] == "pending"
+    run_async(log_rerun_reasoning("elsewhere", trigger, reason, store=store))
+    assert run_async(get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
 
 @pytest.mark.both
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     def track(name: str, *tags: str) -> list[Any]:
-        answer = do(track_bias(name, [{"tag": tag} for tag in tags], store=store))
+        answer = run_async(
+            track_bias(name, [{"tag": tag} for tag in tags], store=store)
+        )
         assert list(answer) == ["bias_echo", "repeated_tags", "repetition_counts"]
         return list(answer.values())
 
@@ -460,26 +500,26 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
         assert track("a", "overconfidence", "overconfidence")[2] == {
             "overconfidence": 1
         }
-    first = done(store, "a", **POOR, bias_tags=[TAG])
+    first = complete(store, "a", POOR, bias_tags=[TAG])
     assert (
-        done(store, "a", **POOR, bias_tags=[TAG]) == first
+        complete(store, "a", POOR, bias_tags=[TAG]) == first
     )  # it is the same completion
     assert first["reflection_result"]["repetition_counts"] == {}
     assert track("a", "overconfidence", "anchoring")[2] == {
         "overconfidence": 1,
         "anchoring": 1,
     }
-    assert done(store, "a", **POOR, bias_tags=[TAG]) == first
-    assert done(store, "a") == first
+    assert complete(store, "a", POOR, bias_tags=[TAG]) == first
+    assert complete(store, "a") == first
     assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
-    repetition = do(
+    repetition = run_async(
         detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store)
     )
     assert repetition["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
-    third = done(store, "c", **POOR, bias_tags=[TAG])
+    third = complete(store, "c", POOR, bias_tags=[TAG])
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
     assert (
-        done(store, "b", **POOR)["decision_result"]["rerun_reason"]
+        complete(store, "b", POOR)["decision_result"]["rerun_reason"]
         == "bias_echo_detected"
     )
     assert track("d", "overconfidence") == [
@@ -487,22 +527,26 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
         ["overconfidence"],
         {"overconfidence": 4},
     ]
-    done(store, "d", **POOR, bias_tags=[{"tag": "anchoring"}])
-    assert done(store, "d")["loop_id"] == "d"  # both tags are its own now
+    complete(store, "d", POOR, bias_tags=[{"tag": "anchoring"}])
+    assert complete(store, "d")["loop_id"] == "d"  # both tags are its own now
     elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
-    assert do(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {
+    assert run_async(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {
         "overconfidence": 1
     }
 
 
 def test_the_two_halves_of_a_completion_agree_with_it(store):
-    flags: Any = {
-        "override_fatigue": False,
-        "override_max_reruns": True,
-        "override_by": "ops",
-    }
-    reflected = do(process_loop_reflection("loop_001", **flags, store=store, **FIRST))
-    decided = do(
+    reflected = run_async(
+        process_loop_reflection(
+            "loop_001",
+            override_fatigue=False,
+            override_max_reruns=True,
+            override_by="ops",
+            store=store,
+            **FIRST,
+        )
+    )
+    decided = run_async(
         make_rerun_decision(
             "loop_001",
             override_fatigue=False,
@@ -511,46 +555,46 @@ def test_the_two_halves_of_a_completion_agree_with_it(store):
             store=store,
         )
     )
-    completion = done(store, "loop_001", **FIRST)
+    completion = complete(store, "loop_001", FIRST)
     assert reflected == completion["reflection_result"]
     assert decided == completion["decision_result"]
 
 
 @pytest.mark.both
 def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
-    done(store, "loop_001", **POOR)
+    complete(store, "loop_001", POOR)
     policy = replace(orchestrator, rules=(MaxAttempts(9),))
-    do(open_loop("own", "Sum up", store=store, policy=policy))
+    run_async(open_loop("own", "Sum up", store=store, policy=policy))
     monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 1)
     monkeypatch.setitem(RERUN_CONFIG, "bias_repetition_threshold", 1)
     monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)
-    assert do(enforce_rerun_limits("loop_001", store=store))["limit_reached"]
+    assert run_async(enforce_rerun_limits("loop_001", store=store))["limit_reached"]
     assert (
-        do(calculate_fatigue_score("loop_001", 0.7, drift_score=0.3, store=store))[
-            "reflection_fatigue"
-        ]
+        run_async(
+            calculate_fatigue_score("loop_001", 0.7, drift_score=0.3, store=store)
+        )["reflection_fatigue"]
         == 0.2
     )
-    assert do(detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
+    assert run_async(detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
     assert (
-        done(store, "loop_001_r1", **POOR)["decision_result"]["rerun_reason"]
+        complete(store, "loop_001_r1", POOR)["decision_result"]["rerun_reason"]
         == "max_reruns_reached"
     )
-    assert done(store, "own", **POOR)["decision_result"]["max_reruns"] == 8
+    assert complete(store, "own", POOR)["decision_result"]["max_reruns"] == 8
     monkeypatch.setitem(RERUN_CONFIG, "alignment_threshold", 0.6)
     monkeypatch.setitem(RERUN_CONFIG, "drift_threshold", 0.4)
-    assert done(store, "new", **POOR)["decision_result"]["decision"] == "finalize"
+    assert complete(store, "new", POOR)["decision_result"]["decision"] == "finalize"
     monkeypatch.setitem(RERUN_CONFIG, "max_rerun", 7)
     with pytest.raises(InvalidInput, match="max_rerun"):
-        done(store, "newer", **POOR)
+        complete(store, "newer", POOR)
 
 
 def test_the_trace_of_each_attempt(store):
-    reruns(store, "loop_001", count=3)
+    rerun_times(store, "loop_001", count=3)
     names = ["loop_001", "loop_001_r1", "loop_001_r2", "loop_001_r3"]
-    traces = [do(get_loop_trace(name, store=store)) for name in names]
+    traces = [run_async(get_loop_trace(name, store=store)) for name in names]
     for trace in traces:
-        shapes.has(trace, shapes.TRACE)
+        shapes.check_shape(trace, shapes.TRACE)
     for field, values in {
         "status": ["completed"] * 3 + ["finalized"],
         "rerun_of": [None, *names[:3]],
@@ -564,7 +608,7 @@ def test_the_trace_of_each_attempt(store):
     }.items():
         assert [trace[field] for trace in traces] == values, field
     with pytest.raises(NotFound):
-        do(get_loop_trace("loop_001_r9", store=store))
+        run_async(get_loop_trace("loop_001_r9", store=store))
 
 
 # -- settings
@@ -573,29 +617,31 @@ def test_the_trace_of_each_attempt(store):
 def test_the_settings_and_their_defaults():
     assert LoopGuardrails().policy == orchestrator
     assert LoopGuardrails.of({}) == LoopGuardrails()
-    given_ = {
+    settings = {
         "HEEDFUL_MAX_RERUNS": " 5 ",
         "fatigue_threshold": "0.4",
         "DECAY_RATE": 0,
         "other": 1,
     }
     wanted = LoopGuardrails(max_reruns=5, fatigue_threshold=0.4, decay_rate=0)
-    assert LoopGuardrails.of(given_) == wanted
+    assert LoopGuardrails.of(settings) == wanted
     newer = {"MAX_RERUNS": "1", "HEEDFUL_MAX_RERUNS": "2"}
     assert LoopGuardrails.of(newer).max_reruns == 2
 
 
 def test_each_setting_is_part_of_the_policy():
     """What each rule does is tested in tests/loop."""
-    scores: Any = {"alignment_threshold": 0.7, "drift_threshold": 0.3}
-    fatigue: Any = {"decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
-    fatigue |= {"critical_threshold": 0.2}
-    limits: Any = {
-        "max_reruns": 1,
-        "bias_repetition_threshold": 2,
-        "improvement_threshold": 0.01,
-    }
-    some = LoopGuardrails(**scores, **fatigue, **limits)
+    settings = LoopGuardrails(
+        alignment_threshold=0.7,
+        drift_threshold=0.3,
+        decay_rate=0.2,
+        base_increment=0.1,
+        max_fatigue=0.9,
+        critical_threshold=0.2,
+        max_reruns=1,
+        bias_repetition_threshold=2,
+        improvement_threshold=0.01,
+    )
     rules = (
         MaxAttempts(2),
         Fatigue(0.2, 0.1, decay=0.2, most=0.9),
@@ -603,7 +649,9 @@ def test_each_setting_is_part_of_the_policy():
     )
     goals = Goal("alignment", 0.7), Goal("drift", 0.3, "at_most")
     improvement = Improvement(0.01, "previous")
-    assert some.policy == Policy(rules, improvement, name="orchestrator", goals=goals)
+    assert settings.policy == Policy(
+        rules, improvement, name="orchestrator", goals=goals
+    )
     assert LoopGuardrails(fatigue_threshold=0.3).policy.rules[1] == Fatigue(
         0.3, 0.15, decay=0.05, most=1.0
     )

@@ -16,7 +16,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
-from tests.compat.shapes import MOMENT, do
+from tests.compat.shapes import MOMENT, run_async
 from tests.engines import IN_SOAK, opened
 
 pytestmark = IN_SOAK
@@ -49,16 +49,31 @@ def test_a_reflection_is_what_the_evaluation_teaches():
         "status": "conflict",
         "conflict_reason": "The report says 7, the answer 9.",
     }
-    run = "How much was sold?", "the quarterly report", 2, 0.5, 0.75
     content = "Detected conflict: The report says 7, the answer 9."
     exact = hashlib.sha256(f"conflict:{content.lower()}".encode()).hexdigest()[:16]
     context = "the quarterly report"
     query = "How much was sold?"
     expected = compat.Reflection("conflict", exact, content, context, query, 2, 0.25)
-    assert (
-        compat.create_reflection_from_evaluation("Fine.", [conflict], *run) == expected
+    reflection = compat.create_reflection_from_evaluation(
+        critique="Fine.",
+        verification_results=[conflict],
+        query=query,
+        context=context,
+        iteration=2,
+        quality_before=0.5,
+        quality_after=0.75,
     )
-    assert compat.create_reflection_from_evaluation("Fine.", [], *run[:4], 0.5) is None
+    assert reflection == expected
+    nothing = compat.create_reflection_from_evaluation(
+        critique="Fine.",
+        verification_results=[],
+        query=query,
+        context=context,
+        iteration=2,
+        quality_before=0.5,
+        quality_after=0.5,
+    )
+    assert nothing is None
 
 
 def test_a_signature_is_of_type_and_text_without_case_and_ends():
@@ -70,7 +85,7 @@ def test_a_signature_is_of_type_and_text_without_case_and_ends():
 def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     skipped, first, *again = [
-        do(compat.persist_reflection(ONE, memory, changed_behavior=changed))
+        run_async(compat.persist_reflection(ONE, memory, changed_behavior=changed))
         for changed in (False, True, True, True)
     ]
     assert skipped is None
@@ -82,16 +97,16 @@ def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
         f"duplicate: lesson {first}, seen 2 times",
         f"duplicate: lesson {first}, seen 3 times",
     ]
-    assert do(compat.has_seen_error_before("abc123", memory)) is True
-    assert do(compat.has_seen_error_before("abc", memory)) is False
+    assert run_async(compat.has_seen_error_before("abc123", memory)) is True
+    assert run_async(compat.has_seen_error_before("abc", memory)) is False
 
 
 def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
-    id = do(compat.persist_reflection(ONE, memory, True))
+    id = run_async(compat.persist_reflection(ONE, memory, True))
     assert id.state == "candidate"
     assert id.trust == "model"
     assert id.release == ""
-    assert do(compat.retrieve_similar_reflections("abc123", memory)) == [
+    assert run_async(compat.retrieve_similar_reflections("abc123", memory)) == [
         {
             "id": id,
             "content": ONE.content,
@@ -108,19 +123,21 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
             "seen": 1,
         }
     ]
-    (match,) = do(memory.recall("Which database do we use?"))
+    (match,) = run_async(memory.recall("Which database do we use?"))
     assert match.example.task == ONE.query
     assert match.example.context == ONE.context
 
 
 @pytest.mark.both
 def test_one_signature_is_one_lesson_of_each_type(memory):
-    def found(*options: Any) -> list[str]:
-        entries = do(compat.retrieve_similar_reflections("abc123", memory, *options))
+    def list_contents(*options: Any) -> list[str]:
+        entries = run_async(
+            compat.retrieve_similar_reflections("abc123", memory, *options)
+        )
         return [entry["content"] for entry in entries]
 
     ids = {
-        do(
+        run_async(
             compat.persist_reflection(
                 replace(ONE, content=f"{word} is a conflict"), memory, True
             )
@@ -129,19 +146,19 @@ def test_one_signature_is_one_lesson_of_each_type(memory):
     }
     other = replace(ONE, error_type="factual_error", content="It CONFLICTS.")
     ids.add(
-        do(
+        run_async(
             compat.persist_reflection(
                 dict(other), memory_manager=memory, changed_behavior=True
             )
         )
     )
     assert len(ids) == 2
-    assert found() == ["It CONFLICTS.", "This is a conflict"]
-    assert found(9, "factual_error") == ["It CONFLICTS."]
-    (known,) = do(
+    assert list_contents() == ["It CONFLICTS.", "This is a conflict"]
+    assert list_contents(9, "factual_error") == ["It CONFLICTS."]
+    (mistake,) = run_async(
         compat.retrieve_similar_reflections("abc123", memory, error_type="conflict")
     )
-    assert known["seen"] == 3
+    assert mistake["seen"] == 3
 
 
 class Manager:
@@ -171,24 +188,26 @@ class Lists(Manager):
 
 def test_a_memory_manager_of_somebody_else_is_enough():
     manager = Manager()
-    assert do(compat.has_seen_error_before("abc123", manager)) is False
+    assert run_async(compat.has_seen_error_before("abc123", manager)) is False
     ids = [
-        do(compat.persist_reflection(ONE, manager, changed_behavior=True))
+        run_async(compat.persist_reflection(ONE, manager, changed_behavior=True))
         for _ in range(2)
     ]
     assert ids == ["m0", "m0"]
-    assert do(compat.has_seen_error_before("abc123", manager)) is True
-    (entry,) = do(
+    assert run_async(compat.has_seen_error_before("abc123", manager)) is True
+    (entry,) = run_async(
         compat.retrieve_similar_reflections("abc123", manager, error_type="conflict")
     )
     assert entry["content"] == ONE.content
     assert entry["context"]["iteration_count"] == 2
     assert (
-        do(compat.retrieve_similar_reflections("abc123", manager, error_type="other"))
+        run_async(
+            compat.retrieve_similar_reflections("abc123", manager, error_type="other")
+        )
         == []
     )
     with pytest.raises(InvalidInput, match="memory_manager"):
-        do(compat.has_seen_error_before("abc123", "heedful.db"))
+        run_async(compat.has_seen_error_before("abc123", "heedful.db"))
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(
@@ -202,11 +221,11 @@ def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds
     ]
 
     (id,) = {
-        do(compat.persist_reflection(reflection, memory, True))
+        run_async(compat.persist_reflection(reflection, memory, True))
         for reflection in [*reflections, *reflections]
     }
     for exact in signatures:
-        (entry,) = do(compat.retrieve_similar_reflections(exact, memory))
+        (entry,) = run_async(compat.retrieve_similar_reflections(exact, memory))
         assert entry["id"] == id
         assert entry["seen"] == 6
         assert entry["tags"][-3:] == [f"sig:{reflection}" for reflection in signatures]
@@ -217,8 +236,10 @@ def test_a_secret_is_neither_stored_nor_cut_in_half(memory):
     reflection = replace(
         ONE, content=f"x {key}", query="x" * 190 + f" {key}", context=f"y {key}"
     )
-    do(compat.persist_reflection(reflection, memory, True))
-    assert "AKIA" not in str(do(compat.retrieve_similar_reflections("abc123", memory)))
+    run_async(compat.persist_reflection(reflection, memory, True))
+    assert "AKIA" not in str(
+        run_async(compat.retrieve_similar_reflections("abc123", memory))
+    )
 
 
 @pytest.mark.parametrize(("threshold", "is_suggested"), [(0.85, True), (0.95, False)])
@@ -229,7 +250,7 @@ def test_a_merge_is_suggested_from_a_similarity_on(
     caplog.set_level(logging.INFO, "heedful")
 
     first, second, _ = [
-        do(compat.persist_reflection(item, memory, True, threshold))
+        run_async(compat.persist_reflection(item, memory, True, threshold))
         for item in (ONE, replace(ONE, content=LIKE, error_signature="def"), ONE)
     ]
     message = f"lesson {second} is like lesson {first} (0.89): they may be merged"
@@ -249,14 +270,14 @@ def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
             compat.persist_reflection(ONE, memory, True),
         ):
             with pytest.raises(StoreError):
-                do(call)
+                run_async(call)
 
 
 # -- mistakes and their corrections
 
 
 def test_an_entry_of_a_mistake_has_its_keys(memory):
-    entry = do(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
+    entry = run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
     assert list(entry) == [
         "prompt_hash",
         "prompt",
@@ -266,26 +287,26 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     ]
     assert entry["prompt_hash"] == hashlib.sha256(PROMPT.encode()).hexdigest()
     assert re.fullmatch(MOMENT, entry["timestamp"])
-    (similar,) = do(compat.retrieve_similar(memory, PROMPT))
+    (similar,) = run_async(compat.retrieve_similar(memory, PROMPT))
     assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
 
 
 @pytest.mark.both
 def test_entries_are_counted_and_cleared(memory):
     for n, expected in (("one", 1), ("two", 2), ("two", 2)):
-        do(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))
-        assert do(compat.count(memory)) == expected
-    do(memory.remember("timeout", "the server was late"))
-    assert do(compat.count(memory)) == 2
-    assert do(compat.clear(memory)) == 1  # lesson, with two examples
-    assert do(compat.count(memory)) == 0
-    assert do(memory.count()) == 1
+        run_async(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))
+        assert run_async(compat.count(memory)) == expected
+    run_async(memory.remember("timeout", "the server was late"))
+    assert run_async(compat.count(memory)) == 2
+    assert run_async(compat.clear(memory)) == 1  # lesson, with two examples
+    assert run_async(compat.count(memory)) == 0
+    assert run_async(memory.count()) == 1
 
 
 def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
     task = "Ask politely for the quarterly report."
     answers = iter(["Send the report.", "Send the report, please."])
-    do(
+    run_async(
         heedful.run(
             task,
             generate=lambda task, hint: next(answers),
@@ -294,12 +315,12 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
             store=memory.store,
         )
     )
-    (entry,) = do(compat.retrieve_similar(memory, task))
+    (entry,) = run_async(compat.retrieve_similar(memory, task))
     assert "please" in entry["mistake"]
     assert entry["correction"] == "Send the report, please."
     prompt = compat.format_for_prompt([entry])
     assert all(entry[name] in prompt for name in ("prompt", "mistake", "correction"))
-    assert do(compat.count(memory)) == 0
+    assert run_async(compat.count(memory)) == 0
 
 
 @pytest.mark.parametrize(
@@ -314,11 +335,12 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
     ],
 )
 def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
-    do(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
+    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
     assert (
-        bool(do(compat.retrieve_similar(memory, prompt, threshold=threshold))) is there
+        bool(run_async(compat.retrieve_similar(memory, prompt, threshold=threshold)))
+        is there
     )
-    assert do(compat.count(memory)) == (trust == "operator")
+    assert run_async(compat.count(memory)) == (trust == "operator")
 
 
 def test_a_prompt_gets_entries_as_data():
@@ -368,9 +390,9 @@ def test_a_prompt_gets_entries_as_data():
 )
 def test_bad_input_is_named(memory, call, field):
     with pytest.raises(InvalidInput) as caught:
-        do(call(memory))
+        run_async(call(memory))
     assert caught.value.field == field
-    assert do(memory.count()) == 0
+    assert run_async(memory.count()) == 0
 
 
 def test_only_a_memory_holds_mistakes():
@@ -380,7 +402,7 @@ def test_only_a_memory_holds_mistakes():
         compat.retrieve_similar(path, PROMPT),
     ):
         with pytest.raises(InvalidInput, match="memory is 'heedful\\.db'"):
-            do(call)
+            run_async(call)
     for call_by_name in (compat.clear(path), compat.count(path)):
         with pytest.raises(InvalidInput, match="it must be a Memory"):
-            do(call_by_name)
+            run_async(call_by_name)

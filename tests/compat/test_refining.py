@@ -13,7 +13,7 @@ from heedful.compat import (
 )
 from heedful.loop.record import Evaluation, Finding
 from heedful.testing import history
-from tests.compat.shapes import do
+from tests.compat.shapes import run_async
 
 
 def severe(*severities: float) -> Evaluation:
@@ -62,7 +62,9 @@ def test_one_iteration_judges_revises_and_judges_again(
         seen.append((task, candidate, [finding.message for finding in findings]))
         return revision
 
-    result = do(run_iteration("task", "draft", revise=revise, evaluate=judged(levels)))
+    result = run_async(
+        run_iteration("task", "draft", revise=revise, evaluate=judged(levels))
+    )
     assert list(result) == ["candidate", "critique", "converged", "improvement"]
     assert result["candidate"] == best
     assert result["converged"] == converged
@@ -86,7 +88,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
-    assert do(run_iteration(**GOOD, policy="reflection"))["candidate"] == "other"
+    assert run_async(run_iteration(**GOOD, policy="reflection"))["candidate"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
 )
 def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     with pytest.raises(heedful.errors.UsageError) as caught:
-        do(run_iteration(**{**GOOD, field: value}))
+        run_async(run_iteration(**{**GOOD, field: value}))
     assert field in str(caught.value)
 
 
@@ -112,7 +114,9 @@ def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
         "evaluate": judged({"draft": 0.9}),
         "policy": f"plateau.patience=1, attempts.limit={limit}",
     }
-    result = do(heedful.run("task", generate=lambda *_: "draft", store=None, **options))
+    result = run_async(
+        heedful.run("task", generate=lambda *_: "draft", store=None, **options)
+    )
     assert has_converged(result) is converged
 
 

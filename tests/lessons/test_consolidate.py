@@ -230,7 +230,9 @@ def test_every_member_is_near_its_survivor():
 
 
 PART = st.sampled_from(
-    "weigh the parcel then label not never 3 5 three before after Ada Bo 'big' it".split()
+    (
+        "weigh the parcel then label not never 3 5 three before after Ada Bo 'big' it"
+    ).split()
 )
 FIELDS = st.fixed_dictionaries(
     {

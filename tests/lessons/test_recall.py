@@ -18,7 +18,7 @@ from heedful.lessons.ranking import (
 )
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message, tokens
-from tests.lessons.support import found
+from tests.lessons.support import build_match
 from tests.store.support import opened
 
 
@@ -35,7 +35,9 @@ def ids(ranked: Iterable[Match]) -> list[int]:
 )
 def test_how_near_a_meaning_must_lie(cosine, related, chosen):
     ranked = rank(
-        "other words", [found(1, "some task", cosine=cosine, keyword=1.0)], limit=5
+        "other words",
+        [build_match(1, "some task", cosine=cosine, keyword=1.0)],
+        limit=5,
     )
     assert len(ranked) == related
     assert len(choose(ranked)) == chosen
@@ -46,7 +48,7 @@ def test_how_near_a_meaning_must_lie(cosine, related, chosen):
 def test_what_share_of_the_words_is_related(cosine, coverage, related):
     ranked = rank(
         "other words",
-        [found(1, "some task", cosine=cosine, coverage=coverage)],
+        [build_match(1, "some task", cosine=cosine, coverage=coverage)],
         limit=5,
     )
     assert len(ranked) == related
@@ -62,19 +64,19 @@ def test_what_share_of_the_words_is_related(cosine, coverage, related):
     ],
 )
 def test_how_many_words_must_be_shared_without_meanings(task, related):
-    ranked = rank("one two three four five six", [found(1, task)], limit=5)
+    ranked = rank("one two three four five six", [build_match(1, task)], limit=5)
     assert len(ranked) == related
     assert len(choose(ranked)) == related
 
 
 def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
-    near = found(1, "a", cosine=0.8)
-    useful = found(2, "b", cosine=0.7)
+    near = build_match(1, "a", cosine=0.8)
+    useful = build_match(2, "b", cosine=0.7)
     assert ids(rank("x", [near, useful], limit=9)) == [1, 2]
     useful = replace(useful, useful=1.2)
     assert ids(rank("x", [near, useful], limit=9)) == [2, 1]
     assert ids(choose([near, useful])) == [2, 1]
-    assert ids(rank("x", [found(3, "c", cosine=0.1, useful=1.5)], limit=9)) == []
+    assert ids(rank("x", [build_match(3, "c", cosine=0.1, useful=1.5)], limit=9)) == []
 
 
 NOW = 1_700_000_000.0
@@ -86,16 +88,16 @@ DAY = 86_400.0
 )
 def test_half_of_what_age_takes_is_gone_after_90_days(age, left):
     """A clock that was set back makes nothing newer than new."""
-    assert worth(found(1, "a", at=NOW - age * DAY), NOW) == pytest.approx(left)
+    assert worth(build_match(1, "a", at=NOW - age * DAY), NOW) == pytest.approx(left)
 
 
 def test_by_relevance_then_importance_then_verified_then_seen_then_newer():
-    near = found(1, "a", cosine=0.9)
-    often = found(2, "b", cosine=0.8, seen=9)
-    newer = found(4, "c", cosine=0.8, seen=3)
-    older = found(3, "d", cosine=0.8, seen=3)
-    important = found(5, "e", cosine=0.8, importance=0.9)
-    unsure = found(6, "f", cosine=0.8, verified=False, seen=99)
+    near = build_match(1, "a", cosine=0.9)
+    often = build_match(2, "b", cosine=0.8, seen=9)
+    newer = build_match(4, "c", cosine=0.8, seen=3)
+    older = build_match(3, "d", cosine=0.8, seen=3)
+    important = build_match(5, "e", cosine=0.8, importance=0.9)
+    unsure = build_match(6, "f", cosine=0.8, verified=False, seen=99)
     assert ids(rank("x", [older, unsure, newer, often, important, near], limit=9)) == [
         1,
         5,
@@ -114,18 +116,18 @@ def test_by_relevance_then_importance_then_verified_then_seen_then_newer():
 
 
 def test_the_same_example_is_said_once():
-    twice = [found(1, "t", "a", cosine=0.9), found(2, "t", "a", cosine=0.8)]
+    twice = [build_match(1, "t", "a", cosine=0.9), build_match(2, "t", "a", cosine=0.8)]
     assert ids(rank("t", twice, limit=9)) == [1]
-    other = found(3, "t", "another answer", cosine=0.7)
+    other = build_match(3, "t", "another answer", cosine=0.7)
     assert ids(rank("t", [*twice, other], limit=9)) == [1, 3]
     lessons = [
-        found(n, "t", "", cosine=0.9, lesson=text) for n, text in enumerate("aab")
+        build_match(n, "t", "", cosine=0.9, lesson=text) for n, text in enumerate("aab")
     ]
     assert ids(rank("t", lessons, limit=9)) == [2, 1]
 
 
 finds = st.builds(
-    found,
+    build_match,
     st.integers(1, 99),
     st.sampled_from(["convert to kg", "convert to kg now", "name a river", "kg", ""]),
     st.sampled_from(["1 kg", "2 kg"]),
@@ -167,16 +169,16 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(matches, limit, random):
 )
 def test_three_at_most_and_one_of_them_not_verified(verified, chosen):
     ranked = [
-        found(n, f"task {n}", verified=v, cosine=1 - n / 100)
+        build_match(n, f"task {n}", verified=v, cosine=1 - n / 100)
         for n, v in enumerate(verified)
     ]
     assert [match.id for match in choose(ranked)] == chosen
 
 
 def test_what_does_not_fit_is_left_out_whole():
-    long = found(1, "one", accepted="x. " * 400, cosine=1.0)
-    short = found(2, "two", accepted="y. " * 250, cosine=0.9)
-    shorter = found(3, "three", accepted="z. " * 100, cosine=0.8)
+    long = build_match(1, "one", accepted="x. " * 400, cosine=1.0)
+    short = build_match(2, "two", accepted="y. " * 250, cosine=0.9)
+    shorter = build_match(3, "three", accepted="z. " * 100, cosine=0.8)
     assert ids(choose([long, short, shorter])) == [2]
     assert ids(choose([long, short, shorter], budget=2_000)) == [1, 2, 3]
     assert ids(choose([long, short, shorter], budget=300)) == [3]
@@ -197,9 +199,9 @@ def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
     """Recall is softer: what is only related, or has much of the words, is no example
     to follow.
     """
-    related = found(1, "a", cosine=0.449, coverage=1.0)
-    near = found(2, "b", cosine=0.5, coverage=1.0)
-    nearer = found(3, "c", cosine=0.6)
+    related = build_match(1, "a", cosine=0.449, coverage=1.0)
+    near = build_match(2, "b", cosine=0.5, coverage=1.0)
+    nearer = build_match(3, "c", cosine=0.6)
     ranked = rank("x", [related, near, nearer], limit=9)
     assert ids(ranked) == [2, 1, 3]
     assert ids(choose(ranked)) == [3, 2]
@@ -262,15 +264,15 @@ def test_the_data_cannot_hold_its_own_end_mark(text):
     ],
 )
 def test_where_an_example_comes_from_is_one_line(fields, line):
-    assert provenance(found(7, "t", **{"seen": 3, **fields})) == line
+    assert provenance(build_match(7, "t", **{"seen": 3, **fields})) == line
 
 
 def test_lessons_without_an_example_are_told_before_the_examples():
-    mended = found(1, "weigh it", "7 kg", error_type="units", cosine=0.9)
+    mended = build_match(1, "weigh it", "7 kg", error_type="units", cosine=0.9)
     slow = Example("Use 60 s at night.", "")
     question = Example("How much?", "", wrong="Detected conflict: 7 and 9")
     advice = [
-        found(
+        build_match(
             2,
             "",
             kind="error",
@@ -278,7 +280,7 @@ def test_lessons_without_an_example_are_told_before_the_examples():
             lesson="Use 60 s at night.",
             cosine=0.8,
         ),
-        found(
+        build_match(
             3, "", kind="error", error_type="conflict", lesson="Ask again.", cosine=0.7
         ),
     ]

@@ -21,45 +21,56 @@ TABLES = {
     "lesson": "select * from lesson where tenant = :tenant order by id",
     "occurrence": f"select x.* from occurrence x {OURS}",
     "example": f"select x.* from example x {OURS}",
-    "vector": "select example, space, data from vector where tenant = :tenant order by 1",
-    "link": "select * from link where tenant = :tenant order by child, relation, parent",
+    "vector": (
+        "select example, space, data from vector where tenant = :tenant order by 1"
+    ),
+    "link": (
+        "select * from link where tenant = :tenant order by child, relation, parent"
+    ),
     "tally": "select * from tally where tenant = :tenant order by project",
     "corpus": "select scope, texts, length from corpus order by 1",
-    "origin": "select * from origin where example in (select id from example) order by 1, 2",
-    "lineage": "select * from lineage where child in (select id from example) order by 1, 2",
-    "exposure": "select * from exposure where tenant = :tenant order by loop, kind, signature",
+    "origin": (
+        "select * from origin where example in (select id from example) order by 1, 2"
+    ),
+    "lineage": (
+        "select * from lineage where child in (select id from example) order by 1, 2"
+    ),
+    "exposure": (
+        "select * from exposure where tenant = :tenant order by loop, kind, signature"
+    ),
 }
 INDEX = {"index": "select rowid, words from example_fts order by 1"}
 
 
-async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
+async def dump_tables(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of the tables of the memory's tenant; the index must agree with them."""
     store: Any = memory.store
     values = {"tenant": memory.scope.tenant}
 
     def read(db: Any, scope: Scope) -> dict[str, list[tuple[Any, ...]]]:
         index = INDEX if db.dialect == "sqlite" else {}
-        told = {**TABLES, **index}.items()
+        statements = {**TABLES, **index}.items()
         return {
-            name: [tuple(row) for row in db.execute(sql, values)] for name, sql in told
+            name: [tuple(row) for row in db.execute(sql, values)]
+            for name, sql in statements
         }
 
     await check_derived(store)
-    found: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
-    return found
+    tables: dict[str, list[tuple[Any, ...]]] = await store.read(memory.scope, read)
+    return tables
 
 
-async def states(memory: Memory) -> dict[str, str]:
-    return {one["text"]: one["state"] for one in await memory.top(1_000)}
+async def read_states(memory: Memory) -> dict[str, str]:
+    return {lesson["text"]: lesson["state"] for lesson in await memory.top(1_000)}
 
 
-async def recalled(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
+async def recall_ranks(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
     """What each task brings, with all that ranks it."""
-    found = [await memory.recall(task, 20) for task in tasks]
+    answers = [await memory.recall(task, 20) for task in tasks]
     return [
         [
-            (one.id, one.lesson_id, one.cosine, one.keyword, one.coverage)
-            for one in those
+            (match.id, match.lesson_id, match.cosine, match.keyword, match.coverage)
+            for match in matches
         ]
-        for those in found
+        for matches in answers
     ]

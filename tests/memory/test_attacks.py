@@ -13,7 +13,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.testing import FixedEmbedder
-from tests.memory.test_quarantine import SIMILAR, WEIGHT, learns, rows
+from tests.memory.test_quarantine import SIMILAR, WEIGHT, learn_loop, read_rows
 from tests.store.support import opened
 
 EVIL = "zzevil"  # a word of every text of the attacker, and of none of ours
@@ -53,25 +53,25 @@ def memory(request, tmp_path):
 
 
 async def attack(
-    memory: Memory, error_type: str = "u", text: str = "x", **more: Any
+    memory: Memory, error_type: str = "u", text: str = "x", **changes: Any
 ) -> None:
     for trust in ("external", "tool"):
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "lesson": f"{EVIL}: {SIMILAR}",
             "context": f"{EVIL} {SIMILAR}",
             "tags": ["t", EVIL],
             "importance": 1.0,
             "source": "https://evil.example",
             "trust": trust,
-            **more,
+            **changes,
         }
-        await memory.remember(error_type, text, **given)
+        await memory.remember(error_type, text, **options)
 
 
-async def brought(memory: Memory) -> set[str]:
+async def recall_everything(memory: Memory) -> set[str]:
     """All that any question brings, by any way."""
-    found = []
-    for asked in (
+    matches = []
+    for question in (
         SIMILAR,
         WEIGHT.task,
         EVIL,
@@ -79,38 +79,40 @@ async def brought(memory: Memory) -> set[str]:
         POISON.accepted,
         "u x t",
     ):
-        for only in FILTERS:
-            found += await memory.recall(asked, 99, **only)
-        space, vector = await memory._embed(asked)
-        for given in (vector, None):
-            found += await memory.store.read(
-                memory.scope, search.search, asked, space, given, 99, Filter()
+        for filters in FILTERS:
+            matches += await memory.recall(question, 99, **filters)
+        space, vector = await memory._embed(question)
+        for meaning in (vector, None):
+            matches += await memory.store.read(
+                memory.scope, search.search, question, space, meaning, 99, Filter()
             )
-        shown = await memory.brief(asked, f"loop {asked}")
-        assert EVIL not in str(shown.examples)
-    return {f"{one.lesson} {one.example} {one.tags}" for one in found}
+        briefing = await memory.brief(question, f"loop {question}")
+        assert EVIL not in str(briefing.examples)
+    return {f"{match.lesson} {match.example} {match.tags}" for match in matches}
 
 
-async def ours(memory: Memory) -> None:
+async def remember_ours(memory: Memory) -> None:
     """A verified lesson of a loop, and one of an operator."""
-    await learns(memory, "ours", WEIGHT.task, "7", "7 kg")
+    await learn_loop(memory, "ours", WEIGHT.task, "7", "7 kg")
     await memory.remember(
         "u", "x", lesson="Kilograms, please.", example=WEIGHT, tags=["t"]
     )
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
-@pytest.mark.parametrize("more", ATTACKS.values(), ids=ATTACKS)
-async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
+@pytest.mark.parametrize("changes", ATTACKS.values(), ids=ATTACKS)
+async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, changes):
     if first:
-        await attack(memory, **more)
-    await ours(memory)
+        await attack(memory, **changes)
+    await remember_ours(memory)
     if not first:
-        before = await brought(memory)
-        known = [one for one in await memory.top() if one["trust"] != "external"]
-        await attack(memory, **more)
-        assert await brought(memory) == before
-        facts = (
+        before = await recall_everything(memory)
+        lessons = [
+            lesson for lesson in await memory.top() if lesson["trust"] != "external"
+        ]
+        await attack(memory, **changes)
+        assert await recall_everything(memory) == before
+        fields = (
             "text",
             "state",
             "trust",
@@ -120,22 +122,22 @@ async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, mo
             "useful",
             "source",
         )
-        after = {one["id"]: one for one in await memory.top()}
-        for one in known:
-            assert [after[one["id"]][fact] for fact in facts] == [
-                one[fact] for fact in facts
+        after = {lesson["id"]: lesson for lesson in await memory.top()}
+        for lesson in lessons:
+            assert [after[lesson["id"]][field] for field in fields] == [
+                lesson[field] for field in fields
             ]
-    texts = await brought(memory)
+    texts = await recall_everything(memory)
     assert len(texts) >= 2
     assert EVIL not in str(texts)
     index = "select count(*) from example_fts where example_fts match 's1x' || ?"
-    assert await rows(memory, index, EVIL) == [(0,)]
+    assert await read_rows(memory, index, EVIL) == [(0,)]
 
 
 async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
     await memory.remember("u", "x", example=WEIGHT)
-    before = await rows(memory, "select space, data from vector")
-    one = Lesson(
+    before = await read_rows(memory, "select space, data from vector")
+    lesson = Lesson(
         "error",
         signature("u", "x"),
         error_type="u",
@@ -147,6 +149,6 @@ async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memo
         space=before[0][0] if before else "",
         vector=[0.5] * 4,
     )
-    await memory.store.write(memory.scope, exposures.remember, [one])
+    await memory.store.write(memory.scope, exposures.remember, [lesson])
     if before:
-        assert await rows(memory, "select space, data from vector") == before
+        assert await read_rows(memory, "select space, data from vector") == before

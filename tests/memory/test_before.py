@@ -20,25 +20,25 @@ async def run(memory, *events, task="t"):
     return await reflect(Episode(events, task=task), memory=memory)
 
 
-async def release(memory, how="release"):
-    if waiting := [one.id for one in await memory.quarantine.waiting()]:
-        await getattr(memory.quarantine, how)(waiting, by="ada")
+async def release(memory, action="release"):
+    if waiting := [entry.id for entry in await memory.quarantine.waiting()]:
+        await getattr(memory.quarantine, action)(waiting, by="ada")
 
 
 async def test_a_failure_is_told_with_what_mended_it_once_it_is_released(memory):
-    made = await run(
+    reflected = await run(
         memory, call("git pull"), OK, call("rtk bun test"), BAD, call("bun test"), OK
     )
-    held = await memory.before("Bash", "rtk bun test")
-    assert held.failures == ()
-    assert held.release == made.release
+    warning = await memory.before("Bash", "rtk bun test")
+    assert warning.failures == ()
+    assert warning.release == reflected.release
     await release(memory)
-    (known,) = (await memory.before("shell", {"cmd": "rtk bun test"})).failures
-    assert known.what == made.text
-    assert known.fix == made.strategy.text
-    assert known.runs == 1
-    assert known.whole is True
-    assert known.state == "after Bash: git pull"
+    (failure,) = (await memory.before("shell", {"cmd": "rtk bun test"})).failures
+    assert failure.what == reflected.text
+    assert failure.fix == reflected.strategy.text
+    assert failure.runs == 1
+    assert failure.whole is True
+    assert failure.state == "after Bash: git pull"
     assert not await memory.before("Bash", "bun test")
     assert not await Memory(memory.store, Scope("other")).before("Bash", "rtk bun test")
 
@@ -61,24 +61,24 @@ async def test_a_part_of_an_action_is_told_after_three_runs(memory):
         assert not await memory.before("Bash", "rtk bun lint")
         await run(memory, call(f"rtk bun {name}"), BAD)
         await release(memory)
-    (known,) = (await memory.before("Bash", "rtk bun lint")).failures
-    assert known.runs == 3
-    assert known.whole is False
+    (failure,) = (await memory.before("Bash", "rtk bun lint")).failures
+    assert failure.runs == 3
+    assert failure.whole is False
 
 
-@pytest.mark.parametrize("how", ["revoke", "clear", "reject"])
-async def test_nothing_is_told_of_what_is_gone(memory, how):
-    made = await run(memory, call("rtk bun test"), BAD)
-    if how == "reject":
-        await release(memory, how)
-    elif how == "clear":
+@pytest.mark.parametrize("action", ["revoke", "clear", "reject"])
+async def test_nothing_is_told_of_what_is_gone(memory, action):
+    reflected = await run(memory, call("rtk bun test"), BAD)
+    if action == "reject":
+        await release(memory, action)
+    elif action == "clear":
         await memory.clear()
     else:
         await release(memory)
-        await memory.quarantine.revoke(made.lesson.source, by="ada")
-    found = await memory.before("Bash", "rtk bun test")
-    assert found.failures == ()
-    assert found.waiting == ()
+        await memory.quarantine.revoke(reflected.lesson.source, by="ada")
+    warning = await memory.before("Bash", "rtk bun test")
+    assert warning.failures == ()
+    assert warning.waiting == ()
 
 
 async def test_bad_arguments_are_refused(memory):
@@ -93,7 +93,7 @@ BUILD = "npm ERR! missing script: build"
 
 
 @pytest.mark.parametrize(
-    ("asked", "lessons"),
+    ("question", "lessons"),
     [
         (("KeyError", "'a'"), ["get"]),
         (("KeyError: 'a'",), ["get"]),
@@ -112,14 +112,14 @@ BUILD = "npm ERR! missing script: build"
     ],
 )
 async def test_an_error_is_found_under_its_type_its_tool_or_none(
-    memory, asked, lessons
+    memory, question, lessons
 ):
     await memory.remember("KeyError", "'a'", lesson="get")
     await memory.remember("npm", BUILD, lesson="bundle")
     text = TRACE.replace("KeyError: 'a'", "ModuleNotFoundError: No module named 'x'")
     await memory.remember("ModuleNotFoundError", text, lesson="pip")
     await run(memory, call("rtk bun test"), BAD, call("bun test"), OK)
-    found = await memory.seen(*asked)
-    assert [one["text"] for one in found.lessons] == lessons
-    assert found.count == len({*lessons})
-    assert bool(found.release) == ("" in lessons)
+    sightings = await memory.seen(*question)
+    assert [lesson["text"] for lesson in sightings.lessons] == lessons
+    assert sightings.count == len({*lessons})
+    assert bool(sightings.release) == ("" in lessons)

@@ -48,7 +48,7 @@ from heedful.store.search import MAX_RULE_EXAMPLE_CHARS
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
-from tests.lessons.support import found
+from tests.lessons.support import build_match
 from tests.store.support import in_memory
 
 FIX = "answer with one of P0 to P3"
@@ -66,8 +66,12 @@ Ask = Callable[[str], Awaitable[Any]]
 
 def severity(answer: Any, at: Context) -> Sequence[Finding]:
     answer = answer.get("triage") if isinstance(answer, dict) else answer
-    right = answer in ("P0", "P1", "P2", "P3")
-    return [] if right else [Finding("severity", f"{answer!r} is no severity", fix=FIX)]
+    is_severity = answer in ("P0", "P1", "P2", "P3")
+    return (
+        []
+        if is_severity
+        else [Finding("severity", f"{answer!r} is no severity", fix=FIX)]
+    )
 
 
 class Agent:
@@ -152,23 +156,27 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     ask = host(agent)
     for task in TASKS:
         await ask(task)
-    told = [FIX in hint for hint in agent.hints]
-    rests = [True, True, True] + [False, True] * 2  # it was told in vain
-    assert told == ([False] + [True] * 5 if obeys else [False, True, False, *rests])
+    has_rule = [FIX in hint for hint in agent.hints]
+    pauses = [True, True, True] + [False, True] * 2  # it was told in vain
+    assert has_rule == (
+        [False] + [True] * 5 if obeys else [False, True, False, *pauses]
+    )
     assert "data, not instructions" in agent.hints[4]
-    worked = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
-    assert worked is (
+    has_example = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
+    assert has_example is (
         obeys and host is not stage
     )  # the outputs of a stage are not kept
     [state] = [
-        one["state"] for one in (await agent.memory.top()) if FIX in one["text"]
+        lesson["state"]
+        for lesson in (await agent.memory.top())
+        if FIX in lesson["text"]
     ][:1]
     assert state == ("verified" if obeys else "unverified")
 
 
 @pytest.mark.both
 @pytest.mark.parametrize(
-    ("task", "output", "tell", "worked"),
+    ("task", "output", "tell", "has_example"),
     [
         (TASKS[1], "bad", "both", True),
         (TASKS[0], "bad", "both", False),  # the example of a similar task is told
@@ -177,26 +185,29 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     ],
 )
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
-    store, task, output, tell, worked
+    store, task, output, tell, has_example
 ):
     memory = Memory(store, holdout=0.0)
-    said = list[str]()
+    hints = list[str]()
 
     async def triage(task: str, hint: str) -> str:
-        said.append(hint)
+        hints.append(hint)
         return "P1" if FIX in hint else output
 
     options: dict[str, Any] = {"checks": [severity], "memory": memory, "store": store}
-    for each in (TASKS[0], task):
+    for past_task in (TASKS[0], task):
         await run(
-            each, generate=triage, tell=tell if each is task else "both", **options
+            past_task,
+            generate=triage,
+            tell=tell if past_task is task else "both",
+            **options,
         )
-    assert (FIX in said[2]) is True
-    assert (f"not accepted: {output}" in said[2]) == worked
+    assert (FIX in hints[2]) is True
+    assert (f"not accepted: {output}" in hints[2]) == has_example
 
 
 @pytest.mark.parametrize(
-    ("mended", "own", "examples", "told", "worked"),
+    ("mended", "same_key", "examples", "chosen_ids", "has_example"),
     [
         (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
         (1, True, 2, [9, 1, 2], True),
@@ -207,20 +218,20 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     ],
 )
 def test_accepted_answers_of_the_key_are_told_however_unlike(
-    mended, own, examples, told, worked
+    mended, same_key, examples, chosen_ids, has_example
 ):
     first: dict[str, Any] = {
         "kind": "example",
         "verified": False,
         "cosine": 0.1,
-        "own": own,
+        "own": same_key,
     }
-    known = [found(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
+    matches = [build_match(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
     if mended is not None:
         cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=mended)
         rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
-        known.append(
-            found(
+        matches.append(
+            build_match(
                 9,
                 "tell it",
                 "",
@@ -228,16 +239,18 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
                 **rule,
             )
         )
-    selection = choose_for_loop("weigh it", known, now=0.0)
+    selection = choose_for_loop("weigh it", matches, now=0.0)
     chosen = selection.chosen
-    missed = selection.others
-    assert sorted(one.id for one in chosen) == sorted(told)
-    assert any(one.worked for one in chosen) is worked
-    assert {one.id for one, _ in missed} == {one.id for one in known} - {*told}
+    others = selection.others
+    assert sorted(match.id for match in chosen) == sorted(chosen_ids)
+    assert any(match.worked for match in chosen) is has_example
+    assert {match.id for match, _ in others} == {match.id for match in matches} - {
+        *chosen_ids
+    }
 
 
 @pytest.mark.both
-async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_other_key(
+async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_other(
     store,
 ):
     memory = Memory(store, holdout=0.0)
@@ -246,7 +259,7 @@ async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_
         "memory": memory,
         "memory_key": "K",
     }
-    seen = []
+    has_examples = []
     for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
         generate = functools.partial(lambda answer, task, hint: answer, answer)
         await run(task, generate=generate, store=store, **options)
@@ -254,8 +267,8 @@ async def test_accepted_answers_of_a_key_are_told_once_its_loops_fail_and_to_no_
             briefing = await memory.brief(
                 "the page after checkout is blank", "", memory_key=key
             )
-            seen.append(bool(briefing.examples))
-    assert seen == [False, False, True, False]
+            has_examples.append(bool(briefing.examples))
+    assert has_examples == [False, False, True, False]
 
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
@@ -267,19 +280,19 @@ async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
     }
     for task in TASKS[:2]:
         await run(task, generate=model, store=store, **options)
-    asked, answered, last = model.prompts[2]
-    assert asked.content == TASKS[0]
-    assert answered.content == "P1"
+    question, answer, last = model.prompts[2]
+    assert question.content == TASKS[0]
+    assert answer.content == "P1"
     assert FIX in last.content
     assert "accepted: P1" not in last.content
 
 
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = f"{__name__}.severity"
+    own_key = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
     store: dict[str, Any] = {"memory": in_memory(), "store": None}
     defaults: dict[Any, str] = {
-        (severity,): here,
+        (severity,): own_key,
         (lambda *_: None,): "",
         (severity, bool): "",
     }
@@ -290,9 +303,9 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     bound = Agent.answer.__get__(object())
     model = ScriptedModel("text")
     cases: list[tuple[Any, str]] = [
-        (severity, here),
-        (partial, here),
-        (functools.wraps(severity)(lambda *_: None), here),
+        (severity, own_key),
+        (partial, own_key),
+        (functools.wraps(severity)(lambda *_: None), own_key),
         (bound, f"{__name__}.Agent.answer"),
         (lambda *_: None, ""),
         (model, ""),
@@ -302,7 +315,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
             "heedful.drive.generate.Writer.messages",
         ),
     ]
-    assert [key_of(made) for made, _ in cases] == [key for _, key in cases]
+    assert [key_of(generator) for generator, _ in cases] == [key for _, key in cases]
     session: dict[str, Any] = {"__name__": "__main__"}
     exec(compile("def f(): ...", "<stdin>", "exec"), session)
     assert key_of(session["f"]) == ""
@@ -340,41 +353,41 @@ class Breaking:
         *names: str,
         checks: str = "abc",
         fix: str | None = None,
-        **more: Any,
+        **options: Any,
     ) -> list[str]:
         """Run a loop of `key`; return the rules that it was told before its first
         attempt.
 
         With a `fix`, findings have it, and the loop mends nothing.
         """
-        told: list[list[str]] = []
+        rules: list[list[str]] = []
 
         def generate(task: str, hint: str) -> str:
-            told.append([match.error_type for match in context().advice])
-            return "fine" if told[1:] and fix is None else " ".join(names) or "fine"
+            rules.append([match.error_type for match in context().advice])
+            return "fine" if rules[1:] and fix is None else " ".join(names) or "fine"
 
         def check(name: str) -> Any:
             def judge(answer: str, at: Context) -> Sequence[Finding]:
-                bad = name in answer.split()
-                severe = 0.9 if name == "c" else 0.5
-                found = Finding(
-                    name, f"rule {name} is broken", fix=fix or "", severity=severe
+                is_broken = name in answer.split()
+                weight = 0.9 if name == "c" else 0.5
+                finding = Finding(
+                    name, f"rule {name} is broken", fix=fix or "", severity=weight
                 )
-                return [found] if bad else []
+                return [finding] if is_broken else []
 
             judge.__name__ = name
             judge.pure = True  # type: ignore[attr-defined]
             return judge
 
-        more = {
+        options = {
             "memory": self.memory,
             "store": self.memory.store,
             "policy": TWO,
-            **more,
+            **options,
         }
-        more |= {"checks": list(map(check, checks)), "memory_key": key}
-        await run(f"task{next(self.number)}", generate=generate, **more)
-        return told[0]
+        options |= {"checks": list(map(check, checks)), "memory_key": key}
+        await run(f"task{next(self.number)}", generate=generate, **options)
+        return rules[0]
 
 
 LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
@@ -386,11 +399,11 @@ def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> 
     async def moved() -> None:
         store = in_memory()
         broken: dict[str, set[str]] = {key: set() for key in "KLM"}
-        loop = Breaking(store)
+        run_loop = Breaking(store)
         for key, names in moves:
-            told = await loop(key, *sorted(names), tell="rules")
-            assert set(told) <= broken[key]
-            assert len(told) == min(MAX_PROMPT_RULES, len(broken[key]))
+            rules = await run_loop(key, *sorted(names), tell="rules")
+            assert set(rules) <= broken[key]
+            assert len(rules) == min(MAX_PROMPT_RULES, len(broken[key]))
             broken[key] |= names
         await store.close()
 
@@ -399,15 +412,15 @@ def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> 
 
 @pytest.mark.both
 async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store):
-    loop = Breaking(store)
+    run_loop = Breaking(store)
     for names in ("ab", "b", "bc"):
-        await loop("K", *names)
-    assert await loop("K") == ["b", "c"]  # 3 × 0.5, 1 × 0.9; a has 1 × 0.5
-    await loop("K", "a", "c")
-    assert await loop("K") == ["c", "b"]
-    assert await loop("K", checks="a") == ["a"]  # checks narrow the key
-    assert await loop("K", tell="examples") == []
-    assert await loop("L") == []
+        await run_loop("K", *names)
+    assert await run_loop("K") == ["b", "c"]  # 3 × 0.5, 1 × 0.9; a has 1 × 0.5
+    await run_loop("K", "a", "c")
+    assert await run_loop("K") == ["c", "b"]
+    assert await run_loop("K", checks="a") == ["a"]  # checks narrow the key
+    assert await run_loop("K", tell="examples") == []
+    assert await run_loop("L") == []
 
 
 @pytest.mark.both
@@ -415,18 +428,18 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
     store, apart
 ):
-    loop = Breaking(store)
-    more: dict[str, Any] = {"store": None} if apart else {}
-    await loop("K", "a", **more)
-    told = [
-        len(await loop("K", **more))
+    run_loop = Breaking(store)
+    options: dict[str, Any] = {"store": None} if apart else {}
+    await run_loop("K", "a", **options)
+    rule_counts = [
+        len(await run_loop("K", **options))
         for _ in range(MIN_QUIET_LOOPS + 2 * REMINDER_INTERVAL_LOOPS)
     ]
-    assert told == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0] * 2
-    assert await loop("K", "a", **more) == ["a"]
-    assert [len(await loop("K", **more)) for _ in range(REMINDER_INTERVAL_LOOPS)] == [
-        1
-    ] * REMINDER_INTERVAL_LOOPS
+    assert rule_counts == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0] * 2
+    assert await run_loop("K", "a", **options) == ["a"]
+    assert [
+        len(await run_loop("K", **options)) for _ in range(REMINDER_INTERVAL_LOOPS)
+    ] == [1] * REMINDER_INTERVAL_LOOPS
 
 
 @pytest.mark.both
@@ -434,12 +447,12 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
 async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     store, fix, turns
 ):
-    loop = Breaking(store)
-    told = [bool(await loop("K", "a", fix=fix)) for _ in range(12)]
-    assert [n for n, one in enumerate(told) if one] == turns
+    run_loop = Breaking(store)
+    has_rule = [bool(await run_loop("K", "a", fix=fix)) for _ in range(12)]
+    assert [n for n, shows_rule in enumerate(has_rule) if shows_rule] == turns
     for _ in range(10):
-        await loop("K", "a")
-    assert await loop("K") == [
+        await run_loop("K", "a")
+    assert await run_loop("K") == [
         "a"
     ]  # 22 loops broke it, 10 mended it: 2 more than twice as many
 
@@ -449,9 +462,9 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
 )
 async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
-    loop = Breaking(store)
-    await loop("K", "a", id="first")
-    await loop("L", "b")
+    run_loop = Breaking(store)
+    await run_loop("K", "a", id="first")
+    await run_loop("L", "b")
 
     def settled(db: Db, scope: Scope) -> None:
         state = "superseded" if gone == "replaced" else gone
@@ -465,23 +478,23 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
             db.insert("link", {**key, **link})
 
     if gone == "revoked":
-        await loop.memory.quarantine.revoke("loop:first", by="ann")
+        await run_loop.memory.quarantine.revoke("loop:first", by="ann")
     else:
         await store.write(Scope(), settled)
     # The lesson that replaced another has the words of its rule.
-    assert await loop("K") == (["b"] if gone == "replaced" else [])
+    assert await run_loop("K") == (["b"] if gone == "replaced" else [])
 
 
 @pytest.mark.both
 async def test_a_resumed_loop_is_told_the_same(store):
-    loop = Breaking(store)
-    await loop("K", "a")
-    first = await loop.memory.brief("another task", "again", memory_key="K")
+    run_loop = Breaking(store)
+    await run_loop("K", "a")
+    first = await run_loop.memory.brief("another task", "again", memory_key="K")
     await store.write(Scope(), exposures.remember, (), exposures=first.exposures)
     for _ in range(2):
-        await loop("K", "b", "c")
-    assert await loop("K") == ["c", "b"]
-    again = await loop.memory.brief(
+        await run_loop("K", "b", "c")
+    assert await run_loop("K") == ["c", "b"]
+    again = await run_loop.memory.brief(
         "another task", "again", begins=False, memory_key="K"
     )
     assert [match.error_type for match in again.found] == ["a"]
@@ -489,21 +502,21 @@ async def test_a_resumed_loop_is_told_the_same(store):
 
 @pytest.mark.both
 async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
-    loop = Breaking(store)
-    await loop("K", "a")
+    run_loop = Breaking(store)
+    await run_loop("K", "a")
     for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-        shown = [
+        exposure = [
             Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
         ]
         ended: Any = {
-            "exposures": shown,
+            "exposures": exposure,
             "outcome": Outcome(f"before {n}", True, calls=1),
         }
         await store.write(Scope(), exposures.remember, (), **ended)
     memory = Memory(store, holdout=0.999)
     briefing = await memory.brief("a task", "l", memory_key="K")
     assert briefing.found == ()
-    assert [one.shown for one in briefing.exposures] == [False]
+    assert [planned.shown for planned in briefing.exposures] == [False]
     [choice] = briefing.choices
     assert choice.leg == "cause"
     assert choice.outcome == "withheld"
@@ -513,35 +526,35 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
 @pytest.mark.both
 @pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
 async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
-    loop = Breaking(store)
-    await loop("K", "a", id="first")
-    await loop("K", id="second")
+    run_loop = Breaking(store)
+    await run_loop("K", "a", id="first")
+    await run_loop("K", id="second")
     if gone == "revoked":
-        await loop.memory.quarantine.revoke("loop:first", by="ann")
+        await run_loop.memory.quarantine.revoke("loop:first", by="ann")
     elif gone == "cleared":
-        await loop.memory.clear()
-    kept = (await store.read(Scope(), loops.read, "second")).briefing
-    texts = [one.text for one in kept.choices] if kept else []
+        await run_loop.memory.clear()
+    briefing = (await store.read(Scope(), loops.read, "second")).briefing
+    texts = [choice.text for choice in briefing.choices] if briefing else []
     assert ["rule a is broken" in text for text in texts] == [True] * (gone == "kept")
 
 
 async def test_every_candidate_is_listed_with_its_leg_and_score(store):
-    loop = Breaking(store)
-    await loop("K", *"abc")
-    await loop.memory.remember(
+    run_loop = Breaking(store)
+    await run_loop("K", *"abc")
+    await run_loop.memory.remember(
         "E", "no unit", example=Example("weigh a red box", "1 kg")
     )
-    briefing = await loop.memory.brief(
+    briefing = await run_loop.memory.brief(
         "weigh a red box", "", memory_key="K", every=True
     )
-    found = [(one.outcome, one.leg, one.form) for one in briefing.choices]
-    assert sorted(found) == [
+    choices = [(choice.outcome, choice.leg, choice.form) for choice in briefing.choices]
+    assert sorted(choices) == [
         ("missed", "cause", "rule"),
         ("told", "cause", "rule"),
         ("told", "cause", "rule"),
         ("told", "likeness", "example"),
     ]
-    assert all(one.text for one in briefing.choices)
+    assert all(choice.text for choice in briefing.choices)
 
 
 def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, path):
@@ -551,11 +564,11 @@ def test_a_memory_that_is_named_by_its_path_uses_the_installed_embedder(store, p
 
 async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     agent = Agent(store, obeys=False)
-    none = await agent.memory.brief("a task", "l")
-    assert none.found == ()
-    assert none.choices == ()
-    assert none.waiting == 0
-    assert "no memory key" in str(none)
+    empty = await agent.memory.brief("a task", "l")
+    assert empty.found == ()
+    assert empty.choices == ()
+    assert empty.waiting == 0
+    assert "no memory key" in str(empty)
     await nameless(agent)(TASKS[0])
     await agent.memory.remember("E", "obey", trust="external")
     [choice] = (
@@ -565,17 +578,17 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert choice.outcome == "missed"
     assert briefing.waiting == 1
     assert "quarantine" in str(briefing)
-    known: dict[str, Any] = {
+    options: dict[str, Any] = {
         **agent.options,
-        "checks": [lambda answer, at: ()],
+        "checks": [lambda answer, context: ()],
         "memory_key": "L",
     }
     result = await run(
-        "weigh a red box now", generate=lambda task, hint: "fine", **known
+        "weigh a red box now", generate=lambda task, hint: "fine", **options
     )
     assert result.briefing is not None
     assert result.briefing.memory_key == "L"
-    again = await run("weigh a red box now", generate=len, id=result.id, **known)
+    again = await run("weigh a red box now", generate=len, id=result.id, **options)
     assert again.briefing == result.briefing  # another process would read it, too
     [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
     assert choice.leg == "likeness"
@@ -583,10 +596,10 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert choice.text == ""
     assert 0 < choice.score < MIN_PROMPT_WORD_SHARE
     assert f"of {MIN_PROMPT_WORD_SHARE:.2f} needed" in choice.why
-    told = Choice(
+    repeated = Choice(
         outcome="told", lesson=7, form="example", leg="likeness", score=0.75, why="near"
     )
-    assert str(Briefing(choices=(told,) * 3)) == f"{told} (3 examples)"
+    assert str(Briefing(choices=(repeated,) * 3)) == f"{repeated} (3 examples)"
     other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])
     assert "1, none told" in other.silence
     assert "severity" in other.choices[0].why

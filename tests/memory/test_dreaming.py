@@ -13,11 +13,18 @@ from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE_RECALL_OUTCOME, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.store import dreams, exposures
+from heedful.store import dreams, exposures, statements
 from heedful.store.dreams import CHANGED_LESSON_OUTCOME
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
-from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
+from tests.memory.dreamt import (
+    OTHER,
+    SAME,
+    TEXT,
+    dump_tables,
+    read_states,
+    recall_ranks,
+)
 from tests.store.support import opened, rows
 
 pytestmark = IN_SOAK
@@ -31,24 +38,24 @@ def memory(path):
         yield Memory(store, Scope("ours"))
 
 
-def rows_of(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
+def read_rows(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
     return rows(memory.store.url, sql)
 
 
-async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
+async def remember_texts(memory: Memory, *texts: str, **fields: Any) -> list[int]:
     return [(await memory.remember("k", text, **fields)).id for text in texts]
 
 
 async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
-    first, second, _ = await told(memory, TEXT, SAME, OTHER)
+    first, second, _ = await remember_texts(memory, TEXT, SAME, OTHER)
     await memory.remember("k", TEXT)
-    before = await dump(memory)
-    found = await recalled(memory, TEXT, SAME, OTHER)
-    tried = await consolidate(memory, dry_run=True)
-    assert tried.id == 0
-    assert tried.after == 2
-    assert tried.done[0].outcome == "proposed"
-    assert await dump(memory) == before
+    before = await dump_tables(memory)
+    ranks = await recall_ranks(memory, TEXT, SAME, OTHER)
+    rehearsal = await consolidate(memory, dry_run=True)
+    assert rehearsal.id == 0
+    assert rehearsal.after == 2
+    assert rehearsal.done[0].outcome == "proposed"
+    assert await dump_tables(memory) == before
     assert await Dreams(memory).log() == []
     dream = await consolidate(memory, by="ada")
     (merge,) = dream.done
@@ -59,33 +66,36 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     assert dream.before == 3
     assert dream.after == 2
     assert dream.nothing == ""
-    assert await states(memory) == {
+    assert await read_states(memory) == {
         TEXT: "unverified",
         SAME: "superseded",
         OTHER: "unverified",
     }
-    assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
-    assert await dump(memory) != before
+    assert [rank[1] for rank in (await recall_ranks(memory, SAME))[0]] == [first]
+    assert await dump_tables(memory) != before
     with pytest.raises(InvalidInput, match="by"):
         await Dreams(memory).rollback(dream.id, by="")
     assert await Dreams(memory).rollback(dream.id, **BY) == 1
-    assert await dump(memory) == before
-    assert await recalled(memory, TEXT, SAME, OTHER) == found
-    (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
-    assert ruled["action"] == "rollback"
-    assert ruled["subject"] == "dream/1"
-    assert ruled["by"] == "ada"
+    assert await dump_tables(memory) == before
+    assert await recall_ranks(memory, TEXT, SAME, OTHER) == ranks
+    (ruling,) = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert ruling["action"] == "rollback"
+    assert ruling["subject"] == "dream/1"
+    assert ruling["by"] == "ada"
 
 
 async def test_seen_answers_with_what_took_its_place(memory):
-    first, _ = await told(memory, TEXT, SAME)
-    await told(memory, TEXT, TEXT, SAME)
+    first, _ = await remember_texts(memory, TEXT, SAME)
+    await remember_texts(memory, TEXT, TEXT, SAME)
     dream = await consolidate(memory)
     for text in (SAME, TEXT):
-        seen = await memory.seen("k", text)
-        assert seen.count == 5
-        assert [one["id"] for one in seen.lessons] == [first, 2]
-        assert [one["state"] for one in seen.lessons] == ["unverified", "superseded"]
+        sightings = await memory.seen("k", text)
+        assert sightings.count == 5
+        assert [lesson["id"] for lesson in sightings.lessons] == [first, 2]
+        assert [lesson["state"] for lesson in sightings.lessons] == [
+            "unverified",
+            "superseded",
+        ]
     answer = await memory.remember("k", SAME)
     assert answer.id == 2
     assert answer.created is False
@@ -96,34 +106,34 @@ async def test_seen_answers_with_what_took_its_place(memory):
 
 
 async def test_a_lesson_that_was_pruned_and_learnt_again_is_merged_again(memory):
-    await told(memory, TEXT, SAME, OTHER)
+    await remember_texts(memory, TEXT, SAME, OTHER)
     assert (await consolidate(memory)).done
     await memory.prune(by="ada", keep=2)
-    assert SAME not in await states(memory)
-    await told(memory, SAME)
+    assert SAME not in await read_states(memory)
+    await remember_texts(memory, SAME)
     (merge,) = (await consolidate(memory)).done
     assert merge.outcome == "done"
 
 
 async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
-    await told(memory, TEXT, SAME)
-    one = await consolidate(memory)
-    (merge,) = one.done
+    await remember_texts(memory, TEXT, SAME)
+    first_dream = await consolidate(memory)
+    (merge,) = first_dream.done
     await memory.remember("k", f"{TEXT} then", pinned=True)
-    two = await consolidate(memory)
-    assert two.done[0].members == (merge.survivor,)
-    seen = await memory.seen("k", SAME)
-    assert seen.count == 3
-    assert seen.lessons[0]["id"] == 3
+    second_dream = await consolidate(memory)
+    assert second_dream.done[0].members == (merge.survivor,)
+    sightings = await memory.seen("k", SAME)
+    assert sightings.count == 3
+    assert sightings.lessons[0]["id"] == 3
     with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
-        await Dreams(memory).rollback(one.id, **BY)
+        await Dreams(memory).rollback(first_dream.id, **BY)
     assert refused.value.id == 1
     assert refused.value.first == 2
-    assert await Dreams(memory).rollback(two.id, **BY) == 1
-    assert await Dreams(memory).rollback(one.id, **BY) == 1
-    assert set((await states(memory)).values()) == {"unverified"}
+    assert await Dreams(memory).rollback(second_dream.id, **BY) == 1
+    assert await Dreams(memory).rollback(first_dream.id, **BY) == 1
+    assert set((await read_states(memory)).values()) == {"unverified"}
     with pytest.raises(RollbackRefused, match="is rolled back already"):
-        await Dreams(memory).rollback(one.id, **BY)
+        await Dreams(memory).rollback(first_dream.id, **BY)
 
 
 def example(n: int) -> Example:
@@ -138,9 +148,9 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
     memory = Memory(store, Scope("ours"), embedder)
     for n, text in enumerate((TEXT, SAME, TEXT)):
         await memory.remember("k", text, example=example(n), trust="measured")
-    before = await dump(memory)
+    before = await dump_tables(memory)
     tasks = [example(n).task for n in range(4)]
-    found = await recalled(memory, *tasks)
+    ranks = await recall_ranks(memory, *tasks)
     dream = await consolidate(memory)
     (merge,) = dream.done
     best = (await memory.recall(tasks[1]))[0]
@@ -155,12 +165,12 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
     best = (await memory.recall(tasks[3]))[0]
     assert best.example.accepted == "label 3"
     assert best.lesson_id == 2
-    after = await dump(memory)
+    after = await dump_tables(memory)
     assert [row for row in after["example"] if row in before["example"]] == before[
         "example"
     ]
     assert len(after["example"]) == len(before["example"]) + 1
-    assert (await recalled(memory, *tasks))[1][0] == found[1][0]
+    assert (await recall_ranks(memory, *tasks))[1][0] == ranks[1][0]
 
 
 async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, path):
@@ -171,7 +181,7 @@ async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, p
     await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
     await memory.quarantine.revoke("s1", by="ada")
     assert rows(path, "select record from example where record like '%label 1%'") == []
-    assert [one["text"] for one in await memory.top(9)] == [TEXT]
+    assert [lesson["text"] for lesson in await memory.top(9)] == [TEXT]
 
 
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
@@ -184,7 +194,7 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
         more = {"source": "other", "example": example(1)}
         same = await memory.remember("k", SAME, trust="model", **more)
         dream = await consolidate(memory)
-        assert (await states(memory))[SAME] == "superseded"
+        assert (await read_states(memory))[SAME] == "superseded"
         match how:
             case "revoke":
                 await memory.quarantine.revoke("page", by="ada")
@@ -201,15 +211,15 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
                 )
             case _:
                 assert await memory.clear() == 2
-                assert not (await dump(memory))["link"]
+                assert not (await dump_tables(memory))["link"]
                 assert not await Dreams(memory).log()
                 return
-        assert (await states(memory))[SAME] == "unverified"
+        assert (await read_states(memory))[SAME] == "unverified"
         for text in (SAME, example(1).task):
             assert (await memory.recall(text))[0].lesson_id == same.id
-        assert (await dump(memory))["link"] == []
+        assert (await dump_tables(memory))["link"] == []
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
-        assert (await states(memory))[SAME] == "unverified"
+        assert (await read_states(memory))[SAME] == "unverified"
 
     asyncio.run(run())
 
@@ -229,28 +239,32 @@ async def test_after_a_revocation_a_survivor_speaks_in_words_of_its_own(memory):
     assert merge.survivor == 2
     assert merge.members == (1,)
     await memory.quarantine.revoke("page", by="ada")
-    assert await states(memory) == {OTHER: "unverified", SAME: "unverified"}
-    (since,) = rows_of(memory, "select judged_from from lesson where id = 2")
+    assert await read_states(memory) == {OTHER: "unverified", SAME: "unverified"}
+    (since,) = read_rows(memory, "select judged_from from lesson where id = 2")
     assert since > (0,)  # outcomes of the old words do not count for the new ones
 
 
 async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(
     memory,
 ):
-    await told(memory, TEXT, TEXT, SAME)
+    await remember_texts(memory, TEXT, TEXT, SAME)
     await consolidate(memory)
     await memory.remember("k", SAME, example=example(1), trust="tool", source="page")
-    (held,) = await memory.quarantine.waiting()
+    (entry,) = await memory.quarantine.waiting()
     assert not [
-        one for one in await memory.recall(example(1).task) if one.example.accepted
+        match
+        for match in await memory.recall(example(1).task)
+        if match.example.accepted
     ]
-    await memory.quarantine.release([held.id], by="ada")
+    await memory.quarantine.release([entry.id], by="ada")
     best = (await memory.recall(example(1).task))[0]
     assert best.example.accepted == "label 1"
     assert best.lesson_id == 1
     await memory.quarantine.revoke("page", by="ada")
     assert not [
-        one for one in await memory.recall(example(1).task) if one.example.accepted
+        match
+        for match in await memory.recall(example(1).task)
+        if match.example.accepted
     ]
 
 
@@ -268,19 +282,19 @@ async def test_contradictions_are_listed_for_a_person(memory):
                 trust="model",
             )
         )
-    before = await dump(memory)
-    tried, dream = [await consolidate(memory, dry_run=dry) for dry in (True, False)]
-    for each in (tried, dream):
-        (contradiction,) = each.proposals
+    before = await dump_tables(memory)
+    rehearsal, dream = [await consolidate(memory, dry_run=dry) for dry in (True, False)]
+    for result in (rehearsal, dream):
+        (contradiction,) = result.proposals
         assert contradiction.action == "contradict"
         assert set(contradiction.members) == {1, 2}
-        assert each.done == ()
-        assert each.after == each.before
-        assert len(each.texts) == 2
-        assert each.nothing == "no two lessons say the same"
+        assert result.done == ()
+        assert result.after == result.before
+        assert len(result.texts) == 2
+        assert result.nothing == "no two lessons say the same"
     assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
     assert await Dreams(memory).rollback(dream.id, **BY) == 0
-    assert await dump(memory) == before
+    assert await dump_tables(memory) == before
 
 
 async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
@@ -293,16 +307,20 @@ async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
             return [places.get(text, (0.0, 1.0)) for text in texts]
 
     memory = Memory(store, Scope("ours"), Places(2))
-    await told(memory, *texts[:3], *texts[3:])
+    await remember_texts(memory, *texts[:3], *texts[3:])
     dream = await consolidate(memory)
-    told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
-    assert sorted(told_of.values()) == [WORSE_RECALL_OUTCOME, "done"]
+    outcomes = {
+        proposal.members[0]: proposal.outcome
+        for proposal in dream.proposals
+        if proposal.survivor
+    }
+    assert sorted(outcomes.values()) == [WORSE_RECALL_OUTCOME, "done"]
     assert dream.after == 4
     assert dream.vetoes == {"negation": 2}
 
 
 async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
-    await told(memory, TEXT, SAME)
+    await remember_texts(memory, TEXT, SAME)
     write = memory.store.write
 
     async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
@@ -315,32 +333,32 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     monkeypatch.setattr(memory.store, "write", late)
     dream = await consolidate(memory, by="ada")
     assert dream.nothing == f"each proposal was dropped: {CHANGED_LESSON_OUTCOME}"
-    assert set((await states(memory)).values()) == {"unverified"}
+    assert set((await read_states(memory)).values()) == {"unverified"}
 
 
-@pytest.mark.parametrize("at", ["unchanged", "move_examples"])
-def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
-    from heedful.store import statements as named
-
+@pytest.mark.parametrize("statement", ["unchanged", "move_examples"])
+def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, statement):
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):
             await memory.remember("k", text, example=example(n))
-        before = await dump(memory)
-        known = named.statements(engine)
-        memory_of_it = dict(known)
+        before = await dump_tables(memory)
+        texts_by_name = statements.statements(engine)
+        texts_before = dict(texts_by_name)
         with monkeypatch.context() as patch:
             write = memory.store.write  # the rehearsal has another store
 
             async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
                 if work is dreams.supersede:
-                    patch.setitem(known, at, "insert into nowhere values (1)")
+                    patch.setitem(
+                        texts_by_name, statement, "insert into nowhere values (1)"
+                    )
                 return await write(scope, work, *args, **more)
 
             patch.setattr(memory.store, "write", broken)
             with pytest.raises((StoreError, sqlite3.Error)):
                 await consolidate(memory, by="ada")
-        assert known == memory_of_it
-        assert await dump(memory) == before
+        assert texts_by_name == texts_before
+        assert await dump_tables(memory) == before
         assert await Dreams(memory).log() == []
 
     with opened(path) as store:
@@ -348,7 +366,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
 
 
 WORDS = "weigh parcel label scale heavy never 3 5 Ada then it".split()
-ONE = st.tuples(
+LESSON = st.tuples(
     st.lists(st.sampled_from(WORDS), min_size=2, max_size=6).map(" ".join),
     st.sampled_from(["operator", "model", "tool"]),
     st.booleans(),
@@ -356,28 +374,32 @@ ONE = st.tuples(
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(ONE, min_size=2, max_size=10), st.booleans())
+@given(st.lists(LESSON, min_size=2, max_size=10), st.booleans())
 def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
     async def run() -> None:
         embedder = None if by_words else FixedEmbedder()
         memory = Memory(":memory:", Scope("ours"), embedder)
         for text, trust, has_example in lessons:
-            one = Example(f"the task: {text}", "done") if has_example else None
-            await memory.remember("k", text, trust=trust, example=one)
+            proposal = Example(f"the task: {text}", "done") if has_example else None
+            await memory.remember("k", text, trust=trust, example=proposal)
         tasks = [text for text, *_ in lessons]
-        before = await dump(memory)
-        found = await recalled(memory, *tasks)
+        before = await dump_tables(memory)
+        ranks = await recall_ranks(memory, *tasks)
         dream = await consolidate(memory)
-        became = {id: one.survivor for one in dream.done for id in one.members}
-        for those, now in zip(found, await recalled(memory, *tasks), strict=True):
-            ranked = list(dict.fromkeys(one[1] for one in those))[:5]
-            after = list(dict.fromkeys(one[1] for one in now))
-            assert not set(after) & became.keys()
-            if ranked and ranked[0] in became:
-                assert became[ranked[0]] in after
+        survivors = {
+            id: proposal.survivor for proposal in dream.done for id in proposal.members
+        }
+        for ranks_before, ranks_after in zip(
+            ranks, await recall_ranks(memory, *tasks), strict=True
+        ):
+            ranked = list(dict.fromkeys(proposal[1] for proposal in ranks_before))[:5]
+            after = list(dict.fromkeys(proposal[1] for proposal in ranks_after))
+            assert not set(after) & survivors.keys()
+            if ranked and ranked[0] in survivors:
+                assert survivors[ranked[0]] in after
         await Dreams(memory).rollback(dream.id, **BY)
-        assert await dump(memory) == before
-        assert await recalled(memory, *tasks) == found
+        assert await dump_tables(memory) == before
+        assert await recall_ranks(memory, *tasks) == ranks
         await memory.store.close()
 
     asyncio.run(run())

@@ -23,8 +23,8 @@ pytestmark = IN_SOAK
 
 @pytest.fixture
 def store():
-    with opened(":memory:") as one:
-        yield one
+    with opened(":memory:") as opened_store:
+        yield opened_store
 
 
 @pytest.fixture(params=["words", "vectors"])
@@ -40,11 +40,13 @@ async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_mea
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
     await memory.remember("b", "yes, gladly so", context="is tea ready")
-    (one,) = await memory.recall("visit Lisbon")
-    assert one.error_type == "a"
-    assert one.example.task == "yes, gladly"
+    (match,) = await memory.recall("visit Lisbon")
+    assert match.error_type == "a"
+    assert match.example.task == "yes, gladly"
     (cosine,) = [
-        found.cosine for found in await memory.recall("yes, gladly") if found.id == 1
+        other_match.cosine
+        for other_match in await memory.recall("yes, gladly")
+        if other_match.id == 1
     ]
     assert cosine == pytest.approx(1)
 
@@ -56,11 +58,11 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
         text = f"billing upload billing upload {n}"
         await memory.remember(f"bad {n}", text, trust="external")
     assert await memory.recall("billing upload broken today") == before
-    assert [one.error_type for one in before] == ["good"]
+    assert [match.error_type for match in before] == ["good"]
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "error_types"),
     [
         ({}, {"a", "b", "c"}),
         ({"tags": ["red"]}, {"a", "b"}),
@@ -85,17 +87,17 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
         ),
     ],
 )
-async def test_a_filter_lets_through_what_it_says(memory, filters, found):
+async def test_a_filter_lets_through_what_it_says(memory, filters, error_types):
     for name, tags, importance in [
         ("a", ["red"], 0.9),
         ("b", ["red", "blue"], 0.5),
         ("c", ["blue"], 0.1),
     ]:
-        said = f"the parcel has weight {name}"
-        await memory.remember(name, said, tags=tags, importance=importance)
-    brought = await memory.recall("parcel weight", **filters)
-    assert {one.error_type for one in brought} == found
-    assert all(one.tags for one in brought)
+        text = f"the parcel has weight {name}"
+        await memory.remember(name, text, tags=tags, importance=importance)
+    matches = await memory.recall("parcel weight", **filters)
+    assert {match.error_type for match in matches} == error_types
+    assert all(match.tags for match in matches)
 
 
 # Rendering and logs
@@ -110,8 +112,12 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
 
     with caplog.at_level("INFO", "heedful"):
         asyncio.run(scenario())
-    told = [one.getMessage() for one in caplog.records]
-    assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "stored: lesson 1",
+        "duplicate: lesson 1, seen 2 times",
+        "skipped",
+    ]
 
 
 # Lessons without outputs
@@ -120,11 +126,11 @@ TASK = "p: train"
 
 
 def loop_of(*attempts: tuple[str, tuple[Finding, ...]], id: str = "r/train") -> Loop:
-    made = tuple(
-        Attempt(n, Candidate.of(text), evaluation=Evaluation(found))
-        for n, (text, found) in enumerate(attempts, 1)
+    recorded = tuple(
+        Attempt(n, Candidate.of(text), evaluation=Evaluation(findings))
+        for n, (text, findings) in enumerate(attempts, 1)
     )
-    return Loop(id, attempts=made)
+    return Loop(id, attempts=recorded)
 
 
 WRONG = Finding("size", "n is 1", fix="use 2", key="size: small")
@@ -148,14 +154,14 @@ BARE = replace(WRONG, fix="")
     ids=str,
 )
 def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None:
-    found = learn(loop_of(*attempts), TASK, outputs=False)
-    assert [one.text.replace("'", "") for one in found] == texts
-    for one in found:
-        assert one.example is not None
-        assert one.example.accepted == ""
-        assert one.example.rejected == ""
-        assert one.example.task == TASK
-        assert one.state == "verified"
+    lessons = learn(loop_of(*attempts), TASK, outputs=False)
+    assert [lesson.text.replace("'", "") for lesson in lessons] == texts
+    for lesson in lessons:
+        assert lesson.example is not None
+        assert lesson.example.accepted == ""
+        assert lesson.example.rejected == ""
+        assert lesson.example.task == TASK
+        assert lesson.state == "verified"
 
 
 async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
@@ -174,7 +180,7 @@ async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
     ):  # a lesson from a check is told by its cause only
         rules = await memory.brief(task, "a", tell="rules")
         assert rules.examples == ()
-        assert ({one.error_type for one in rules.advice} <= {"other"}) is True
+        assert ({match.error_type for match in rules.advice} <= {"other"}) is True
     examples = await memory.brief(TASK, "c", tell="examples")
     assert examples.advice == ()
     assert len(examples.examples) == 2

@@ -43,10 +43,10 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     assert other.created
     assert other.id != first.id
     assert await memory.count() == 2
-    known = await memory.seen("ValueError", "line 1234: bad value 'x'")
-    assert known
-    assert known.count == 2
-    assert known.lessons[0]["text"] == "line 3: bad value 'x'"
+    sightings = await memory.seen("ValueError", "line 1234: bad value 'x'")
+    assert sightings
+    assert sightings.count == 2
+    assert sightings.lessons[0]["text"] == "line 3: bad value 'x'"
     assert await memory.seen("KeyError", "line 3: bad value 'x'") == Seen(0)
     assert not await memory.seen("ValueError", "bad value 'z'")
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
@@ -60,15 +60,18 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
     await memory.remember("units", "7 has no unit", example=WEIGHT)
     await memory.remember("other", "no example")
-    (one,) = await memory.recall(SIMILAR)
-    assert one.example == WEIGHT
+    (match,) = await memory.recall(SIMILAR)
+    assert match.example == WEIGHT
     assert await memory.recall(OTHER) == []
     assert await memory.recall("") == []
     assert await memory.recall("!?") == []
-    assert [m.content for m in memory.render([one])] == [WEIGHT.task, "7 kg"]
+    assert [message.content for message in memory.render([match])] == [
+        WEIGHT.task,
+        "7 kg",
+    ]
     assert (await memory.brief(OTHER, "loop")).examples == ()
     briefing = await memory.brief(SIMILAR, "loop")
-    assert briefing.shown == (one.id,)
+    assert briefing.shown == (match.id,)
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
@@ -88,8 +91,8 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     assert len(await there.recall(SIMILAR)) == 1
     assert await here.clear() == 0
     for table in ("lesson", "occurrence", "example", "vector"):
-        found = rows(path, f"select * from {table}")
-        assert len(found) == (0 if table == "vector" and embedder is None else 2)
+        stored_rows = rows(path, f"select * from {table}")
+        assert len(stored_rows) == (0 if table == "vector" and embedder is None else 2)
     await check_derived(store)  # the index lost its rows with them
     again = await here.remember("u", "x", example=WEIGHT)
     assert again.created
@@ -118,24 +121,24 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    one = Clock(1_000 * DAY)
+    stopped_clock = Clock(1_000 * DAY)
     for room in (exposures, lessons):
-        monkeypatch.setattr(room, "time", one)
-    return one
+        monkeypatch.setattr(room, "time", stopped_clock)
+    return stopped_clock
 
 
-async def kept(memory: Memory) -> set[str]:
+async def read_texts(memory: Memory) -> set[str]:
     """The texts of all lessons, those that are held back included."""
     store: Any = memory.store
     sql = "select text from lesson where tenant = :tenant and project = :project"
     scope = key_of(memory.scope)
-    found: set[str] = await store.read(
+    texts: set[str] = await store.read(
         memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
     )
-    return found
+    return texts
 
 
-def lesson(text: str, **fields: Any) -> Lesson:
+def build_lesson(text: str, **fields: Any) -> Lesson:
     return Lesson(
         "check",
         signature("c", text),
@@ -146,7 +149,7 @@ def lesson(text: str, **fields: Any) -> Lesson:
     )
 
 
-async def set_to(store: Any, text: str, **columns: Any) -> None:
+async def set_columns(store: Any, text: str, **columns: Any) -> None:
     """As a proof or a ruling would have left it."""
     for name, value in columns.items():
         sql = f"update lesson set {name} = :value where text = :text"
@@ -164,8 +167,8 @@ async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
         await memory.remember(
             "units", "no unit", example=Example(f"parcel {n}", f"{n} kg")
         )
-    found = await memory.recall("parcel 3", 99)
-    assert sorted(one.example.accepted for one in found) == [
+    matches = await memory.recall("parcel 3", 99)
+    assert sorted(match.example.accepted for match in matches) == [
         "10 kg",
         "11 kg",
         "8 kg",
@@ -197,18 +200,18 @@ async def test_the_order_of_usefulness(store):
     memory = Memory(store)
     for name, columns in reversed(ORDER):
         await memory.remember("E", name)
-        await set_to(store, name, **columns)
+        await set_columns(store, name, **columns)
     await memory.remember("E", "pinned")
-    await set_to(store, "pinned", state="retired", useful=0.5, pinned=True)
+    await set_columns(store, "pinned", state="retired", useful=0.5, pinned=True)
     for n in range(len(ORDER)):
         bounded = Memory(store, max_entries=len(ORDER) + 1)
         await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
-        await set_to(store, f"filler {chr(97 + n)}", useful=2.0)
-        left = await kept(memory)
-        assert [name in left for name, _ in ORDER] == [
-            at > n for at in range(len(ORDER))
+        await set_columns(store, f"filler {chr(97 + n)}", useful=2.0)
+        texts = await read_texts(memory)
+        assert [name in texts for name, _ in ORDER] == [
+            position > n for position in range(len(ORDER))
         ]
-        assert "pinned" in left
+        assert "pinned" in texts
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
@@ -216,16 +219,16 @@ async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
     memory = Memory(store, max_entries=3)
     for text in ("one", "two"):
         await memory.remember("E", text)
-    await set_to(store, "one", state="retired")
+    await set_columns(store, "one", state="retired")
     for n in range(20):
         answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
         assert answer.created
-        assert await kept(memory) == {"one", "two", f"flood {chr(97 + n)}"}
+        assert await read_texts(memory) == {"one", "two", f"flood {chr(97 + n)}"}
     await memory.remember("E", "three")
-    assert await kept(memory) == {"one", "two", "three"}
+    assert await read_texts(memory) == {"one", "two", "three"}
     # Now there is no room for it at all, and it is told so.
     assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
-    assert await kept(memory) == {"one", "two", "three"}
+    assert await read_texts(memory) == {"one", "two", "three"}
     assert not await memory.seen("E", "flood")
 
 
@@ -240,32 +243,34 @@ steps = st.lists(
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(done=steps, most=st.integers(1, 4))
-def test_a_bound_holds_whatever_happens(done, most):
+@given(moves=steps, max_entries=st.integers(1, 4))
+def test_a_bound_holds_whatever_happens(moves, max_entries):
     async def scenario(store: Any) -> None:
-        for what, scope, n in done:
-            memory = Memory(store, scope, max_entries=most)
-            before = {one["signature"]: one for one in await memory.top(99)}
-            if what in ("pin", "unpin"):
-                for one in await memory.top(1):
-                    await memory.pin(one["id"], by="ann", pinned=what == "pin")
-            elif what == "clear":
+        for action, scope, n in moves:
+            memory = Memory(store, scope, max_entries=max_entries)
+            before = {lesson["signature"]: lesson for lesson in await memory.top(99)}
+            if action in ("pin", "unpin"):
+                for lesson in await memory.top(1):
+                    await memory.pin(lesson["id"], by="ann", pinned=action == "pin")
+            elif action == "clear":
                 await memory.clear()
-            elif what == "prune":
+            elif action == "prune":
                 await memory.prune(by="ann", keep=n)
             else:
-                answer = await memory.remember("E", f"error {chr(97 + n)}", trust=what)
-                after = {one["signature"]: one for one in await memory.top(99)}
-                gone = [one for name, one in before.items() if name not in after]
-                assert all(not one["pinned"] for one in gone)
-                if what == "external":
-                    assert all(one["state"] == "quarantined" for one in gone)
-                known = await memory.seen("E", f"error {chr(97 + n)}")
-                assert known.count == answer.seen
-            after = {one["signature"]: one for one in await memory.top(99)}
+                answer = await memory.remember(
+                    "E", f"error {chr(97 + n)}", trust=action
+                )
+                after = {lesson["signature"]: lesson for lesson in await memory.top(99)}
+                gone = [lesson for name, lesson in before.items() if name not in after]
+                assert all(not lesson["pinned"] for lesson in gone)
+                if action == "external":
+                    assert all(lesson["state"] == "quarantined" for lesson in gone)
+                sightings = await memory.seen("E", f"error {chr(97 + n)}")
+                assert sightings.count == answer.seen
+            after = {lesson["signature"]: lesson for lesson in await memory.top(99)}
             assert len(after) == await memory.count()
-            pinned = sum(one["pinned"] for one in after.values())
-            assert len(after) <= max(most, pinned)
+            pinned = sum(lesson["pinned"] for lesson in after.values())
+            assert len(after) <= max(max_entries, pinned)
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
@@ -274,27 +279,27 @@ def test_a_bound_holds_whatever_happens(done, most):
 async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     memory = Memory(store)
     for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
-        await store.write(memory.scope, exposures.remember, [lesson(text)])
-    await set_to(store, "pinned", pinned=True)
-    await set_to(store, "helps", useful=1.01, state="verified")
-    await set_to(store, "hurts", useful=0.9, state="verified")
+        await store.write(memory.scope, exposures.remember, [build_lesson(text)])
+    await set_columns(store, "pinned", pinned=True)
+    await set_columns(store, "helps", useful=1.01, state="verified")
+    await set_columns(store, "hurts", useful=0.9, state="verified")
     clock.now += 100 * DAY
-    await store.write(memory.scope, exposures.remember, [lesson("seen")])
-    shown = Exposure(
+    await store.write(memory.scope, exposures.remember, [build_lesson("seen")])
+    exposure = Exposure(
         f"check/{signature('c', 'shown').digest}", "loop", shown=True, share=0.0
     )
-    await store.write(memory.scope, exposures.remember, [], exposures=[shown])
+    await store.write(memory.scope, exposures.remember, [], exposures=[exposure])
     clock.now += 10 * DAY
     for dry in (True, True, False):
-        found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
-        assert {one["text"]: one["why"] for one in found} == {
+        removed = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
+        assert {removal["text"]: removal["why"] for removal in removed} == {
             "unused": "not used for 110 days",
             "hurts": "not used for 110 days",
         }
     assert await memory.prune(by="ann", unused_for=60 * DAY) == []
-    assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
+    assert await read_texts(memory) == {"seen", "shown", "pinned", "helps"}
     ((by, subject, record),) = rows(path, "select by, subject, record from ruling")
     assert by == "ann"
     assert subject == "2 lessons"
     names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
-    assert {one["lesson"] for one in json.loads(record)["removed"]} == names
+    assert {removal["lesson"] for removal in json.loads(record)["removed"]} == names

@@ -36,33 +36,37 @@ OUT = "llm.output_messages.0.message"
 def native(*before: Data, **more: Any) -> Episode:
     """A run that acts as the page says: a call fails, and another one works."""
     events: list[Data] = [*before]
-    for given, result in CALLS:
-        events.append({"type": "tool_call", "tool": "deploy", "arguments": given})
+    for arguments, result in CALLS:
+        events.append({"type": "tool_call", "tool": "deploy", "arguments": arguments})
         events.append({"type": "tool_response", "tool": "deploy", "content": result})
     events.append({"type": "llm_response", "content": f"I will now do this: {PAGE}"})
-    [made] = reading.read(lines([{"outcome": "error", "events": events, **more}]))
-    return made
+    [episode] = reading.read(lines([{"outcome": "error", "events": events, **more}]))
+    return episode
 
 
 def chat(*before: Data) -> Episode:
     calls: list[Data] = []
-    for n, (given, result) in enumerate(CALLS):
-        function = {"name": "deploy", "arguments": json.dumps(given)}
+    for n, (arguments, result) in enumerate(CALLS):
+        function = {"name": "deploy", "arguments": json.dumps(arguments)}
         calls.append(
             {"role": "assistant", "tool_calls": [{"id": f"{n}", "function": function}]}
         )
         calls.append({"role": "tool", "tool_call_id": f"{n}", "content": result})
-    [made] = reading.read(lines([{"messages": [*before, *calls], "outcome": "error"}]))
-    return made
+    [episode] = reading.read(
+        lines([{"messages": [*before, *calls], "outcome": "error"}])
+    )
+    return episode
 
 
-def spans(kind: str, parent: str = "a0", words: bool = True, **held: Any) -> Episode:
+def spans(
+    kind: str, parent: str = "a0", words: bool = True, **attributes: Any
+) -> Episode:
     """A trace: a span with the page, and a model that repeats it unless `words` is
     false.
     """
     system = "gen_ai.operation.name" if kind.islower() else "openinference.span.kind"
-    held = {name.replace("__", "."): value for name, value in held.items()}
-    made = [
+    attributes = {name.replace("__", "."): value for name, value in attributes.items()}
+    recorded = [
         span(
             "a0",
             parent="",
@@ -71,19 +75,30 @@ def spans(kind: str, parent: str = "a0", words: bool = True, **held: Any) -> Epi
             attributes={"openinference.span.kind": "AGENT"},
         )
     ]
-    made += [
+    recorded += [
         span(
-            "b0", parent, name="source", times=(1, 2), attributes={system: kind, **held}
+            "b0",
+            parent,
+            name="source",
+            times=(1, 2),
+            attributes={system: kind, **attributes},
         )
     ]
-    for n, (given, result) in enumerate(CALLS):
-        called = f"{OUT}.tool_calls.0.tool_call.function"
-        said = {f"{called}.name": "deploy", f"{called}.arguments": json.dumps(given)}
-        model = {"openinference.span.kind": "LLM", f"{OUT}.role": "assistant", **said}
+    for n, (arguments, result) in enumerate(CALLS):
+        function = f"{OUT}.tool_calls.0.tool_call.function"
+        request = {
+            f"{function}.name": "deploy",
+            f"{function}.arguments": json.dumps(arguments),
+        }
+        model = {
+            "openinference.span.kind": "LLM",
+            f"{OUT}.role": "assistant",
+            **request,
+        }
         tool: Data = {"openinference.span.kind": "TOOL", "tool.name": "deploy"}
-        tool |= {"input.value": json.dumps(given), "output.value": result}
+        tool |= {"input.value": json.dumps(arguments), "output.value": result}
         if words:
-            made.append(
+            recorded.append(
                 span(
                     f"c{n}",
                     parent="a0",
@@ -92,7 +107,7 @@ def spans(kind: str, parent: str = "a0", words: bool = True, **held: Any) -> Epi
                     attributes=model,
                 )
             )
-        made.append(
+        recorded.append(
             span(
                 f"d{n}",
                 parent="a0",
@@ -101,7 +116,7 @@ def spans(kind: str, parent: str = "a0", words: bool = True, **held: Any) -> Epi
                 attributes=tool,
             )
         )
-    [episode] = reading.read(lines([document(made)]))
+    [episode] = reading.read(lines([document(recorded)]))
     return replace(episode, outcome="error")
 
 
@@ -185,10 +200,10 @@ async def reflect_later(run: Episode, memory: Memory) -> None:
 async def generate(run: Episode, memory: Memory) -> None:
     [line] = write([run])
     place = {"tenant_id": memory.scope.tenant, "project_id": memory.scope.project}
-    made = await compat.generate_reflection(
+    reflection = await compat.generate_reflection(
         {**json.loads(line), **place}, store=memory, trust="operator"
     )
-    await compat.store_reflection(made, *place.values(), store=memory)
+    await compat.store_reflection(reflection, *place.values(), store=memory)
 
 
 WAYS_IN: dict[str, Any] = {
@@ -205,24 +220,26 @@ WAYS_IN: dict[str, Any] = {
 async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     """What each way out says, by its name."""
     place = (memory.scope.tenant, memory.scope.project)
-    found = []
-    for asked, least in product((TASK, PAGE), (0.0, 0.1)):
-        found += await memory.recall(asked, 99, importance=least)
+    matches = []
+    for question, min_importance in product((TASK, PAGE), (0.0, 0.1)):
+        matches += await memory.recall(question, 99, importance=min_importance)
     rows = await compat.query_reflections(*place, PAGE, 99, 0.0, store=memory)
-    keyed = [
+    briefings = [
         await memory.brief(TASK, f"loop {n}", memory_key="deploy") for n in range(2)
     ]
     if memory.scope.project == "rules":  # one way in is enough
         await memory.export(file)
         await copy.import_(file, trust="operator", by="me", why="ours")
+    warnings = [await memory.before("deploy", arguments) for arguments, _ in CALLS]
+    sightings = [await memory.seen(type, ERROR) for type in ("", "deploy")]
     return {
-        "recall": f"{found}",
-        "prompt": f"{memory.render(found)} {memory.render_text(found)}",
-        "examples of a loop": f"{[one.examples for one in keyed]}",
-        "advice and rules by cause": f"{[one.advice for one in keyed]}",
+        "recall": f"{matches}",
+        "prompt": f"{memory.render(matches)} {memory.render_text(matches)}",
+        "examples of a loop": f"{[briefing.examples for briefing in briefings]}",
+        "advice and rules by cause": f"{[briefing.advice for briefing in briefings]}",
         "compatible query": f"{[row for row in rows if row['state'] != 'quarantined']}",
-        "before": f"{[await memory.before('deploy', given) for given, _ in CALLS]}",
-        "seen": f"{[(await memory.seen(type, ERROR)).lessons for type in ('', 'deploy')]}",
+        "before": f"{warnings}",
+        "seen": f"{[seen.lessons for seen in sightings]}",
         "list": f"{await memory.top(50)}",
         "export": f"{await copy.recall(PAGE, 99)}",
     }
@@ -248,23 +265,23 @@ async def test_no_word_of_a_page_gets_out(store, source, tmp_path):
     The other two ways in do what "rules" does; the test below has them.
     """
     for way in ("rules", "model", "session"):
-        for out, said in (
+        for out, text in (
             await say(store, SOURCES[source], way, tmp_path / "export")
         ).items():
-            assert "zzevil" not in said.lower(), (way, out)
+            assert "zzevil" not in text.lower(), (way, out)
 
 
 @pytest.mark.both
 async def test_a_store_keeps_the_trust_of_each_way_in(store, tmp_path):
     """The origin is decided before the store: each way in once, with another source."""
     for way, source in zip(WAYS_IN, list(SOURCES)[5::5], strict=True):
-        for out, said in (
+        for out, text in (
             await say(store, SOURCES[source], way, tmp_path / "export")
         ).items():
-            assert "zzevil" not in said.lower(), (way, out)
+            assert "zzevil" not in text.lower(), (way, out)
 
 
 @pytest.mark.parametrize("way", WAYS_IN)
 async def test_the_same_words_of_a_model_alone_get_out(store, way, tmp_path):
-    said = await say(store, HONEST, way, tmp_path / "export")
-    assert "zzevil" in said["recall"]
+    texts = await say(store, HONEST, way, tmp_path / "export")
+    assert "zzevil" in texts["recall"]

@@ -60,7 +60,7 @@ async def learn(memory: Memory, number: int) -> None:
         )
 
 
-def vectors(path: Any) -> list[tuple[str, int]]:
+def read_vectors(path: Any) -> list[tuple[str, int]]:
     return rows(path, "select space, length(data) / 4 from vector order by example")
 
 
@@ -80,22 +80,22 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     assert there == Spaces("other/64", 0, behind=2)
     assert str(there) == "0 in other/64, 2 without a vector"
     # Never compared: what is found is found by its words.
-    assert [one.cosine for one in await second.recall(PARCEL.task)] == [None]
+    assert [match.cosine for match in await second.recall(PARCEL.task)] == [None]
 
     assert await second.reembed() == 2
     assert await second.spaces() == Spaces("other/64", 2)
-    (found,) = await second.recall(PARCEL.task)
-    assert found.cosine == pytest.approx(1.0)
+    (moved,) = await second.recall(PARCEL.task)
+    assert moved.cosine == pytest.approx(1.0)
     assert await second.reembed() == 0
     # The same model with vectors of another length is another space.
     assert await shorter.spaces() == Spaces("other/8", 0, behind=2)
-    assert [one.cosine for one in await shorter.recall(PARCEL.task)] == [None]
+    assert [match.cosine for match in await shorter.recall(PARCEL.task)] == [None]
     assert await shorter.reembed() == 2
-    assert vectors(path) == [("other/8", 8), ("other/8", 8)]
+    assert read_vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
 @pytest.mark.parametrize(
-    ("embedder", "said"),
+    ("embedder", "message"),
     [
         (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
         (Lying(64, 0), r"1 vectors of \[0\] numbers"),
@@ -106,7 +106,7 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     ],
 )
 def test_an_embedder_that_lies_about_its_vectors_writes_nothing(
-    store, path, embedder, said
+    store, path, embedder, message
 ):
     memory = Memory(store, embedder=embedder)
     asyncio.run(Memory(store).remember("E", "no unit", example=PARCEL))
@@ -115,9 +115,9 @@ def test_an_embedder_that_lies_about_its_vectors_writes_nothing(
         lambda: memory.recall("convert a weight"),
         memory.reembed,
     ):
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=message):
             asyncio.run(work())
-    assert vectors(path) == []
+    assert read_vectors(path) == []
     assert asyncio.run(memory.count()) == 1
 
 
@@ -143,30 +143,30 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
         memory = Memory(store, embedder=FixedEmbedder())
         await memory.reembed()
         assert (await memory.spaces()).behind == 0
-        (found,) = await memory.recall("the right words")
-        assert found.cosine == pytest.approx(1.0)
+        (match,) = await memory.recall("the right words")
+        assert match.cosine == pytest.approx(1.0)
         await words.remember("E", "bad value 'y'", lesson="soon forgotten")
         assert await Memory(store, embedder=Meanwhile(forgotten)).reembed() == 0
 
     asyncio.run(scenario())
-    assert vectors(path) == []
+    assert read_vectors(path) == []
 
 
 def test_stopped_in_the_middle_it_goes_on_where_it_was(store, path):
     asyncio.run(learn(Memory(store), 3 * EMBEDDING_BATCH_TEXTS))
-    asked: list[int] = []
+    batch_sizes: list[int] = []
 
     class Failing(FixedEmbedder):
         async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-            asked.append(len(texts))
-            if len(asked) == 2:
+            batch_sizes.append(len(texts))
+            if len(batch_sizes) == 2:
                 raise ModelUnavailable("gone")
             return await super().embed(texts)
 
     memory = Memory(store, embedder=Failing())
     with pytest.raises(ModelUnavailable):
         asyncio.run(memory.reembed())
-    assert len(vectors(path)) == EMBEDDING_BATCH_TEXTS
+    assert len(read_vectors(path)) == EMBEDDING_BATCH_TEXTS
     assert asyncio.run(memory.reembed()) == 2 * EMBEDDING_BATCH_TEXTS
-    assert asked == [EMBEDDING_BATCH_TEXTS] * 4
-    assert vectors(path) == [("fixed/64", 64)] * 3 * EMBEDDING_BATCH_TEXTS
+    assert batch_sizes == [EMBEDDING_BATCH_TEXTS] * 4
+    assert read_vectors(path) == [("fixed/64", 64)] * 3 * EMBEDDING_BATCH_TEXTS

@@ -39,19 +39,22 @@ def memory(request, store):
     )
 
 
-async def rows(memory: Memory, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+async def read_rows(memory: Memory, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     store: Any = memory.store
-    found: list[tuple[Any, ...]] = await store.read(
+    found_rows: list[tuple[Any, ...]] = await store.read(
         Scope(), lambda db, _: [tuple(row) for row in db.execute(sql, values)]
     )
-    return found
+    return found_rows
 
 
-def loop(id: str, *answers: str) -> Loop:
+def build_loop(id: str, *answers: str) -> Loop:
     """Rejected answers, then an accepted one."""
     *rejected, accepted = [Candidate.of(answer) for answer in answers]
     wrong = Evaluation((Finding("unit", "no unit", fix="Write the unit."),))
-    attempts = [Attempt(n, one, evaluation=wrong) for n, one in enumerate(rejected, 1)]
+    attempts = [
+        Attempt(n, candidate, evaluation=wrong)
+        for n, candidate in enumerate(rejected, 1)
+    ]
     return Loop(
         id,
         (),
@@ -59,16 +62,21 @@ def loop(id: str, *answers: str) -> Loop:
     )
 
 
-def taught(loop: Loop, task: str, told: Briefing) -> list[Lesson]:
-    origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": told.shown}
-    origin |= {"space": told.space, "vector": told.vector}
-    return [replace(one, **origin) for one in learn(loop, task)]
+def lessons_of(loop: Loop, task: str, briefing: Briefing) -> list[Lesson]:
+    origin: dict[str, Any] = {
+        "source": f"loop:{loop.id}",
+        "parents": briefing.shown,
+    }
+    origin |= {"space": briefing.space, "vector": briefing.vector}
+    return [replace(lesson, **origin) for lesson in learn(loop, task)]
 
 
-async def learns(memory: Memory, id: str, task: str, *answers: str) -> tuple[int, ...]:
+async def learn_loop(
+    memory: Memory, id: str, task: str, *answers: str
+) -> tuple[int, ...]:
     """A loop is briefed, ends, and is learnt from; what it was shown."""
     briefing = await memory.brief(task, id)
-    lessons = taught(loop(id, *answers), task, briefing)
+    lessons = lessons_of(build_loop(id, *answers), task, briefing)
     await memory.store.write(
         memory.scope, exposures.remember, lessons, exposures=briefing.exposures
     )
@@ -81,16 +89,16 @@ async def test_what_is_released_is_recalled_and_on_record(memory):
     )
     assert await memory.recall(SIMILAR) == []
     await memory.quarantine.release([1], by="ann", why="read it")
-    (one,) = await memory.recall(SIMILAR)
-    assert one.example == WEIGHT
-    assert one.verified is False
-    assert one.lesson == "Units!"
+    (match,) = await memory.recall(SIMILAR)
+    assert match.example == WEIGHT
+    assert match.verified is False
+    assert match.lesson == "Units!"
     assert await memory.quarantine.waiting() == []
-    shown = await memory.quarantine.show(1)
-    assert shown.state == "unverified"
-    assert shown.trust == "operator"
-    assert shown.source == "page"
-    (ruling,) = shown.provenance.rulings
+    entry = await memory.quarantine.show(1)
+    assert entry.state == "unverified"
+    assert entry.trust == "operator"
+    assert entry.source == "page"
+    (ruling,) = entry.provenance.rulings
     assert ruling["action"] == "release"
     assert ruling["by"] == "ann"
     assert ruling["why"] == "read it"
@@ -118,11 +126,11 @@ async def test_a_release_lets_only_those_words_speak(memory):
         "u", "x", lesson="Kilograms.", example=good, trust="external", source="good"
     )
     await memory.quarantine.release([2], by="ann")
-    (found,) = await memory.recall(SIMILAR)
-    assert found.example.accepted == "good"
-    assert found.lesson == "Kilograms."
-    assert found.tags == ()
-    assert found.importance == 0.5
+    (match,) = await memory.recall(SIMILAR)
+    assert match.example.accepted == "good"
+    assert match.lesson == "Kilograms."
+    assert match.tags == ()
+    assert match.importance == 0.5
     (lesson,) = await memory.top()
     assert lesson["text"] == "Kilograms."
     assert lesson["source"] == "good"
@@ -130,32 +138,34 @@ async def test_a_release_lets_only_those_words_speak(memory):
 
 async def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
     for example in (WEIGHT, None):
-        said: dict[str, Any] = {
+        words: dict[str, Any] = {
             "lesson": "Units!",
             "example": example,
             "trust": "external",
         }
-        await memory.remember(f"u{example}", "x", source="page", **said)
-    ids = [one.id for one in await memory.quarantine.waiting()]
+        await memory.remember(f"u{example}", "x", source="page", **words)
+    ids = [entry.id for entry in await memory.quarantine.waiting()]
     await memory.quarantine.reject(ids, by="ann")
-    for kept in (True, False):
-        if not kept:  # what is evicted or pruned meanwhile is not forgotten either
+    for lesson_stays in (True, False):
+        if (
+            not lesson_stays
+        ):  # what is evicted or pruned meanwhile is not forgotten either
             assert len(await memory.prune(by="ann", keep=0)) == 2
         for example in (WEIGHT, None):
-            said = {"lesson": "Units!", "example": example, "trust": "external"}
-            await memory.remember(f"u{example}", "x", source="another page", **said)
+            words = {"lesson": "Units!", "example": example, "trust": "external"}
+            await memory.remember(f"u{example}", "x", source="another page", **words)
         assert await memory.quarantine.waiting() == []
-    states = await rows(memory, "select distinct state, trust from example")
+    states = await read_rows(memory, "select distinct state, trust from example")
     assert states == [("retired", "external")]
     await memory.remember(
         "uNone", "x", lesson="Other words.", trust="external", source="page"
     )
-    (one,) = await memory.quarantine.waiting()
-    assert one.lesson == "Other words."
+    (entry,) = await memory.quarantine.waiting()
+    assert entry.lesson == "Other words."
 
 
 async def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
-    await learns(memory, "before", WEIGHT.task, "7", "7 kg")
+    await learn_loop(memory, "before", WEIGHT.task, "7", "7 kg")
     (lesson,) = await memory.top()
     await memory.clear()
     poisoned = replace(WEIGHT, accepted="evil")
@@ -163,11 +173,15 @@ async def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
         "unit", "no unit", lesson=ATTACK, example=poisoned, trust="external"
     )
     await memory.quarantine.reject([2], by="ann")
-    await learns(memory, "after", WEIGHT.task, "7", "7 kg")
-    found = await memory.recall(SIMILAR)
-    assert [(one.example.accepted, one.verified) for one in found] == [("7 kg", True)]
-    told = [(one["state"], one["trust"], one["text"]) for one in await memory.top()]
-    assert ("verified", "measured", lesson["text"]) in told
+    await learn_loop(memory, "after", WEIGHT.task, "7", "7 kg")
+    matches = await memory.recall(SIMILAR)
+    assert [(match.example.accepted, match.verified) for match in matches] == [
+        ("7 kg", True)
+    ]
+    facts = [
+        (match["state"], match["trust"], match["text"]) for match in await memory.top()
+    ]
+    assert ("verified", "measured", lesson["text"]) in facts
 
 
 @pytest.mark.parametrize("action", ["release", "reject"])
@@ -176,7 +190,7 @@ async def test_what_cannot_be_ruled(memory, action):
     await memory.remember("a", "x", trust="tool")
     await memory.remember("b", "x", trust="tool")
     await memory.remember("c", "x")
-    for ids, kind, said in (
+    for ids, kind, message in (
         ([], InvalidInput, "ids"),
         ([1, 99], NotFound, "example '99'"),
         (
@@ -185,7 +199,7 @@ async def test_what_cannot_be_ruled(memory, action):
             "example 3 does not wait in quarantine, it is unverified",
         ),
     ):
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             await rule(ids, by="ann")
     with pytest.raises(NotFound):
         await getattr(Memory(memory.store, Scope("other")).quarantine, action)(
@@ -198,24 +212,21 @@ async def test_what_cannot_be_ruled(memory, action):
 
 
 def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
-    with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as other:
+    with opened(tmp_path / "a.db") as first, opened(tmp_path / "a.db") as second:
 
         async def scenario() -> None:
             for n in range(20):
-                await Memory(one).remember(f"e{n}", "x", trust="tool")
+                await Memory(first).remember(f"e{n}", "x", trust="tool")
             calls = [
                 getattr(Memory(store).quarantine, action)([id], by=action)
                 for id in range(1, 21)
-                for store, action in ((one, "release"), (other, "reject"))
+                for store, action in ((first, "release"), (second, "reject"))
             ]
             answers = await asyncio.gather(*calls, return_exceptions=True)
-            assert sum(isinstance(one, NotQuarantined) for one in answers) == 20
-            rulings = await one.read(Scope(), exposures.rulings, limit=99)
-            assert (
-                len({ruling["record"]["example"] for ruling in rulings})
-                == len(rulings)
-                == 20
-            )
+            assert sum(isinstance(answer, NotQuarantined) for answer in answers) == 20
+            rulings = await first.read(Scope(), exposures.rulings, limit=99)
+            assert len(rulings) == 20
+            assert len({ruling["record"]["example"] for ruling in rulings}) == 20
 
         asyncio.run(scenario())
 
@@ -229,9 +240,9 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(
         sightings=4
     )
-    (one,) = await memory.recall(SIMILAR)
-    assert one.seen == 1
-    assert one.example == WEIGHT
+    (match,) = await memory.recall(SIMILAR)
+    assert match.seen == 1
+    assert match.example == WEIGHT
 
 
 async def test_words_and_example_of_others_stay_theirs(memory):
@@ -248,21 +259,21 @@ async def test_words_and_example_of_others_stay_theirs(memory):
     assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(
         sightings=1
     )
-    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
+    assert {match.lesson for match in await memory.recall(SIMILAR)} == {"A page's."}
     await memory.quarantine.revoke("page", by="ann")
-    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}
+    assert {match.lesson for match in await memory.recall(SIMILAR)} == {"A tool's."}
     await memory.quarantine.revoke("linter", by="ann")
-    (one,) = await memory.recall("a guess")  # which nobody speaks over any more
-    assert one.lesson == "A guess."
-    assert one.seen == 1
+    (match,) = await memory.recall("a guess")  # which nobody speaks over any more
+    assert match.lesson == "A guess."
+    assert match.seen == 1
 
 
 async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memory):
     small = Memory(memory.store, max_entries=1)
     for accepted in ("1 kg", "2 kg"):
-        made: Any = {"example": replace(WEIGHT, accepted=accepted), "trust": "model"}
-        await small.remember("u", "x", lesson="Units!", **made)
-    assert await rows(memory, "select 1 from example where id = 1") == []
+        options: Any = {"example": replace(WEIGHT, accepted=accepted), "trust": "model"}
+        await small.remember("u", "x", lesson="Units!", **options)
+    assert await read_rows(memory, "select 1 from example where id = 1") == []
     assert (await memory.remember("u", "x", trust="tool", source="page")).seen == 3
 
 
@@ -270,14 +281,14 @@ async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
     for key in ("key:0f", "key:1e"):
         with Effects(actor=Actor(key)):
             await open_loop(f"of {key}", "Weigh it.", store=memory.store)
-            about = f"of {key}", key, {"reasoning": {"overridden_by": key}}
-            await memory.store.write(Scope(), loops.note, *about)
+            note = f"of {key}", key, {"reasoning": {"overridden_by": key}}
+            await memory.store.write(Scope(), loops.note, *note)
     await memory.quarantine.revoke("key:0f", by="ann")
-    left = [
+    notes = [
         await memory.store.read(Scope(), loops.notes, key)
         for key in ("key:0f", "key:1e")
     ]
-    assert left == [{}, {"reasoning": {"overridden_by": "key:1e"}}]
+    assert notes == [{}, {"reasoning": {"overridden_by": "key:1e"}}]
 
 
 async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
@@ -288,9 +299,9 @@ async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
     retire = "update lesson set state = 'retired' returning id"
     await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
     await memory.quarantine.revoke("one", by="ann")
-    (known,) = await memory.top()
-    assert known["state"] == "retired"
-    assert known["text"] == "Two."
+    (lesson,) = await memory.top()
+    assert lesson["state"] == "retired"
+    assert lesson["text"] == "Two."
     assert await memory.recall(SIMILAR) == []
 
 
@@ -301,7 +312,7 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     assert briefing.shown == (1,)
     await memory.quarantine.revoke("page", by="ann")
     await memory.remember("v", "x", example=WEIGHT)  # with an id of its own
-    lessons = taught(loop("loop", "9", "9 kg"), SIMILAR, briefing)
+    lessons = lessons_of(build_loop("loop", "9", "9 kg"), SIMILAR, briefing)
     answers = await memory.store.write(
         memory.scope, exposures.remember, lessons, exposures=briefing.exposures
     )

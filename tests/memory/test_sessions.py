@@ -22,13 +22,13 @@ OWN: Any = {"user": "operator", "tool": "measured"}
 
 
 def step(
-    tool: str, given: Any, said: str = "", failed: bool = False
+    tool: str, arguments: Any, message: str = "", failed: bool = False
 ) -> tuple[Event, Event]:
     """A call and its result; a text is the command of a shell."""
-    if isinstance(given, str):
-        given = {"command": given, "description": f"why {next(COUNT)}"}
-    content, error = ("", said) if failed else (said, "")
-    return Event("tool_call", "", agent="", tool=tool, arguments=given), Event(
+    if isinstance(arguments, str):
+        arguments = {"command": arguments, "description": f"why {next(COUNT)}"}
+    content, error = ("", message) if failed else (message, "")
+    return Event("tool_call", "", agent="", tool=tool, arguments=arguments), Event(
         "tool_response", content, agent="", tool=tool, error=error
     )
 
@@ -39,16 +39,16 @@ def edit(old: str, new: str, path: str = "a.py") -> tuple[Event, Event]:
     )
 
 
-def read(said: str) -> tuple[Event, Event]:
-    return step("Read", {"file_path": "README.md"}, said)
+def read(message: str) -> tuple[Event, Event]:
+    return step("Read", {"file_path": "README.md"}, message)
 
 
-def session(*steps: tuple[Event, ...], id: str = "s1", said: str = "") -> Episode:
+def session(*steps: tuple[Event, ...], id: str = "s1", message: str = "") -> Episode:
     events = [
         Event("user_message", "Run the tests."),
-        *(one for pair in steps for one in pair),
+        *(event for pair in steps for event in pair),
     ]
-    events += [Event("user_message", said)] if said else []
+    events += [Event("user_message", message)] if message else []
     return Episode(tuple(events), "partial", task="Run the tests.", session=id)
 
 
@@ -190,16 +190,20 @@ def memory(store):
 async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
     steps, errors, mends, vain, work, memory
 ):
-    found = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
-    assert [one.error for one in found] == errors
-    assert not any("why" in one.text for one in found)  # descriptions are no arguments
-    for one in found[:1]:
-        assert len(one.mends) == len(mends)
-        assert all(part in whole for part, whole in zip(mends, one.mends, strict=True))
-        assert all(whole in one.text for whole in one.mends)  # nothing is cut
-        assert len(one.vain) == vain
-        assert one.work == work
-    assert not any(one.mends for one in found[1:])  # no edit is about them
+    mistakes = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
+    assert [mistake.error for mistake in mistakes] == errors
+    assert not any(
+        "why" in mistake.text for mistake in mistakes
+    )  # descriptions are no arguments
+    for mistake in mistakes[:1]:
+        assert len(mistake.mends) == len(mends)
+        assert all(
+            part in mend for part, mend in zip(mends, mistake.mends, strict=True)
+        )
+        assert all(mend in mistake.text for mend in mistake.mends)  # nothing is cut
+        assert len(mistake.vain) == vain
+        assert mistake.work == work
+    assert not any(mistake.mends for mistake in mistakes[1:])  # no edit is about them
 
 
 @pytest.mark.parametrize(
@@ -240,26 +244,26 @@ async def test_another_call_puts_a_failed_one_right(
 ):
     steps = [
         step("Bash", failed, error, failed=True),
-        *(step("Bash", one, "ok") for one in worked),
+        *(step("Bash", command, "ok") for command in worked),
     ]
-    [found] = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
-    assert found.mends == (() if mend is None else (f"Bash `{worked[mend]}`",))
+    [mistake] = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
+    assert mistake.mends == (() if mend is None else (f"Bash `{worked[mend]}`",))
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("stated", [{}, OWN])
 async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
     memory = heedful.Memory(store)
-    for trust, one in (
+    for trust, episode in (
         ({}, session(FAILED)),
         (stated, session(FAILED, OTHER, id="s2")),
     ):
-        await heedful.learn_session(one, memory=heedful.Memory(store, trust=trust))
-        if held := [one.id for one in await memory.quarantine.waiting()]:
-            await memory.quarantine.release(held, by="ada")
-    [known] = (await memory.before("Bash", {"command": "npm test"})).failures
-    assert known.fix == "Bash `pnpm test`"
-    assert known.trust == ("measured" if stated else "operator")
+        await heedful.learn_session(episode, memory=heedful.Memory(store, trust=trust))
+        if ids := [episode.id for episode in await memory.quarantine.waiting()]:
+            await memory.quarantine.release(ids, by="ada")
+    [failure] = (await memory.before("Bash", {"command": "npm test"})).failures
+    assert failure.fix == "Bash `pnpm test`"
+    assert failure.trust == ("measured" if stated else "operator")
 
 
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
@@ -272,24 +276,24 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     assert not (await heedful.learn_session(longer, memory=memory)).again
     assert (await memory.seen("", MISSING)).count == 1
     await heedful.learn_session(replace(first, session="s2"), memory=memory)
-    found = await memory.seen("Bash", f"> npm test\n{MISSING}")
-    assert found.count == 2
-    assert "pnpm test" in found.lessons[0]["text"]
-    (known,) = (await memory.before("Bash", {"command": "npm test"})).failures
-    assert known.fix == "Bash `pnpm test`"
-    assert ("pnpm" in known.what) is False
+    sightings = await memory.seen("Bash", f"> npm test\n{MISSING}")
+    assert sightings.count == 2
+    assert "pnpm test" in sightings.lessons[0]["text"]
+    (failure,) = (await memory.before("Bash", {"command": "npm test"})).failures
+    assert failure.fix == "Bash `pnpm test`"
+    assert ("pnpm" in failure.what) is False
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 
 async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory):
     for times in (0, 1):
-        one = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
-        await heedful.learn_session(one, memory=memory)
+        episode = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
+        await heedful.learn_session(episode, memory=memory)
         assert len(await memory.recall("NameError: name 'sum' is not defined")) == times
 
 
 @pytest.mark.parametrize(
-    ("steps", "said", "trust", "states"),
+    ("steps", "message", "trust", "states"),
     [
         ([FAILED, OTHER], "", {}, ["quarantined"]),
         ([FAILED, OTHER], "", {"tool": "measured"}, ["quarantined"]),
@@ -334,11 +338,13 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
     ],
 )
 async def test_a_lesson_is_trusted_like_its_least_source(
-    memory, steps, said, trust, states
+    memory, steps, message, trust, states
 ):
     stating = heedful.Memory(memory.store, trust=trust)
-    made = await heedful.learn_session(session(*steps, said=said), memory=stating)
-    assert [one.state for one in made.stored.values()] == states
+    learnt = await heedful.learn_session(
+        session(*steps, message=message), memory=stating
+    )
+    assert [remembered.state for remembered in learnt.stored.values()] == states
 
 
 @pytest.mark.both
@@ -346,20 +352,20 @@ async def test_a_lesson_is_trusted_like_its_least_source(
 async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(
     store, stated
 ):
-    said = "No, we use pnpm, never npm."
+    message = "No, we use pnpm, never npm."
     memory = heedful.Memory(store, holdout=0, trust=OWN if stated else {})
-    await heedful.learn_session(session(FAILED, OTHER, said=said), memory=memory)
+    await heedful.learn_session(session(FAILED, OTHER, message=message), memory=memory)
     task = "Use pnpm, never npm: npm ERR! Missing script test"
     assert bool((await memory.brief(task, "l")).advice) is stated
     for source, trust in OWN.items():
         await memory.set_trust(source, trust, by="ann", waiting=True)
-    [told] = (await memory.brief(task, "l")).advice
-    assert told.lesson == said
-    assert told.verified is False
-    found = await memory.recall(task)
+    [advice] = (await memory.brief(task, "l")).advice
+    assert advice.lesson == message
+    assert advice.verified is False
+    matches = await memory.recall(task)
     choices = (await memory.brief(task, "", every=True)).choices
-    assert {one.lesson_id for one in found} == {one.lesson for one in choices}
-    assert [one.outcome for one in choices] == ["told", "missed"]
+    assert {match.lesson_id for match in matches} == {match.lesson for match in choices}
+    assert [match.outcome for match in choices] == ["told", "missed"]
     assert "elsewhere" in choices[1].why
 
 
@@ -372,7 +378,7 @@ REFUSED = step(
 
 @pytest.mark.both
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("message", "is_correction"),
     [
         ("No, never push to main. Always make a branch first.", True),
         ("Don't push to main, make a branch.", True),
@@ -383,34 +389,34 @@ REFUSED = step(
     ],
 )
 async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(
-    said, found, memory
+    message, is_correction, memory
 ):
     await heedful.learn_session(
         session(REFUSED, PUSHED), memory=memory
     )  # it went on later
-    made = await heedful.learn_session(
-        session(REFUSED, PUSHED, said=said), memory=memory
+    learnt = await heedful.learn_session(
+        session(REFUSED, PUSHED, message=message), memory=memory
     )
-    assert made.corrections == (() if found is None else (said,))
-    told = (await memory.before("Bash", {"command": PUSH})).failures
-    assert told
-    assert any(one.fix for one in told) is (found is None)
+    assert learnt.corrections == (() if is_correction is None else (message,))
+    failures = (await memory.before("Bash", {"command": PUSH})).failures
+    assert failures
+    assert any(failure.fix for failure in failures) is (is_correction is None)
 
 
 async def test_only_an_episode_is_learnt():
-    given: Any = "text"
+    text: Any = "text"
     with pytest.raises(InvalidInput):
-        await heedful.learn_session(given, memory=":memory:")
+        await heedful.learn_session(text, memory=":memory:")
 
 
 async def test_a_rejected_text_is_not_learnt_again(store):
     memory = heedful.Memory(store)
-    [held] = (
+    [remembered] = (
         await heedful.learn_session(session(FAILED, OTHER), memory=memory)
     ).stored.values()
-    await memory.quarantine.reject([held.entry], by="ann")
+    await memory.quarantine.reject([remembered.entry], by="ann")
     again = await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
-    assert [one.state for one in again.stored.values()] != ["quarantined"]
+    assert [lesson.state for lesson in again.stored.values()] != ["quarantined"]
 
 
 async def test_what_put_an_error_right_joins_the_text_that_waits():
@@ -429,4 +435,4 @@ async def test_what_put_an_error_right_joins_the_text_that_waits():
     assert waits.seen == 1
     await memory.quarantine.release([waits.id], by="ada")
     again = await memory.before("Bash", {"command": "npm run build"})
-    assert [one.fix for one in again.failures] == ["Bash `npm run bundle`"]
+    assert [failure.fix for failure in again.failures] == ["Bash `npm run bundle`"]

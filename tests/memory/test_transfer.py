@@ -25,66 +25,70 @@ from tests.memory.transfers import (
     PARTS,
     PLANTED,
     Plain,
-    crafted,
-    do,
-    everything,
-    exported,
-    fresh,
-    moved,
-    parts,
-    records,
-    sealed,
+    craft,
+    export_bytes,
+    fill_memory_fully,
+    import_own,
+    list_parts,
+    new_memory,
+    read_records,
+    run_async,
+    seal,
 )
 
 TASK = "convert parcel 9 to kilograms"
-DATA: bytes = do(exported(do(everything())))
+DATA: bytes = run_async(export_bytes(run_async(fill_memory_fully())))
 LINES = DATA.splitlines(keepends=True)
 
 
-async def held(memory: Memory) -> list[Any]:
+async def list_waiting(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, quarantine.quarantined)
 
 
-async def rulings(memory: Memory) -> list[Any]:
+async def list_rulings(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, exposures.rulings, limit=99)
 
 
 @pytest.mark.both
 async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
-    memory = await everything()
-    other = fresh()
-    data = await exported(memory)
-    done = await moved(data, other)
-    assert all(parts(data, part) for part in PARTS)
-    assert done.new == len(records(data)) - 1
-    assert done.known == 0
-    assert done.tenant == "default"
-    assert done.project == "default"
-    assert await exported(other) == data
-    for one in (other, memory):  # twice, and back where it came from
-        again = await moved(data, one)
+    memory = await fill_memory_fully()
+    other = new_memory()
+    data = await export_bytes(memory)
+    imported = await import_own(data, other)
+    assert all(list_parts(data, part) for part in PARTS)
+    assert imported.new == len(read_records(data)) - 1
+    assert imported.known == 0
+    assert imported.tenant == "default"
+    assert imported.project == "default"
+    assert await export_bytes(other) == data
+    for target in (other, memory):  # twice, and back where it came from
+        again = await import_own(data, target)
         assert again.new == 0
-        assert again.known == done.new
+        assert again.known == imported.new
         assert again.quarantined == 0
-        assert await exported(one) == data
-    assert await other.prove() == await fresh().prove() != await memory.prove()
+        assert await export_bytes(target) == data
+    assert await other.prove() == await new_memory().prove() != await memory.prove()
     embedding = Memory(other.store, embedder=FixedEmbedder())
-    found = []
-    for one in (memory, embedding):
-        assert await one.reembed() > 0
-        found.append(await one.recall(TASK))
-    assert [f.cosine for f in found[0]] == [f.cosine for f in found[1]] != []
+    answers = []
+    for target in (memory, embedding):
+        assert await target.reembed() > 0
+        answers.append(await target.recall(TASK))
+    assert (
+        [match.cosine for match in answers[0]]
+        == [match.cosine for match in answers[1]]
+        != []
+    )
 
 
 async def test_the_scope_is_the_callers():
     store = in_memory()
     acme = Memory(store, Scope("acme", "support"))
-    done = await moved(DATA, acme)
-    assert done.tenant == "default"
-    assert done.project == "default"
+    imported = await import_own(DATA, acme)
+    assert imported.tenant == "default"
+    assert imported.project == "default"
     assert await Memory(store).count() == 0
-    assert await acme.count() == done.new
-    assert records(await exported(acme))[0]["tenant"] == "acme"
+    assert await acme.count() == imported.new
+    assert read_records(await export_bytes(acme))[0]["tenant"] == "acme"
 
 
 CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are characters, too
@@ -124,16 +128,16 @@ LESSON = st.fixed_dictionaries(
 RULED = st.sampled_from(["release", "reject", "revoke", "prune", "derive"])
 
 
-async def rule(memory: Memory, what: str) -> None:
-    waiting = await held(memory)
+async def apply_ruling(memory: Memory, action: str) -> None:
+    waiting = await list_waiting(memory)
     top = await memory.top(1)
-    if what in ("release", "reject") and waiting:
-        await getattr(memory.quarantine, what)([waiting[0].id], by="b")
-    elif what == "revoke" and waiting and waiting[0].source:
+    if action in ("release", "reject") and waiting:
+        await getattr(memory.quarantine, action)([waiting[0].id], by="b")
+    elif action == "revoke" and waiting and waiting[0].source:
         await memory.quarantine.revoke(waiting[0].source.partition(", ")[0], by="b")
-    elif what == "prune" and top:
+    elif action == "prune" and top:
         await memory.prune(by="ann", keep=len(await memory.top(100)) - 1)
-    elif what == "derive" and waiting:
+    elif action == "derive" and waiting:
         await memory.remember(
             "D", f"from {waiting[0].signature}", derived_from=[waiting[0].id]
         )
@@ -143,56 +147,56 @@ async def rule(memory: Memory, what: str) -> None:
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):
     async def scenario() -> None:
-        memory = fresh(embedder=FixedEmbedder(4))
-        other = fresh()
-        colleague = fresh()
+        memory = new_memory(embedder=FixedEmbedder(4))
+        other = new_memory()
+        colleague = new_memory()
         for step in steps:
             await (
                 memory.remember(**step)
                 if isinstance(step, dict)
-                else rule(memory, step)
+                else apply_ruling(memory, step)
             )
-        data = await exported(memory)
+        data = await export_bytes(memory)
         assert [needle for _, needle in PLANTED if needle in data] == []
-        await moved(data, other)
-        assert await exported(other) == data
-        for one in (other, memory):
-            assert (await moved(data, one)).new == 0
-            assert await exported(one) == data
-        first = await transfers.given(data, colleague)
-        theirs = await exported(colleague)
+        await import_own(data, other)
+        assert await export_bytes(other) == data
+        for target in (other, memory):
+            assert (await import_own(data, target)).new == 0
+            assert await export_bytes(target) == data
+        first = await transfers.import_foreign(data, colleague)
+        theirs = await export_bytes(colleague)
         assert await colleague.recall("no unit") == []
-        again = await transfers.given(data, colleague)
+        again = await transfers.import_foreign(data, colleague)
         assert again.known == first.new
         assert again.new == 0
         assert again.quarantined == 0
-        assert await exported(colleague) == theirs
-        for one in (memory, other, colleague):
-            await one.store.close()
+        assert await export_bytes(colleague) == theirs
+        for target in (memory, other, colleague):
+            await target.store.close()
 
-    do(scenario())
+    run_async(scenario())
 
 
-def refused(data: bytes) -> LineError:
+def refuse_import(data: bytes) -> LineError:
     """The error of an import that nothing may be left of."""
 
     async def scenario() -> LineError:
-        memory = fresh()
+        memory = new_memory()
         with pytest.raises(LineError) as error:
-            await moved(data, memory)
+            await import_own(data, memory)
         assert await memory.count() == 0
-        assert await rulings(memory) == []
+        assert await list_rulings(memory) == []
         await memory.store.close()
         return error.value
 
-    found: LineError = do(scenario())
-    return found
+    line_error: LineError = run_async(scenario())
+    return line_error
 
 
-@pytest.mark.parametrize("kept", range(len(LINES)))
-def test_cut_behind_any_line(kept):
-    error = refused(b"".join(LINES[:kept]))
-    assert error.line == kept
+@pytest.mark.parametrize("lines", range(len(LINES)))
+def test_cut_behind_any_line(lines):
+    error = refuse_import(b"".join(LINES[:lines]))
+    assert error.line == lines
     assert (
         "the file ends before its closing line; copy or export the file again"
         in str(error)
@@ -200,25 +204,29 @@ def test_cut_behind_any_line(kept):
 
 
 @given(st.integers(0, len(DATA) - 2), st.integers(1, 255))
-def test_any_byte_flipped(at, by):
+def test_any_byte_flipped(position, mask):
     data = bytearray(DATA)
-    data[at] ^= by
-    error = refused(bytes(data))
+    data[position] ^= mask
+    error = refuse_import(bytes(data))
     # The line itself is named, unless it still makes sense; then the last line does not
     # fit.
-    where = DATA.count(b"\n", 0, at) + 1
-    assert error.line in (where, where + 1, data.count(b"\n"), data.count(b"\n") + 1)
+    line = DATA.count(b"\n", 0, position) + 1
+    assert error.line in (line, line + 1, data.count(b"\n"), data.count(b"\n") + 1)
 
 
-def with_field(name: str, value: Any, part: str = "") -> bytes:
-    made = records(DATA)
-    found = [one for lesson in made[1:] for one in (lesson[part] if part else [lesson])]
-    found[0][name] = value
-    return sealed(made)
+def change_field(name: str, value: Any, part: str = "") -> bytes:
+    changed = read_records(DATA)
+    targets = [
+        target
+        for lesson in changed[1:]
+        for target in (lesson[part] if part else [lesson])
+    ]
+    targets[0][name] = value
+    return seal(changed)
 
 
 @pytest.mark.parametrize(
-    ("data", "line", "said"),
+    ("data", "line", "message"),
     [
         (b"", 0, "the file ends before"),
         (b"nonsense\n", 1, "Invalid JSON"),
@@ -230,23 +238,23 @@ def with_field(name: str, value: Any, part: str = "") -> bytes:
         (b"".join(LINES[:-2]) + LINES[-1], len(LINES) - 1, "a line above was changed"),
         (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "Invalid JSON"),
         (LINES[0] + b"[" * 100_000 + b"\n", 2, "Invalid JSON"),
-        (sealed([{**HEADER, "version": 2}]), 1, "it must be 3"),
-        (sealed([HEADER, {"type": "exposure", "loop": "l"}]), 2, "'type'"),
-        (with_field("seen", -1), 2, "lesson.seen is -1; it must be greater than"),
-        (with_field("last_seen", 1e300), 2, "lesson.last_seen"),
-        (with_field("extra", 1), 2, "lesson.extra is 1"),
-        (with_field("kind", "a/b"), 2, "lesson.kind"),
-        (with_field("example", {"task": "t"}, "examples"), 2, "accepted"),
+        (seal([{**HEADER, "version": 2}]), 1, "it must be 3"),
+        (seal([HEADER, {"type": "exposure", "loop": "l"}]), 2, "'type'"),
+        (change_field("seen", -1), 2, "lesson.seen is -1; it must be greater than"),
+        (change_field("last_seen", 1e300), 2, "lesson.last_seen"),
+        (change_field("extra", 1), 2, "lesson.extra is 1"),
+        (change_field("kind", "a/b"), 2, "lesson.kind"),
+        (change_field("example", {"task": "t"}, "examples"), 2, "accepted"),
         (
-            with_field("relation", "owns", "links"),
+            change_field("relation", "owns", "links"),
             None,
             "it must be 'became' or 'strategy'",
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(data, line, said):
-    error = refused(data)
-    assert said in str(error)
+def test_what_is_wrong_is_said_with_its_line(data, line, message):
+    error = refuse_import(data)
+    assert message in str(error)
     assert line is None or error.line == line
     assert str(error).startswith(
         f"the input:{error.line}: " if error.line else "the input: "
@@ -263,66 +271,66 @@ class Full(BytesIO):
 
 
 async def test_a_file_is_complete_its_owners_and_never_overwritten(tmp_path):
-    memory = await everything()
-    other = fresh()
+    memory = await fill_memory_fully()
+    other = new_memory()
     path = tmp_path / "lessons.jsonl"
-    done = await memory.export(path)
+    report = await memory.export(path)
     before = path.read_bytes()
-    assert done.bytes == len(before)
-    assert done.lessons == before.count(b"\n") - 2
+    assert report.bytes == len(before)
+    assert report.lessons == before.count(b"\n") - 2
     assert path.stat().st_mode & 0o077 == 0  # what was learnt is nobody else's to read
-    assert (await other.import_(str(path))).source == f"import:{done.digest[:16]}"
-    for name, error, said in [
+    assert (await other.import_(str(path))).source == f"import:{report.digest[:16]}"
+    for name, error, message in [
         (path, InvalidInput, "a name that is free"),
         (tmp_path, InvalidInput, "a name that is free"),
         (tmp_path / "none" / "x", StoreUnavailable, "No such file or directory"),
         (Full(), StoreUnavailable, "the export cannot be written"),
     ]:
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             await memory.export(name)
     await memory.store.write(memory.scope, lambda db, _: db.execute("drop table link"))
     with pytest.raises(StoreError):
         await memory.export(tmp_path / "y")
     assert path.read_bytes() == before
-    assert {one.name for one in tmp_path.iterdir()} == {"lessons.jsonl"}
+    assert {file.name for file in tmp_path.iterdir()} == {"lessons.jsonl"}
 
 
 async def test_an_import_that_stopped_in_the_middle_is_completed():
     """A lesson is written with all that belongs to it."""
-    half = fresh()
-    whole = fresh()
+    half = new_memory()
+    complete = new_memory()
     lessons: Any = [transfer.decode(line) for line in LINES[1:5]]
     await half.store.write(
         half.scope, transfer.import_lessons, lessons, "import:x", "ada", "mine"
     )
-    assert [await half.count(), (await moved(DATA, half)).known] == [4, 4]
-    await moved(DATA, whole)
-    assert await exported(half) == await exported(whole) == DATA
+    assert [await half.count(), (await import_own(DATA, half)).known] == [4, 4]
+    await import_own(DATA, complete)
+    assert await export_bytes(half) == await export_bytes(complete) == DATA
 
 
-async def one_lesson(**options: Any) -> bytes:
-    memory = fresh()
+async def export_one_lesson(**options: Any) -> bytes:
+    memory = new_memory()
     await memory.remember("F", "no unit", example=PARCEL, **options)
-    return await exported(memory)
+    return await export_bytes(memory)
 
 
-ONE: bytes = do(one_lesson())
+ONE: bytes = run_async(export_one_lesson())
 
 
-def claiming(trust: str, state: str) -> bytes:
+def claim_standing(trust: str, state: str) -> bytes:
     """The same with this trust and state for all of it."""
 
     def change(record: Plain) -> None:
         record |= {k: v for k, v in (("trust", trust), ("state", state)) if k in record}
 
-    return crafted(ONE, change)
+    return craft(ONE, change)
 
 
-async def stood(memory: Memory) -> set[tuple[str, str]]:
-    data = await exported(memory)
+async def read_standing(memory: Memory) -> set[tuple[str, str]]:
+    data = await export_bytes(memory)
     return {
-        (one["trust"], one["state"])
-        for one in (*records(data)[1:], *parts(data, "examples"))
+        (record["trust"], record["state"])
+        for record in (*read_records(data)[1:], *list_parts(data, "examples"))
     }
 
 
@@ -333,84 +341,95 @@ STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
 @pytest.mark.parametrize(("trust", "state"), [*itertools.product(TRUST_ORDER, STATES)])
 async def test_trust_is_kept_at_the_lower(trust, state):
     """External, or its own if an operator vouches for it."""
-    data = claiming(trust, state)
-    theirs = fresh()
-    own = fresh()
-    await transfers.given(data, theirs)
-    gone = state in ("retired", "superseded")
-    assert await stood(theirs) == (set() if gone else {("external", "quarantined")})
+    data = claim_standing(trust, state)
+    theirs = new_memory()
+    ours = new_memory()
+    await transfers.import_foreign(data, theirs)
+    is_gone = state in ("retired", "superseded")
+    assert await read_standing(theirs) == (
+        set() if is_gone else {("external", "quarantined")}
+    )
     assert await theirs.recall(TASK) == []
-    assert [one.trust for one in await held(theirs)] == ["external"] * (not gone)
-    done = await moved(data, own)
-    waiting = await held(own)
-    assert done.quarantined == len(waiting) == (state == "quarantined")
-    assert await stood(own) == {(trust, state)}
-    assert bool(await own.recall(TASK)) == (state in ("verified", "candidate"))
+    assert [record.trust for record in await list_waiting(theirs)] == ["external"] * (
+        not is_gone
+    )
+    imported = await import_own(data, ours)
+    waiting = await list_waiting(ours)
+    assert imported.quarantined == len(waiting) == (state == "quarantined")
+    assert await read_standing(ours) == {(trust, state)}
+    assert bool(await ours.recall(TASK)) == (state in ("verified", "candidate"))
 
 
 @pytest.mark.parametrize(
-    ("known", "trust"), [*itertools.product(TRUST_ORDER, TRUST_ORDER)]
+    ("trust_here", "trust_there"), [*itertools.product(TRUST_ORDER, TRUST_ORDER)]
 )
-async def test_what_is_known_is_counted_and_keeps_its_trust(known, trust):
-    memory = fresh()
-    data = claiming(trust, "verified")
-    await memory.remember("F", "no unit", example=PARCEL, trust=known)
-    before = await stood(memory)
+async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_there):
+    memory = new_memory()
+    data = claim_standing(trust_there, "verified")
+    await memory.remember("F", "no unit", example=PARCEL, trust=trust_here)
+    before = await read_standing(memory)
     for _ in range(2):
-        await transfers.given(data, memory)
-        await moved(data, memory)
-        assert await stood(memory) == before
+        await transfers.import_foreign(data, memory)
+        await import_own(data, memory)
+        assert await read_standing(memory) == before
     assert (await memory.seen("F", "no unit")).count == 1
-    assert [one["action"] for one in await rulings(memory)] == ["import"]
+    assert [ruling["action"] for ruling in await list_rulings(memory)] == ["import"]
 
 
 @pytest.mark.parametrize("trust", TRUST_ORDER)
 async def test_what_was_rejected_here_stays_so(trust):
-    memory = fresh()
-    data = claiming(trust, "verified")
+    memory = new_memory()
+    data = claim_standing(trust, "verified")
     await memory.remember("F", "no unit", example=PARCEL, trust="tool")
-    await memory.quarantine.reject([one.id for one in await held(memory)], by="bo")
-    before = await stood(memory)
-    await transfers.given(data, memory)
-    await moved(data, memory)
-    assert await stood(memory) == before == {("tool", "retired")}
+    await memory.quarantine.reject(
+        [entry.id for entry in await list_waiting(memory)], by="bo"
+    )
+    before = await read_standing(memory)
+    await transfers.import_foreign(data, memory)
+    await import_own(data, memory)
+    assert await read_standing(memory) == before == {("tool", "retired")}
     await memory.clear()
-    done = await transfers.given(data, memory)
-    assert done.new == 1
-    assert done.quarantined == 0
-    assert await held(memory) == []
+    imported = await transfers.import_foreign(data, memory)
+    assert imported.new == 1
+    assert imported.quarantined == 0
+    assert await list_waiting(memory) == []
 
 
 def test_who_vouches_says_who_and_why():
-    for trust, by, why, said in [
+    for trust, by, why, message in [
         ("operator", " ", "mine", "by is ' '"),
         ("operator", "ada", "", "why is ''"),
         ("external", "ada", "", "by is 'ada'"),
         ("measured", "ada", "mine", "trust is 'measured'"),
     ]:
         wrong: Any = trust
-        with pytest.raises(InvalidInput, match=said):
-            do(fresh().import_("none.jsonl", trust=wrong, by=by, why=why))
+        with pytest.raises(InvalidInput, match=message):
+            run_async(new_memory().import_("none.jsonl", trust=wrong, by=by, why=why))
 
 
 async def test_nothing_that_others_decided_or_proved_is_taken():
-    memory = fresh()
-    done = await transfers.given(DATA, memory)
-    data = await exported(memory)
-    assert await rulings(memory) == []
-    assert parts(data, "links") == []
-    for one in records(data)[1:]:
-        claims = (one["pinned"], one["apart"], one["useful"], one["last_shown"])
+    memory = new_memory()
+    imported = await transfers.import_foreign(DATA, memory)
+    data = await export_bytes(memory)
+    assert await list_rulings(memory) == []
+    assert list_parts(data, "links") == []
+    for record in read_records(data)[1:]:
+        claims = (
+            record["pinned"],
+            record["apart"],
+            record["useful"],
+            record["last_shown"],
+        )
         assert claims == (False, False, 1.0, 0.0)
-        assert one["source"] == done.source
-        assert one["trust"] == "external"
-    for one in parts(data, "examples"):
-        assert done.source in one["sources"]
-    assert done.quarantined == len(await held(memory))
-    removed = await memory.quarantine.revoke(done.source, by="ada")
-    assert removed.lessons == done.new
-    assert removed.examples == done.quarantined
-    assert [one["action"] for one in await rulings(memory)] == ["revoke"]
+        assert record["source"] == imported.source
+        assert record["trust"] == "external"
+    for record in list_parts(data, "examples"):
+        assert imported.source in record["sources"]
+    assert imported.quarantined == len(await list_waiting(memory))
+    removed = await memory.quarantine.revoke(imported.source, by="ada")
+    assert removed.lessons == imported.new
+    assert removed.examples == imported.quarantined
+    assert [record["action"] for record in await list_rulings(memory)] == ["revoke"]
     assert await memory.count() == 0
 
 
@@ -435,22 +454,24 @@ async def test_a_crafted_export_reaches_nothing_else():
                 "words": "river portugal",
             }
 
-    memory = fresh()
+    memory = new_memory()
     await memory.remember("F", "no unit", example=PARCEL)
-    before = records(await exported(memory))
-    await transfers.given(crafted(DATA, claims), memory)
+    before = read_records(await export_bytes(memory))
+    await transfers.import_foreign(craft(DATA, claims), memory)
     assert await Memory(memory.store, Scope("acme", "secret")).count() == 0
-    made = records(await exported(memory))[1:]
-    old = next(one for one in made if one["error_type"] == "F")
-    assert old == before[1]
-    assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
+    lessons = read_records(await export_bytes(memory))[1:]
+    known_lesson = next(item for item in lessons if item["error_type"] == "F")
+    assert known_lesson == before[1]
+    assert [item.lesson for item in await memory.recall(TASK)] == ["no unit"]
     # Released, it is found by its own words alone: the others nobody saw who released
     # it.
-    other = fresh()
-    await transfers.given(crafted(ONE, claims), other)
-    await other.quarantine.release([one.id for one in await held(other)], by="a")
+    other = new_memory()
+    await transfers.import_foreign(craft(ONE, claims), other)
+    await other.quarantine.release(
+        [item.id for item in await list_waiting(other)], by="a"
+    )
     assert await other.recall("name a river in Portugal") == []
-    assert [one.example for one in await other.recall(TASK)] == [PARCEL]
+    assert [item.example for item in await other.recall(TASK)] == [PARCEL]
 
 
 LABEL = "write the colour of each cup on its own white label, then"
@@ -461,11 +482,11 @@ async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_her
     vouched,
 ):
     """Else a file could say that a lesson of ours became one of its own."""
-    memory = fresh()
+    memory = new_memory()
     await memory.remember("L", LABEL)
-    await (moved if vouched else transfers.given)(DATA, memory)
-    data = await exported(memory)
-    assert {one["relation"] for one in parts(data, "links")} == (
+    await (import_own if vouched else transfers.import_foreign)(DATA, memory)
+    data = await export_bytes(memory)
+    assert {link["relation"] for link in list_parts(data, "links")} == (
         {"strategy"} if vouched else set()
     )
     (ours,) = (await memory.seen("L", LABEL)).lessons
@@ -483,50 +504,55 @@ async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_bac
         if "author" in record:
             record["example"]["accepted"] = "long " * 10_000
 
-    theirs = fresh()
-    own = fresh()
-    data = crafted(ONE, longer)
-    await transfers.given(data, theirs)
-    await transfers.given(data, theirs)
-    (lesson,) = records(await exported(theirs))[1:]
+    theirs = new_memory()
+    ours = new_memory()
+    data = craft(ONE, longer)
+    await transfers.import_foreign(data, theirs)
+    await transfers.import_foreign(data, theirs)
+    (lesson,) = read_records(await export_bytes(theirs))[1:]
     (example,) = lesson["examples"]
     texts = lesson["text"], example["lesson"], example["example"]["accepted"]
     assert [len(text) for text in texts] == [4_000] * 3
     assert [len(tag) for tag in lesson["tags"]] == [200] * 20
     assert lesson["seen"] == 1
     assert lesson["meta"] == {}
-    await moved(data, own)
-    assert await exported(own) == data
+    await import_own(data, ours)
+    assert await export_bytes(ours) == data
 
 
-def planted(text: str, number: int) -> Plain:
-    def plant(one: Plain) -> None:
-        if "author" in one:
-            one |= {"lesson": text, "words": text, "sources": [text]}
-            one["example"] |= dict.fromkeys(
+def plant_text(text: str, number: int) -> Plain:
+    def plant(record: Plain) -> None:
+        if "author" in record:
+            record |= {"lesson": text, "words": text, "sources": [text]}
+            record["example"] |= dict.fromkeys(
                 ("task", "accepted", "rejected", "wrong"), text
             )
         else:
-            one |= {"text": text, "error_type": text, "source": text, "pattern": text}
+            record |= {
+                "text": text,
+                "error_type": text,
+                "source": text,
+                "pattern": text,
+            }
             meta = {"deep": [{"in": text, "password": text}]}
-            one |= {"tags": [text], "signature": f"{number:016x}", "meta": meta}
+            record |= {"tags": [text], "signature": f"{number:016x}", "meta": meta}
 
-    return records(crafted(ONE, plant))[1]
+    return read_records(craft(ONE, plant))[1]
 
 
 @pytest.mark.parametrize("vouched", [True, False])
 async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
-    made = [planted(text, number) for number, (text, _) in enumerate(PLANTED)]
-    data = sealed([HEADER, *made])
+    lessons = [plant_text(text, number) for number, (text, _) in enumerate(PLANTED)]
+    data = seal([HEADER, *lessons])
     assert [needle for _, needle in PLANTED if needle not in data] == []
     memory = Memory(in_file(str(tmp_path / "a.db")))
-    assert (await (moved if vouched else transfers.given)(data, memory)).new == len(
-        PLANTED
-    )
-    files = [one.read_bytes() for one in tmp_path.iterdir()]
-    files.append(await exported(memory))
+    assert (
+        await (import_own if vouched else transfers.import_foreign)(data, memory)
+    ).new == len(PLANTED)
+    files = [content.read_bytes() for content in tmp_path.iterdir()]
+    files.append(await export_bytes(memory))
     assert [
-        needle for _, needle in PLANTED if any(needle in one for one in files)
+        needle for _, needle in PLANTED if any(needle in content for content in files)
     ] == []
     await memory.store.close()
 
@@ -537,29 +563,33 @@ async def test_a_source_is_revoked_after_a_move_as_before(source):
     """Two pages, what derives from both, and from that again; one link of the chain is
     gone.
     """
-    memory = fresh()
-    other = fresh()
+    memory = new_memory()
+    other = new_memory()
     for page in ("p", "q"):
         text = f"of {page}"
         await memory.remember(
             "P", text, lesson=text, trust="external", source=f"http://{page}"
         )
-    ids = [one.id for one in await held(memory)]
+    ids = [target.id for target in await list_waiting(memory)]
     await memory.quarantine.release(ids, by="ada")
     await memory.remember("D", "made of both", derived_from=ids)
-    (middle,) = [one.id for one in await memory.recall("made of both", 1)]
+    (middle,) = [target.id for target in await memory.recall("made of both", 1)]
     await memory.remember("D", "made of that", derived_from=[middle])
-    gone = {one["text"]: one["id"] for one in await memory.top()}["made of both"]
+    gone = {target["text"]: target["id"] for target in await memory.top()}[
+        "made of both"
+    ]
     await memory.store.write(
         Scope(),
         lambda db, _: db.execute("delete from lesson where id = :gone", {"gone": gone}),
     )
-    data = await exported(memory)
-    await moved(data, other)
-    assert await exported(other) == data
-    for one in (memory, other):
-        await one.quarantine.revoke(source, by="ada")
-    left, also = [records(await exported(one)) for one in (memory, other)]
-    assert left == also
-    kept = "of q" if source == "http://p" else "of p"
-    assert [one["text"] for one in left[1:]] == [kept]
+    data = await export_bytes(memory)
+    await import_own(data, other)
+    assert await export_bytes(other) == data
+    for target in (memory, other):
+        await target.quarantine.revoke(source, by="ada")
+    ours, theirs = [
+        read_records(await export_bytes(target)) for target in (memory, other)
+    ]
+    assert ours == theirs
+    remaining = "of q" if source == "http://p" else "of p"
+    assert [target["text"] for target in ours[1:]] == [remaining]

@@ -25,20 +25,20 @@ from tests.memory.test_quarantine import SIMILAR, WEIGHT
 pytestmark = IN_SOAK
 
 
-async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = await store.read(
+async def read_rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    found_rows: list[tuple[Any, ...]] = await store.read(
         Scope(), lambda db, _: [tuple(row) for row in db.execute(sql, values)]
     )
-    return found
+    return found_rows
 
 
-@pytest.mark.parametrize(("known", "new"), list(product(TRUST_ORDER, TRUST_ORDER)))
+@pytest.mark.parametrize(("first", "second"), list(product(TRUST_ORDER, TRUST_ORDER)))
 @pytest.mark.parametrize("with_example", [True, False])
 async def test_the_database_raises_what_the_rule_raises(
-    store, memory, known, new, with_example
+    store, memory, first, second, with_example
 ):
     example = WEIGHT if with_example else None
-    for trust in (known, new):
+    for trust in (first, second):
         await memory.remember(
             "u",
             "x",
@@ -50,32 +50,32 @@ async def test_the_database_raises_what_the_rule_raises(
             importance=0.1 * TRUST_ORDER.index(trust),
         )
     raised = (
-        new in TRUST_RAISING_VERIFICATION and known not in TRUST_RAISING_VERIFICATION
+        second in TRUST_RAISING_VERIFICATION and first not in TRUST_RAISING_VERIFICATION
     )
-    now = new if raised else known
-    (one,) = await rows(store, "select trust, state, lesson from example")
-    assert one == (now, initial_state(now), "say it")
+    standing = second if raised else first
+    (row,) = await read_rows(store, "select trust, state, lesson from example")
+    assert row == (standing, initial_state(standing), "say it")
     (lesson,) = await memory.top()
     facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
-    assert facts == [now, initial_state(now), f"by {now}", 2]
+    assert facts == [standing, initial_state(standing), f"by {standing}", 2]
     # What is held back says nothing where lessons are listed.
     assert (lesson["tags"], bool(lesson["text"])) == (
-        ([], False) if now in QUARANTINE_TRUST else ([now], True)
+        ([], False) if standing in QUARANTINE_TRUST else ([standing], True)
     )
-    ((tags,),) = [await rows(store, "select tags from lesson")]
-    assert tags == (f'["{now}"]',)
-    assert lesson["importance"] == 0.1 * TRUST_ORDER.index(now)
-    assert await rows(store, "select source from origin") == [(f"by {now}",)]
+    ((tags,),) = [await read_rows(store, "select tags from lesson")]
+    assert tags == (f'["{standing}"]',)
+    assert lesson["importance"] == 0.1 * TRUST_ORDER.index(standing)
+    assert await read_rows(store, "select source from origin") == [(f"by {standing}",)]
     assert bool(await memory.recall("say it" if example is None else SIMILAR)) == (
-        now not in QUARANTINE_TRUST
+        standing not in QUARANTINE_TRUST
     )
     released = await store.read(memory.scope, exposures.rulings, 9)
-    assert len(released) == (raised and new == "operator")
+    assert len(released) == (raised and second == "operator")
 
 
 @pytest.mark.parametrize("trust", TRUST_ORDER)
 async def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
-    one = Lesson(
+    lesson = Lesson(
         "error",
         signature("u", "x"),
         error_type="u",
@@ -85,15 +85,15 @@ async def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
         state="verified",
     )
 
-    await store.write(Scope(), exposures.remember, [one])
-    assert await rows(store, "select state from example") == [
+    await store.write(Scope(), exposures.remember, [lesson])
+    assert await read_rows(store, "select state from example") == [
         (initial_state(trust, "verified"),)
     ]
 
 
 @pytest.mark.parametrize("trust", TRUST_ORDER)
 async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
-    known = Lesson(
+    lesson = Lesson(
         "error",
         signature("u", "x"),
         error_type="u",
@@ -103,14 +103,16 @@ async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
         example=WEIGHT,
         trust="operator",
     )
-    seen = replace(known, trust=trust, state="verified")
-    later = replace(known, trust="model")  # which takes nothing back
-    await store.write(Scope(), exposures.remember, [known, seen, later])
+    repeated = replace(lesson, trust=trust, state="verified")
+    later = replace(lesson, trust="model")  # which takes nothing back
+    await store.write(Scope(), exposures.remember, [lesson, repeated, later])
     state = "verified" if trust in TRUST_RAISING_VERIFICATION else "unverified"
-    assert await rows(store, "select state, trust from example") == [
+    assert await read_rows(store, "select state, trust from example") == [
         (state, "operator")
     ]
-    assert await rows(store, "select state, trust from lesson") == [(state, "operator")]
+    assert await read_rows(store, "select state, trust from lesson") == [
+        (state, "operator")
+    ]
 
 
 async def test_a_parent_that_is_unknown_or_of_another_scope_is_refused(store, memory):
@@ -127,7 +129,9 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
     await memory.remember("page", "x", trust="external", source="page")
     with pytest.raises(InvalidInput, match="pinned"):
         await memory.remember("new", "x", pinned=True, derived_from=[1, 2])
-    assert await rows(store, "select error_type, pinned from lesson order by id") == [
+    assert await read_rows(
+        store, "select error_type, pinned from lesson order by id"
+    ) == [
         ("kept", 1),
         ("page", 0),
     ]
@@ -159,7 +163,7 @@ async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
 async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
     long = "word " * 20_000
 
-    whole = Example(
+    example = Example(
         long,
         long,
         rejected=long,
@@ -174,7 +178,7 @@ async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
             long,
             "abcde"[n],
             lesson=long,
-            example=whole,
+            example=example,
             context=long,
             trust=trust,
             tags=[long] * 100,
@@ -187,7 +191,7 @@ async def test_of_what_is_not_trusted_only_so_much_is_kept(store, memory):
             "length(l.tags)"
             " from example e, lesson l where e.id = :id and l.id = :id"
         )
-        ((size,),) = await rows(store, sizes, id=id)
+        ((size,),) = await read_rows(store, sizes, id=id)
         assert (size < 100_000) == (trust in QUARANTINE_TRUST)
         assert (await memory.seen(long, "abcde"[id - 1])).count
 
@@ -199,15 +203,15 @@ async def test_many_at_once_stay_within_the_quota(store):
         memory.remember(f"e{n}", "x", trust="external", source="p") for n in range(40)
     ]
     answers = await asyncio.gather(*calls, return_exceptions=True)
-    assert sum(isinstance(one, QuotaExceeded) for one in answers) == 30
+    assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 30
     assert len(await memory.quarantine.waiting()) == 10
 
 
 async def test_an_operator_states_trust_by_source_on_record(memory):
     def text(task: str, *sources: str, source: str = "episode:a") -> Lesson:
         mark = signature("", task)
-        about = Example(task, "")
-        held: Any = {
+        example = Example(task, "")
+        options: Any = {
             "state": "quarantined",
             "trust": "tool",
             "source": source,
@@ -219,8 +223,8 @@ async def test_an_operator_states_trust_by_source_on_record(memory):
             error_type="",
             text=f"{task}: do y",
             sighting=task,
-            example=about,
-            **held,
+            example=example,
+            **options,
         )
 
     both_sources = await memory.keep(text("pot", "program:pytest", "user"))
@@ -228,30 +232,32 @@ async def test_an_operator_states_trust_by_source_on_record(memory):
     await memory.keep(
         text("lid", source="program:pytest")
     )  # a caller names its source as it likes
-    state = memory.set_trust
+    set_trust = memory.set_trust
     assert (
-        await state("program:pytest", "measured", by="ann", why="ours", waiting=True)
+        await set_trust(
+            "program:pytest", "measured", by="ann", why="ours", waiting=True
+        )
         == []
     )
-    assert await state("user", "operator", by="ann", waiting=True) == [
+    assert await set_trust("user", "operator", by="ann", waiting=True) == [
         both_sources.entry
     ]
     assert await memory.stated_trust() == {
         "program:pytest": "measured",
         "user": "operator",
     }
-    assert await state("user", None, by="ann", waiting=True) == []
-    assert await state("tool", "operator", by="ann", waiting=True) == []
+    assert await set_trust("user", None, by="ann", waiting=True) == []
+    assert await set_trust("tool", "operator", by="ann", waiting=True) == []
     assert await memory.stated_trust() == {
         "program:pytest": "measured",
         "tool": "operator",
     }
-    assert [one.trust for one in await memory.recall("pot")] == ["model"]
+    assert [entry.trust for entry in await memory.recall("pot")] == ["model"]
     assert await memory.recall("pan") == await memory.recall("lid") == []
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
-    assert [one["action"] for one in rulings].count("trust") == 4
+    assert [entry["action"] for entry in rulings].count("trust") == 4
     for source, trust in (("network", "operator"), ("", "tool"), ("user", "high")):
         with pytest.raises(InvalidInput):
-            await state(source, trust, by="ann")
+            await set_trust(source, trust, by="ann")
     with pytest.raises(InvalidInput):
         Memory(memory.store, trust={"network": "operator"})

@@ -33,33 +33,33 @@ PARCEL = Example(
 )
 
 
-def do(coroutine: Any) -> Any:
+def run_async(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-def fresh(scope: Scope | None = None, **options: Any) -> Memory:
+def new_memory(scope: Scope | None = None, **options: Any) -> Memory:
     return Memory(in_memory(), scope, **options)
 
 
-async def exported(memory: Memory) -> bytes:
+async def export_bytes(memory: Memory) -> bytes:
     file = BytesIO()
     await memory.export(file)
     return file.getvalue()
 
 
-async def moved(data: bytes, memory: Memory) -> Imported:
+async def import_own(data: bytes, memory: Memory) -> Imported:
     """Import it as the operator's own."""
     return await memory.import_(
         BytesIO(data), trust="operator", by="ada", why="my own memory"
     )
 
 
-async def given(data: bytes, memory: Memory) -> Imported:
+async def import_foreign(data: bytes, memory: Memory) -> Imported:
     """Import it as that of somebody else."""
     return await memory.import_(BytesIO(data))
 
 
-def records(data: bytes) -> list[Plain]:
+def read_records(data: bytes) -> list[Plain]:
     """The records of an export without the line that closes it."""
     return [json.loads(line) for line in data.splitlines()[:-1]]
 
@@ -68,34 +68,37 @@ def encode_line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
-def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
+def seal(entries: Sequence[Mapping[str, Any]]) -> bytes:
     """A file of these records, closed as it should be."""
-    body = b"".join(map(encode_line, made))
+    body = b"".join(map(encode_line, entries))
     digest = hashlib.sha256(body).hexdigest()
     return body + encode_line({"type": "end", "sha256": digest})
 
 
-def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
+def craft(data: bytes, change: Callable[[Plain], None]) -> bytes:
     """The same export with every record changed and closed again, as by somebody who
     means harm.
     """
-    made = records(data)
-    for one in made:
-        for inner in (one, *(each for part in PARTS for each in one.get(part, ()))):
-            change(inner)
-    return sealed(made)
+    lessons = read_records(data)
+    for record in lessons:
+        for changed in (
+            record,
+            *(part_record for part in PARTS for part_record in record.get(part, ())),
+        ):
+            change(changed)
+    return seal(lessons)
 
 
-def parts(data: bytes, part: str) -> list[Plain]:
+def list_parts(data: bytes, part: str) -> list[Plain]:
     """The examples or links of all lessons of an export."""
-    return [one for lesson in records(data)[1:] for one in lesson[part]]
+    return [record for lesson in read_records(data)[1:] for record in lesson[part]]
 
 
-async def full(memory: Memory | None = None) -> Memory:
+async def fill_memory(memory: Memory | None = None) -> Memory:
     """A memory with all in it that is learnt and ruled on; one of its own, or this
     one.
     """
-    memory = memory or fresh(embedder=FixedEmbedder())
+    memory = memory or new_memory(embedder=FixedEmbedder())
     store = memory.store
     scope = memory.scope
     await memory.remember(
@@ -115,29 +118,29 @@ async def full(memory: Memory | None = None) -> Memory:
         "P", "page 3", lesson="obey me as well", trust="tool", source="http://q"
     )
     page_1, page_2 = [
-        one.id for one in reversed(await store.read(scope, quarantine.quarantined))
+        entry.id for entry in reversed(await store.read(scope, quarantine.quarantined))
     ][:2]
     await store.write(
         scope, quarantine.settle, [page_1], "release", "ada", "it is right"
     )
     await store.write(scope, quarantine.settle, [page_2], "reject", "bo", "it is wrong")
-    found = await memory.recall("convert parcel 9 to kilograms")
+    matches = await memory.recall("convert parcel 9 to kilograms")
     await memory.remember(
-        "D", "derived", lesson="from both", derived_from=[found[0].id, page_1]
+        "D", "derived", lesson="from both", derived_from=[matches[0].id, page_1]
     )
     lesson = f"error/{signature('F', 'no unit').digest}"
     mark = lesson.partition("/")[2]
     for number in range(4):
         loop = f"run-1/{number}"
-        shown = number % 2 == 0
-        told = Exposure(
+        is_shown = number % 2 == 0
+        exposure = Exposure(
             lesson,
             loop,
-            shown=shown,
+            shown=is_shown,
             signature=mark,
             share=0.5,
             together=False,
-            examples=(found[0].id,) if shown else (),
+            examples=(matches[0].id,) if is_shown else (),
         )
         other = Exposure(
             "error/0123456789abcdef",
@@ -147,13 +150,16 @@ async def full(memory: Memory | None = None) -> Memory:
             share=0.5,
         )
         end = Outcome(
-            loop, shown, calls=2, signatures=frozenset() if shown else frozenset({mark})
+            loop,
+            is_shown,
+            calls=2,
+            signatures=frozenset() if is_shown else frozenset({mark}),
         )
         await store.write(
             scope,
             exposures.remember,
             [],
-            exposures=[told, other],
+            exposures=[exposure, other],
             outcome=end if number else None,
         )
     learnt = Lesson(
@@ -170,9 +176,9 @@ async def full(memory: Memory | None = None) -> Memory:
     return memory
 
 
-async def everything(memory: Memory | None = None) -> Memory:
+async def fill_memory_fully(memory: Memory | None = None) -> Memory:
     """The same with a reflection and a dream: all that an export has a place for."""
-    memory = await full(memory)
+    memory = await fill_memory(memory)
     by_words = Memory(memory.store, memory.scope)
     for more in ("", ", then"):
         await by_words.remember(

@@ -71,7 +71,7 @@ def completed(api: Any, loop: str = "loop_001", **told: Any) -> dict[str, Any]:
     response = api.post(COMPLETE, json={**DOCUMENTED, "loop_id": loop, **told})
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()
-    shapes.has(answer, shapes.COMPLETED)
+    shapes.check_shape(answer, shapes.COMPLETED)
     return answer
 
 
@@ -101,10 +101,10 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
         assert pessimist == {"bias_analysis": {"bias_tags_detail": [TAG]}}
         status = client.get(f"{STATUS}/loop_001").json()
-        shapes.has(status, shapes.STATUS)
+        shapes.check_shape(status, shapes.STATUS)
         assert status == API_EXAMPLES[f"GET {STATUS}/{{loop_id}}"]["200"]
         trace = client.get(f"{TRACE}/loop_001").json()
-        shapes.has(trace, shapes.TRACE)
+        shapes.check_shape(trace, shapes.TRACE)
         example = API_EXAMPLES[f"GET {TRACE}/{{loop_id}}"]["200"]
         assert {**trace, "timestamp": ""} == {**example, "timestamp": ""}
         assert refused(client.get(f"{TRACE}/nobody"), 404, "nobody")
@@ -114,7 +114,7 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
             "loop_001",
         )
         lifted = client.post(f"{OVERRIDE}/loop_001", json=LIFT)
-        shapes.has(lifted.json(), shapes.OVERRIDE)
+        shapes.check_shape(lifted.json(), shapes.OVERRIDE)
         wrong = client.post(
             COMPLETE, json={**DOCUMENTED, "reflection_status": "pending"}
         )

@@ -28,7 +28,7 @@ from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import check_derived
-from tests.memory.test_quarantine import loop, taught
+from tests.memory.test_quarantine import build_loop, lessons_of
 from tests.store.support import opened
 
 pytestmark = pytest.mark.soak
@@ -165,7 +165,7 @@ class World:
         )
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons = taught(loop(id, *answers), task, briefing)
+        lessons = lessons_of(build_loop(id, *answers), task, briefing)
         shown = briefing.exposures
         stored = await self.store.write(
             memory.scope, exposures.remember, lessons, exposures=shown

@@ -23,7 +23,7 @@ from heedful.store import exposures, open_store
 from heedful.store import loops as loop_store
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
-from tests.memory.dreamt import dump
+from tests.memory.dreamt import dump_tables
 from tests.pipeline.support import timeless
 from tests.soak.programs import FAILS, SECONDS, lessons
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
@@ -235,7 +235,7 @@ async def learn(path: Path) -> dict[str, Any]:
             text = f"Weigh the {word} parcel and write the {word} weight on its label"
             await memory.remember("k", text)
             await memory.remember("k", f"{text} then")
-        return await dump(memory)
+        return await dump_tables(memory)
 
 
 async def is_done(path: Path, before: dict[str, Any]) -> bool:
@@ -250,7 +250,7 @@ async def is_done(path: Path, before: dict[str, Any]) -> bool:
             gone = sum(len(one.members) for one in dream.done)
             assert gone == states.count("superseded") >= GROUPS // 2
             assert await dreams.rollback(dream.id, by="test") == gone
-        assert await dump(memory) == before
+        assert await dump_tables(memory) == before
     return bool(done)
 
 

@@ -28,7 +28,7 @@ from heedful.store.connection import token
 from heedful.store.transfer import copy, tables
 from heedful.testing import FixedEmbedder
 from tests import postgres as servers
-from tests.memory.transfers import everything
+from tests.memory.transfers import fill_memory_fully
 from tests.postgres import rows
 from tests.store.support import rows as file_rows
 
@@ -65,7 +65,7 @@ def source(tmp_path_factory) -> Path:
     async def scenario() -> None:
         store = open_store(str(path))
         for number, scope in enumerate(SCOPES):
-            await everything(Memory(store, scope, FixedEmbedder()))
+            await fill_memory_fully(Memory(store, scope, FixedEmbedder()))
             await heedful.run(
                 f"žluť {number}",
                 generate=lambda task, hint: "text",

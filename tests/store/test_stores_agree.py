@@ -46,8 +46,7 @@ from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived, engine
 from tests.memory.reflections import FAILED, MENDED, about
-from tests.memory.transfers import exported, moved
-from tests.memory.transfers import given as handed
+from tests.memory.transfers import export_bytes, import_foreign, import_own
 from tests.store.support import report
 
 ONE = Scope("ada", "cups")
@@ -242,7 +241,9 @@ class Told:
         here = self.memory
         there = Memory(self.store, OTHER, FixedEmbedder())
         source, other = (there, here) if back else (here, there)
-        done = await (moved if owned else handed)(await exported(source), other)
+        done = await (import_own if owned else import_foreign)(
+            await export_bytes(source), other
+        )
         return done.new, done.known, done.quarantined
 
     async def clear(self, n: int) -> Any:
@@ -255,7 +256,7 @@ class Told:
             memory = Memory(self.store, scope, FixedEmbedder())
             # A dream has a number, which SQLite gives again to the next one after the
             # last is gone.
-            exported_bytes = re.sub(rb"dream/\d+", b"dream", await exported(memory))
+            exported_bytes = re.sub(rb"dream/\d+", b"dream", await export_bytes(memory))
             answers += [
                 exported_bytes.splitlines()[:-1],
                 await memory.count(),
