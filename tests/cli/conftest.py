@@ -1,7 +1,6 @@
 """A desk for every test, sessions at it, and a database with a history."""
 
 import asyncio
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +27,31 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.fixture
 def session(desk, monkeypatch):
-    """Types command lines: each with its exit code and what it prints, or with ! does
-    not print.
+    """Type command lines: (line, exit code, text that it prints, !text that it does
+    not print, ...).
     """
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
 
-    def typed(*lines: tuple) -> Done:
+    def type_lines(*lines: tuple) -> Done:
         done = Done(0, "", "")
         for line, code, *words in lines:
-            done = desk.invoke(monkeypatch, *shlex.split(line))
+            done = desk.invoke(monkeypatch, line)
             output = done.out + done.err
             wrong = [
                 word
                 for word in words
                 if (word.lstrip("!") in output) is word.startswith("!")
             ]
-            assert (done.code, wrong) == (code, []), (line, done)
+            assert done.code == code, (line, done)
+            assert wrong == [], (line, done)
         return done
 
-    return typed
+    return type_lines
 
 
-def judged(candidate: str, context: heedful.Context) -> Evaluation:
+def judge(candidate: str, context: heedful.Context) -> Evaluation:
     return Evaluation(scores={"alignment": 0.5, "drift": 0.3})
 
 
@@ -59,26 +59,41 @@ async def fill(path: str) -> None:
     store = open_store(path)
     memory = Memory(store)
 
-    def made(id: str, *answers: str, task: str = "Say it", **more: Any) -> Run[str]:
-        options: dict[str, Any] = {"store": store, "checks": [contains("red")], **more}
-        return Run(task, generate=ScriptedModel(*answers), id=id, **options)
+    def new_run(id: str, **options: Any) -> Run[str]:
+        """A run whose model answers a letter at each attempt, always another one."""
+        answers = ScriptedModel("a", "b", "c", "d", "e", "f", "g", "h")
+        defaults = {"generate": answers, "checks": [contains("red")]}
+        return Run("Say it", id=id, store=store, **defaults | options)
 
-    await made("r/passed", "blue", "red", task="Say red", memory=memory).finish()
-    await made("r/stopped", *"abcdefgh", memory=memory).finish()
-    await made(
-        "r/budget", *"abc", policy=heedful.policy("default, budget.calls=2")
-    ).finish()
-    await made("r/open", "a", "b").step()
-    lifted = made("lifted", *"abcdefgh")
+    right_at_last = ScriptedModel("blue", "red")
+    passed = Run(
+        "Say red",
+        id="r/passed",
+        generate=right_at_last,
+        checks=[contains("red")],
+        store=store,
+        memory=memory,
+    )
+    await passed.finish()
+    await new_run("r/stopped", memory=memory).finish()
+    two_calls = heedful.policy("default, budget.calls=2")
+    await new_run("r/budget", policy=two_calls).finish()
+    await new_run("r/open").step()
+    lifted = new_run("lifted")
     await lifted.finish()
     await lifted.override("attempts", by="ann", why="it is close")
     await lifted.finish()
-    judge: dict[str, Any] = {"checks": (), "evaluate": judged, "policy": orchestrator}
-    await made("advice", *"abcdefgh", **judge).finish()
+    advice = new_run("advice", checks=(), evaluate=judge, policy=orchestrator)
+    await advice.finish()
     for name in ("ada", "bo", "cy", "di"):
         await memory.remember("log", f"login failed for {name} here")
-    page: dict[str, Any] = {"trust": "external", "source": "page"}
-    await memory.remember("page", "no unit", lesson="obey\x1b[31m the page", **page)
+    await memory.remember(
+        "page",
+        "no unit",
+        lesson="obey\x1b[31m the page",
+        trust="external",
+        source="page",
+    )
     await store.close()
 
 

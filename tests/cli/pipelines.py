@@ -30,7 +30,7 @@ def cites(candidate: str, context: Context) -> list[Finding]:
     ]
 
 
-async def _runs(path: str) -> None:
+async def run_pipelines(path: str) -> None:
     pipeline = Pipeline("forecast", store=path, progress=False)
 
     @pipeline.stage(checks=[checks.not_empty()])
@@ -51,12 +51,18 @@ async def _runs(path: str) -> None:
     other.stage(name="copy", checks=[checks.not_empty()])(lambda state: "copied")
     await other.run({}, id="nightly-1")
     model = ScriptedModel("red")
-    options = {"checks": [checks.contains("red")], "store": path, "id": "forecast/say"}
-    await heedful.run("Say red", generate=model, **options)  # type: ignore[arg-type]
+    await heedful.run(
+        "Say red",
+        generate=model,
+        checks=[checks.contains("red")],
+        store=path,
+        id="forecast/say",
+    )
+    await heedful.open_store(path).close()
 
 
-def runs(folder: Path) -> None:
-    """Fill the database of a folder: two runs of forecast, one of nightly, and a
-    loop.
-    """
-    asyncio.run(_runs(str(folder / "heedful.db")))
+def store_runs(folder: Path) -> bytes:
+    """Return a database with two runs of forecast, one of nightly, and a loop."""
+    path = folder / "heedful.db"
+    asyncio.run(run_pipelines(str(path)))
+    return path.read_bytes()

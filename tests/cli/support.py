@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import invalidate_caches
 from pathlib import Path
@@ -94,18 +94,25 @@ class Desk:
         return {**inherited, **settings, **(more or {})}
 
     def start(
-        self, *arguments: str, stdin: Any = subprocess.DEVNULL, **more: str
+        self,
+        line: str,
+        stdin: int = subprocess.DEVNULL,
+        stderr: int = subprocess.PIPE,
+        **more: str,
     ) -> subprocess.Popen[str]:
-        options: Any = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-        options |= {"env": self.environment(more), "stdin": stdin}
+        """Start the command line in a process of its own, with this environment."""
         return subprocess.Popen(
-            [*COMMAND, *arguments], cwd=self.folder, encoding="utf-8", **options
+            [*COMMAND, *shlex.split(line)],
+            cwd=self.folder,
+            env=self.environment(more),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            encoding="utf-8",
         )
 
-    def heedful(self, *arguments: str, stdin: str | bytes = "", **more: str) -> Done:
-        """The command within this process, with this environment and no other
-        setting.
-        """
+    def heedful(self, line: str = "", stdin: str | bytes = "", **more: str) -> Done:
+        """Run the command line within this process, with no setting but these."""
         with pytest.MonkeyPatch.context() as patch:
             for name in [
                 variable for variable in os.environ if variable.startswith("HEEDFUL_")
@@ -113,13 +120,13 @@ class Desk:
                 patch.delenv(name)
             for name, value in more.items():
                 patch.setenv(name, value)
-            return self.invoke(patch, *arguments, stdin=stdin)
+            return self.invoke(patch, line, stdin=stdin)
 
     def invoke(
-        self, patch: pytest.MonkeyPatch, *arguments: str, stdin: str | bytes = ""
+        self, patch: pytest.MonkeyPatch, line: str, stdin: str | bytes = ""
     ) -> Done:
-        """The command within this process; what it imports from the folder is
-        forgotten.
+        """Run the command line within this process and forget what it imports from
+        the folder.
         """
         patch.chdir(self.folder)
         patch.setattr(sys, "path", list(sys.path))
@@ -127,7 +134,7 @@ class Desk:
         patch.setenv("HEEDFUL_CACHE", str(self.folder / "cache"))
         invalidate_caches()
         try:
-            result = CliRunner().invoke(app, arguments, input=stdin)
+            result = CliRunner().invoke(app, shlex.split(line), input=stdin)
         finally:
             for name, module in list(sys.modules.items()):
                 if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
@@ -139,11 +146,17 @@ class Desk:
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         return path
 
-    def tasks(self, *entries: Mapping[str, Any], name: str = "tasks.jsonl") -> Path:
+    def tasks(
+        self, entries: Iterable[Mapping[str, Any]], name: str = "tasks.jsonl"
+    ) -> Path:
+        """Write a file of tasks, one a line."""
         return self.write(name, "".join(json.dumps(entry) + "\n" for entry in entries))
 
-    def records(self, *loops: Mapping[str, Any], name: str = "loops.jsonl") -> Path:
-        return self.tasks(*loops, name=name)
+    def records(
+        self, loops: Iterable[Mapping[str, Any]], name: str = "loops.jsonl"
+    ) -> Path:
+        """Write a file of recorded loops, one a line."""
+        return self.tasks(loops, name=name)
 
     def calls(self, name: str = "calls.log") -> list[str]:
         """The tasks of all calls that reached the model, in order."""
@@ -153,7 +166,7 @@ class Desk:
     def wait_for(
         self, condition: Callable[[], Any], process: subprocess.Popen[str]
     ) -> None:
-        """Wait until `what()` is true; the process must not end before."""
+        """Wait until the condition holds; the process must not end before."""
         end = time.monotonic() + SECONDS
         while not condition():
             assert process.poll() is None, process.communicate()
@@ -175,17 +188,17 @@ def record(id: str, *answers: str, **more: Any) -> dict[str, Any]:
     return {"id": id, "attempts": attempts, **more}
 
 
-def following(out: str) -> list[str]:
-    """The command that a result shows as the next one, without the name of the
-    program.
+def next_line(out: str) -> str:
+    """Return the command line that a result shows as the next one, without the name
+    of the program.
     """
     (line,) = [line for line in out.splitlines() if line.startswith("Next: ")]
-    program, *arguments = shlex.split(line.removeprefix("Next: "))
+    program, _, rest = line.removeprefix("Next: ").partition(" ")
     assert program == "heedful"
-    return arguments
+    return rest
 
 
-def ended(process: subprocess.Popen[str]) -> Done:
+def await_end(process: subprocess.Popen[str]) -> Done:
     out, err = process.communicate(timeout=SECONDS)
     return Done(process.returncode, out, err)
 

@@ -17,7 +17,7 @@ from examples.demo.lab import fetch
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
 from heedful.models import weights
-from tests.cli.support import Desk, ended
+from tests.cli.support import Desk, await_end
 from tests.store.support import rows
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks
@@ -32,11 +32,13 @@ def follower(messages):
     time.sleep(float(os.environ.get("SLEEP", "0")))
     task = messages[-1].content
     lines = task.splitlines()
-    said = [line for line in lines if line.startswith(("Write the label", "Say what", "Tea for"))]
-    word = (said or lines)[0].split()[-1]
+    openings = ("Write the label", "Say what", "Tea for")
+    asked = [line for line in lines if line.startswith(openings)] or lines
+    word = asked[0].split()[-1]
     shown = any(m.role == "assistant" and m.content.endswith("!") for m in messages)
     right = ("exclamation" in task or shown) and "stubborn" not in task
-    return Answer(word + "!" if right else word, Usage(1, len(task), completion_tokens=5))
+    answer = word + "!" if right else word
+    return Answer(answer, Usage(1, len(task), completion_tokens=5))
 """
 RULES = """
 from heedful import Finding
@@ -57,7 +59,7 @@ class Bang:
 def bang(word):
     return Bang(word)
 """
-DEMO = ("demo", "--model", "toys:follower", "--tasks", "house.jsonl", "--out", "out")
+DEMO = "demo --model toys:follower --tasks house.jsonl --out out"
 SAID = {
     "shop": "Write the label as this shop does",
     "stubborn": "Say what a stubborn mule said",
@@ -87,7 +89,7 @@ def house(per_family: int = 6) -> list[dict[str, Any]]:
 def furnish(desk: Desk) -> Desk:
     desk.write("toys.py", FOLLOWER)
     desk.write("bangs.py", RULES)
-    desk.tasks(*house(), name="house.jsonl")
+    desk.tasks(house(), name="house.jsonl")
     return desk
 
 
@@ -102,22 +104,25 @@ def shop(desk, monkeypatch):
 def finished(tmp_path_factory):
     """A shop after one demonstration, and how it ended."""
     desk = furnish(Desk(tmp_path_factory.mktemp("shop")))
-    done = desk.heedful(*DEMO)
+    done = desk.heedful(DEMO)
     assert done.code == 0, done.err
     return desk, done
 
 
 def figure(document, group, part="all tasks"):
     (entry,) = [
-        f for f in document["figures"] if (f["group"], f["part"]) == (group, part)
+        entry
+        for entry in document["figures"]
+        if entry["group"] == group and entry["part"] == part
     ]
     return entry
 
 
-def test_both_arms_and_what_they_show(finished):
+def test_both_arms_and_what_they_show(finished, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # the picture is there
     desk, _ = finished
     call_count = len(desk.calls())
-    document = desk.heedful(*DEMO, "--json").json
+    document = desk.heedful(f"{DEMO} --json").json
     assert len(desk.calls()) == call_count  # run again it asks no more
     learnt = figure(document, "shop")
     hopeless = figure(document, "stubborn")
@@ -141,14 +146,10 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     desk, done = finished
     out = desk.folder / "out"
     for word in (
-        *(
-            "It was wrong, got feedback, and corrected itself",
-            "Now the first try is right",
-        ),
-        *(
-            "recalled  Write the label as this shop does: red0 → red0!",
-            "<b>no mark</b> <script>",
-        ),
+        "It was wrong, got feedback, and corrected itself",
+        "Now the first try is right",
+        "recalled  Write the label as this shop does: red0 → red0!",
+        "<b>no mark</b> <script>",
     ):
         assert word in done.err
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
@@ -169,24 +170,21 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
         r"families without a gain at the first try\n  stubborn, easy *\n", done.out
     )
     next_commands = done.out.partition("Next:\n")[2]
-    opens, *commands = [
-        shlex.split(line) for line in next_commands.splitlines() if "--db" in line
+    opens, *commands = [line for line in next_commands.splitlines() if "--db" in line]
+    assert shlex.split(opens)[-3] == "ui"
+    results = [
+        desk.heedful(line[line.index(name) :])
+        for name, line in zip(("lessons", "why", "recall"), commands, strict=True)
     ]
-    names = ("lessons", "why", "recall")
-    ran = [
-        desk.heedful(*line[line.index(name) :])
-        for name, line in zip(names, commands, strict=True)
-    ]
-    assert opens[-3] == "ui"
-    assert [result.code for result in ran] == [0, 0, 0]
-    assert "red0!" in ran[-1].out
+    assert [result.code for result in results] == [0, 0, 0]
+    assert "red0!" in results[-1].out
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
-    shop.tasks(*house(22)[::3], name="house.jsonl")
-    assert shop.heedful(*DEMO, "--full").code == 0
+    shop.tasks(house(22)[::3], name="house.jsonl")
+    assert shop.heedful(f"{DEMO} --full").code == 0
     call_count = len(shop.calls())
-    fresh = shop.heedful(*DEMO, "--full", "--json", "--fresh")
+    fresh = shop.heedful(f"{DEMO} --full --json --fresh")
     assert len(shop.calls()) == 2 * call_count
     assert "--fresh" not in fresh.json["settings"]["command"]
     (db,) = (shop.folder / "out").glob("demo*.db")
@@ -195,15 +193,15 @@ def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
 
 
 def test_interrupted_it_goes_on(shop):
-    process = shop.start(*DEMO, SLEEP="0.05")
+    process = shop.start(DEMO, SLEEP="0.05")
     shop.wait_for(lambda: len(shop.calls()) > 8, process)
     process.send_signal(signal.SIGINT)
-    stopped = ended(process)
+    stopped = await_end(process)
     assert stopped.code == 130
     assert re.search(
         r"The same command continues:\n  .*demo --model toys:follower", stopped.err
     )
-    done = shop.heedful(*DEMO, "--json")
+    done = shop.heedful(f"{DEMO} --json")
     assert done.code == 0
     total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
     assert total <= len(shop.calls()) <= total + 1  # at most the one in flight
@@ -226,32 +224,36 @@ def test_without_the_embedder_it_compares_words(monkeypatch, tmp_path, capsys):
         "minilm-tokenizer",
     ]
     err = capsys.readouterr().err
-    assert ("to download once, 515 MB" in err) is True
-    assert ("(491 MB, Apache-2.0)" in err) is True
+    assert "to download once, 515 MB" in err
+    assert "(491 MB, Apache-2.0)" in err
     assert "recall compares words: weights 'minilm-tokenizer': no source" in err
 
 
 # With --pipeline
 
 MODELS = """
-def told(messages):
+def reviser(messages):
     task = messages[-1].content
     right = "write 1.75 for" in task
-    return f"December has the largest MAE. The overall MAE is {1.75 if right else 1.23}."
+    overall = 1.75 if right else 1.23
+    return f"December has the largest MAE. The overall MAE is {overall}."
 """
-PIPELINE = ("demo", "--pipeline", "--model", "scribes:told")
+PIPELINE = "demo --pipeline --model scribes:reviser"
 STAGES = ["load", "features", "split", "train", "insights"]
 
 
-@pytest.fixture
-def room(desk):
+@pytest.fixture(scope="module")
+def piped(tmp_path_factory):
+    """A desk after one demonstration of a pipeline, and how it ended."""
+    desk = Desk(tmp_path_factory.mktemp("pipeline"))
     desk.write("scribes.py", MODELS)
-    return desk
-
-
-def test_it_tells_runs_reports_and_what_to_type_next(room):
-    done = room.heedful(*PIPELINE)
+    done = desk.heedful(PIPELINE)
     assert done.code == 0, done.err
+    return desk, done
+
+
+def test_it_shows_runs_reports_and_what_to_type_next(piped):
+    room, done = piped
     assert "stand in for an agent" in done.err
     assert (
         "✗ hallucination_detection: predictions appear hallucinated: the mean of"
@@ -268,32 +270,30 @@ def test_it_tells_runs_reports_and_what_to_type_next(room):
     assert "✗ grounding: number '1.23' is contradicted" in done.out
     assert "report   out/pipeline/forecast-1.html" in done.out
     command_lines = [
-        shlex.split(line)
-        for line in done.out.splitlines()
-        if "--db out/pipeline" in line
+        line for line in done.out.splitlines() if "--db out/pipeline" in line
     ]
-    for _, *command in (
-        line[line.index("why") - 1 :] for line in command_lines if "why" in line
-    ):
-        why = room.heedful(*command)
+    for line in command_lines:
+        if " why " not in line:
+            continue
+        why = room.heedful(line[line.index("why ") :])
         assert why.code == 0, why.err
         assert "36.84 standard deviations" in why.out
 
 
-def test_the_second_time_it_is_right_at_once(room):
-    document = room.heedful(*PIPELINE, "--json").json
-    assert [run["status"] for run in document["runs"]] == ["passed", "passed"]
-    assert document["attempts"] == {"now": 7, "first_run": 7}
-    assert document["told_at_once"] == []
-    assert len(document["files"]) == 6 + 7 + 6
-    for name in document["files"]:
-        assert (room.folder / name).stat().st_size > 100, name
-    again = room.heedful(*PIPELINE)
+def test_the_second_time_it_is_right_at_once_and_fresh_it_begins_anew(piped):
+    room, _ = piped
+    again = room.heedful(PIPELINE)
     assert "recalled for train, insights" in again.out
     assert "attempts now 5, in forecast-1 7" in again.out
     assert "retrying" not in again.err.partition("a model writes")[0]
-    fresh = room.heedful(*PIPELINE, "--fresh", "--json").json
+    fresh = room.heedful(f"{PIPELINE} --fresh --json").json
     assert [run["run"] for run in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
+    assert [run["status"] for run in fresh["runs"]] == ["passed", "passed"]
+    assert fresh["attempts"] == {"now": 7, "first_run": 7}
+    assert fresh["told_at_once"] == []
+    assert len(fresh["files"]) == 6 + 7 + 6
+    for name in fresh["files"]:
+        assert (room.folder / name).stat().st_size > 100, name
 
 
 # Intervals, against the values that their authors published
@@ -303,6 +303,7 @@ def test_the_second_time_it_is_right_at_once(room):
     ("hits", "of", "low", "high"),
     # Newcombe, Stat. Med. 17 (1998) 857-872, table I, method 3
     [(81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+    ids=["81 of 263", "0 of 20", "1 of 29"],
 )
 def test_wilson_as_published(hits, of, low, high):
     interval = wilson_interval(hits, of)

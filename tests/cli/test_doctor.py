@@ -71,7 +71,7 @@ def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
 
 def test_without_a_model_only_what_asks_a_model_is_refused(desk, session, monkeypatch):
     monkeypatch.setenv("HEEDFUL_MODEL", "none")
-    desk.tasks(task("red"))
+    desk.tasks([task("red")])
     desk.write("runs.jsonl", '{"events": [{"type": "user_message", "content": "Hi."}]}')
     session(
         ("run tasks.jsonl", 2, "model is none", "name one"),

@@ -66,6 +66,7 @@ JSONL = "\n" + "\n\n".join(json.dumps(entry) for entry in ENTRIES) + "\n"
 @pytest.mark.parametrize(
     ("name", "text", "lines"),
     [("t.yaml", YAML, [3, 12]), ("T.JSONL", JSONL, [2, 4]), ("t.toml", TOML, [0, 0])],
+    ids=["YAML", "JSONL", "TOML"],
 )
 def test_all_formats_give_the_same_tasks(tmp_path, name, text, lines):
     (tmp_path / name).write_text(text, "utf-8")
@@ -111,7 +112,7 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, case):
     path.write_text(f"{GOOD}\n{line}\n", "utf-8")
     with pytest.raises(LineError, match=message) as caught:
         read_tasks(path)
-    assert str(caught.value).startswith(f"{path}:3: ") is True
+    assert str(caught.value).startswith(f"{path}:3: ")
     assert caught.value.line == 3
 
 
@@ -233,39 +234,55 @@ def test_what_is_left_out_or_null(tmp_path):
     assert number.loop.attempts[0].evaluation == Evaluation((NOT_PASSED_FINDING,))
 
 
-BAD_RECORDS: list[tuple[str, str]] = [
-    (line(x=1), "x is an unknown key"),
-    ('{"attempts": {"a": 1}}', "attempts is {'a': 1}; it must be a valid list"),
-    ('{"attempts": []}', "at least 1 item"),
-    (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
-    (line(ANSWER, {"passed": True}), "attempts.2.candidate is missing"),
-    (
+BAD_RECORDS: dict[str, tuple[str, str]] = {
+    "an unknown key": (line(x=1), "x is an unknown key"),
+    "attempts that are no list": (
+        '{"attempts": {"a": 1}}',
+        "attempts is {'a': 1}; it must be a valid list",
+    ),
+    "no attempt": ('{"attempts": []}', "at least 1 item"),
+    "a goal of another form": (
+        line(goals=["q > 1"]),
+        "a goal is 'q > 1'; it must be written like \"alignment",
+    ),
+    "no candidate": (
+        line(ANSWER, {"passed": True}),
+        "attempts.2.candidate is missing",
+    ),
+    "neither passed nor findings": (
         line({"candidate": "x", "met": 1}),
         "attempt 1 needs either passed, or findings and scores",
     ),
-    (
+    "both passed and findings": (
         line({**ANSWER, "findings": [WHY]}),
         "attempt 1 needs either passed, or findings and scores",
     ),
-    (
+    "a share over 1": (
         line({**ANSWER, "met": 1.5}),
         "attempts.1.met is 1.5; it must be less than or equal to",
     ),
-    (line(ANSWER, {**ANSWER, "quality": 1}), "one number for each of 2 attempts"),
-    (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
-    (
+    "a quality for one attempt of two": (
+        line(ANSWER, {**ANSWER, "quality": 1}),
+        "one number for each of 2 attempts",
+    ),
+    "fewer calls than none": (
+        line({**ANSWER, "usage": {"calls": -1}}),
+        "made of finite numbers of at least 0",
+    ),
+    "a finding without a message": (
         line({"candidate": "x", "findings": [{"check": "a"}]}),
         "attempts.1.findings.1.message is mi",
     ),
-    (
+    "a level that is none": (
         line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
         "findings.1.level is 'bad'",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("bad", "message"), BAD_RECORDS)
-def test_a_bad_record_names_its_line_and_field(tmp_path, bad, message):
+@pytest.mark.parametrize("case", BAD_RECORDS)
+def test_a_bad_record_names_its_line_and_field(tmp_path, case):
+    bad, message = BAD_RECORDS[case]
     with pytest.raises(LineError) as caught:
         read(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
     assert str(caught.value).startswith(f"{tmp_path / 'loops.jsonl'}:3: ")

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from datetime import datetime
+import time
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
 
 
 def test_words_and_times():
-    noon = datetime(2026, 11, 20, 12).timestamp()  # noqa: DTZ001 - local time is meant
+    noon = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))  # local time
     assert when(noon) == "2026-11-20 12:00:00"
     assert when(float("inf")) == "inf s after 1970"
     assert [counted(n, "loop") for n in (0, 1, 2)] == ["0 loops", "1 loop", "2 loops"]
@@ -73,7 +73,7 @@ class Full:
         """Nothing is there to flush."""
 
 
-def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
+def test_an_error_is_shown_where_no_document_can_be(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
     token = CURRENT_COMMAND.set(CommandLine(json=True))
     assert report_error(OSError("the disk is full")) == 4
@@ -88,8 +88,9 @@ def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
         (MIN_PROGRESS_ITEMS, 1),
         (40 * MIN_PROGRESS_ITEMS, 10),
     ],
+    ids=["too few", "just enough", "many"],
 )
-def test_progress_is_told_in_a_few_lines(capsys, total, lines):
+def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
     with Progress() as progress:
         for done in range(0, total + 1, 100):
             progress.counted("reading", done, total)

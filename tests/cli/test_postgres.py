@@ -1,7 +1,6 @@
 """The commands on PostgreSQL, whose URL has a password that nobody may read."""
 
 import asyncio
-import json
 import signal
 
 import pytest
@@ -14,30 +13,33 @@ from tests.postgres import blank, drop, rows
 from tests.service.jobs import SCOPE, begun, put
 
 # In this order: each works on what those before it have left.
-COMMANDS = [
-    *(
-        "log",
-        "loops",
-        "runs",
-        "why {run}/red",
-        "lessons",
-        "seen contains red",
-        "recall red",
-    ),
-    *("proof", "patterns list", "quarantine list", "quarantine log", "pin 1 --by ada"),
-    *(
-        "prune --by ada --keep 1 --dry-run",
-        "prune --by ada --keep 1",
-        "dream",
-        "dream log",
-    ),
-    *("export lessons.jsonl", "import lessons.jsonl", "replay"),
-    *(
-        "override {run}/never attempts --by ada --why again",
-        "doctor --model toy:answer",
-    ),
-    *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
-]
+COMMANDS = """
+log
+loops
+runs
+why {run}/red
+lessons
+seen contains red
+recall red
+proof
+patterns list
+quarantine list
+quarantine log
+pin 1 --by ada
+prune --by ada --keep 1 --dry-run
+prune --by ada --keep 1
+dream
+dream log
+export lessons.jsonl
+import lessons.jsonl
+replay
+override {run}/never attempts --by ada --why again
+doctor --model toy:answer
+key create --name ci --may read
+key list
+audit verify
+worker --once
+""".strip().splitlines()
 WELL = ["database", "queue"]
 LOOPS = """
 from heedful import Run
@@ -55,21 +57,21 @@ def secret(url):
 
 @pytest.fixture
 def invoke(desk, monkeypatch):
-    """Calls a command; no output shows the password."""
+    """Run command lines; no output shows the password."""
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
 
-    def invoked(*arguments):
-        done = desk.invoke(monkeypatch, *arguments)
-        assert "hunter2" not in done.out + done.err, arguments
+    def invoke_line(line):
+        done = desk.invoke(monkeypatch, line)
+        assert "hunter2" not in done.out + done.err, line
         return done
 
-    return invoked
+    return invoke_line
 
 
 @pytest.fixture
 def doctor(invoke):
     def signs(url):
-        done = invoke("doctor", "--db", url, "--model", "toy:answer", "--json")
+        done = invoke(f"doctor --db {url} --model toy:answer --json")
         return done.code, {sign["name"]: sign for sign in done.json["signs"]}
 
     return signs
@@ -85,18 +87,17 @@ def empty():
 def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
     never = {**task("never"), "task": "never say red"}
     desk.tasks(
-        *map(task, ("red", "blue", "green", "pink", "grey", "teal", "plum")), never
+        [*map(task, ("red", "blue", "green", "pink", "grey", "teal", "plum")), never]
     )
     url = secret(postgres.service)
-    done = desk.heedful(
-        "run", "tasks.jsonl", "--model", "toy:answer", "--json", "--db", url
-    )
-    assert (done.code, "hunter2" in done.out + done.err) == (1, False), done
+    done = desk.heedful(f"run tasks.jsonl --model toy:answer --json --db {url}")
+    assert done.code == 1, done
+    assert "hunter2" not in done.out + done.err
     assert "postgresql://heedful@/" in done.err
     monkeypatch.setenv("HEEDFUL_DB", url)
-    values = {"run": json.loads(done.out)["run"], "url": secret(postgres.owner)}
+    run = done.json["run"]
     for command in COMMANDS:
-        done = invoke(*command.format(**values).split())
+        done = invoke(command.format(run=run))
         assert done.code in (0, 1), (command, done)
         assert "Traceback" not in done.err, (command, done)
     assert "hunter2" not in (desk.folder / "lessons.jsonl").read_text("utf-8")
@@ -111,35 +112,38 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("command", ["loops", "doctor", "migrate", "proof --json"])
-def test_an_error_is_told_without_the_password(invoke, monkeypatch, url, command):
+def test_an_error_is_shown_without_the_password(invoke, monkeypatch, url, command):
     monkeypatch.setenv("HEEDFUL_DB", url)
-    for debug in ([], ["--debug"]):
-        done = invoke(*command.split(), *debug)
-        assert (done.code != 0, URLS[url] in done.out + done.err) == (True, True), done
+    for line in (command, f"{command} --debug"):
+        done = invoke(line)
+        assert done.code != 0, done
+        assert URLS[url] in done.out + done.err, done
 
 
 def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, empty):
     code, signs = doctor(empty.service)
     assert code == 1
     assert signs["database"]["well"] is False
-    done = invoke("migrate", "--store", secret(empty.owner), "--role", "heedful")
+    owner = secret(empty.owner)
+    done = invoke(f"migrate --store {owner} --role heedful")
     assert done.code == 0, done
     assert f"has schema {newest_version()}, {len(all_parts())} part" in done.out
     assert "role heedful may serve" in done.out
-    again = invoke("migrate", "--store", secret(empty.owner), "--json").json
+    again = invoke(f"migrate --store {owner} --json").json
     assert again["applied"] == []
     assert again["waiting"] == []
-    desk.tasks(task("red"))
-    assert desk.heedful("run", "tasks.jsonl", "--model", "toy:answer").code == 0
-    done = invoke("db", "copy", "heedful.db", secret(empty.owner))
-    assert (done.code, "rows of heedful.db" in done.out) == (0, True), done
+    desk.tasks([task("red")])
+    assert desk.heedful("run tasks.jsonl --model toy:answer").code == 0
+    done = invoke(f"db copy heedful.db {owner}")
+    assert done.code == 0, done
+    assert "rows of heedful.db" in done.out
     assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
 
 
 def test_doctor_of_a_healthy_database(doctor, postgres):
-    asyncio.run(_put(postgres.service, put, "pot"))
-    asyncio.run(_put(postgres.service, begun, "l1"))
+    asyncio.run(prepare(postgres.service, put, "pot"))
+    asyncio.run(prepare(postgres.service, begun, "l1"))
     code, signs = doctor(secret(postgres.service))
     assert code == 0
     assert [name for name in WELL if not signs[name]["well"]] == []
@@ -149,7 +153,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     rows(postgres.owner, "create table heedful.bare (tenant text)")
     code, signs = doctor(postgres.service)
     assert code == 1
-    assert ("not for bare" in signs["database"]["found"]) is True
+    assert "not for bare" in signs["database"]["found"]
     rows(postgres.owner, "delete from schema_version where part = 'pre'")
     assert "run heedful migrate" in doctor(postgres.service)[1]["database"]["found"]
     for url in (postgres.owner, postgres.superuser):
@@ -161,39 +165,39 @@ def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
 # -- the worker
 
 
-async def _put(url, work, *names):
+async def prepare(url, work, name):
+    """Do `work` in the database: begin a loop of this name, or put an episode."""
     store = open_store(url)
-    await work(store, SCOPE, *names)
+    await work(store, SCOPE, name)
     await store.close()
 
 
-async def _defer(url, kind, *options):
+async def defer_drives(url, ids):
     async with PostgresQueue(url) as queue:
-        for more in options:
-            await queue.defer(kind, SCOPE, **more)
+        for id in ids:
+            await queue.defer("drive", SCOPE, loop=id, by="short")
 
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
     desk.write("loops.py", LOOPS)
-    asyncio.run(_put(postgres.service, begun, "l1"))
-    both = ({"loop": "l1", "by": "short"}, {"loop": "l2", "by": "short"})
-    asyncio.run(_defer(postgres.service, "drive", *both))
+    asyncio.run(prepare(postgres.service, begun, "l1"))
+    asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
     done = invoke(
-        "worker", "--store", postgres.service, "--once", "--drives", "short=loops:short"
+        f"worker --store {postgres.service} --once --drives short=loops:short"
     )
     assert done.code == 1
     assert "acme/shop drive by=short loop=l1: done in" in done.err
     assert "acme/shop drive by=short loop=l2: given up: NotFound" in done.err
     assert done.err.splitlines()[-1] == "1 job done, 1 given up"
     assert not [record for record in caplog.records if record.exc_info], (
-        "what was told is not logged, too"
+        "what is printed is not logged, too"
     )
     loop = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert loop.values == ("ok",)
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
-    process = desk.start("worker", "--store", postgres.service, HEEDFUL_EMBEDDER="none")
+    process = desk.start(f"worker --store {postgres.service}", HEEDFUL_EMBEDDER="none")
     assert process.stderr is not None
     assert "runs the jobs of postgresql://" in process.stderr.readline()
     process.send_signal(signal.SIGINT)

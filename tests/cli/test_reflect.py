@@ -55,14 +55,16 @@ CHAT = {
 
 
 @pytest.fixture
-def typed(desk, session):
+def session_of_traces(desk, session):
     desk.write("runs.jsonl", b"".join(traces.write([FAILED, MENDED])))
     desk.write("reflectors.py", MODEL)
     return session
 
 
-def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, desk):
-    again = typed(
+def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
+    session_of_traces, desk
+):
+    again = session_of_traces(
         (
             "reflect runs.jsonl",
             0,
@@ -87,13 +89,13 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
         assert not any(item["created"] for item in entry["stored"])
         assert entry["release"].startswith("heedful quarantine release 1 ")
     # The same failure, and two rules for it.
-    lessons = typed(("lessons --json", 0)).json["lessons"]
+    lessons = session_of_traces(("lessons --json", 0)).json["lessons"]
     assert [entry["seen"] for entry in lessons] == [2, 1, 1]
-    typed(("quarantine release 1 2 3 --by ann", 0))
+    session_of_traces(("quarantine release 1 2 3 --by ann", 0))
     desk.write("build.log", "step 3\n" * 9_000 + "Error: 3 items match\n")
     desk.write("well.log", "step 3\n" * 9_000)
     desk.write("any.bin", b"PK\0\1")
-    typed(
+    session_of_traces(
         ("before -- price pot", 1, "no failure is known"),
         (
             "seen build.log",
@@ -107,7 +109,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     )
     desk.write("chat.json", json.dumps(CHAT))
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
-    typed(
+    session_of_traces(
         (
             "reflect chat.json --trust operator",
             0,
@@ -122,13 +124,13 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     )
 
 
-def test_what_a_model_invents_is_dropped_with_the_reason(typed):
+def test_what_a_model_invents_is_dropped_with_the_reason(session_of_traces):
     dropped = (
         "  dropped  Before you call price, ask Mark Twain. (the events do not contain "
         "“Mark"
     )
     options = "reflect runs.jsonl --model reflectors:wild --no-store"
-    done = typed(
+    done = session_of_traces(
         (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"),
         (f"{options} --json", 0),
     )
@@ -137,9 +139,9 @@ def test_what_a_model_invents_is_dropped_with_the_reason(typed):
     assert text["unsupported"] == ["Mark Twain"]
 
 
-def test_what_failed_is_told_by_doctor_and_tried_again(typed):
+def test_what_failed_is_shown_by_doctor_and_tried_again(session_of_traces):
     late = "failed: no answer within 3 s"
-    typed(
+    session_of_traces(
         ("reflect runs.jsonl --model reflectors:gone", 5, "no key", "!episode"),
         (
             "reflect runs.jsonl --model reflectors:late",
@@ -163,13 +165,13 @@ def test_what_failed_is_told_by_doctor_and_tried_again(typed):
     )
 
 
-def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
+def test_what_another_is_at_work_on_is_left_to_it(session_of_traces, desk):
     """Or was, until it was killed: that is known after a while."""
-    typed(("reflect runs.jsonl --no-store", 0))
+    session_of_traces(("reflect runs.jsonl --no-store", 0))
     with opened(desk.folder / "heedful.db") as store:
         episode = to_stored_episode(FAILED, "external")
         assert asyncio.run(store.write(Scope(), episodes.admit, episode)) is None
-    typed(
+    session_of_traces(
         (
             "reflect runs.jsonl",
             0,
@@ -179,10 +181,10 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     )
 
 
-def test_damage_is_told_after_what_is_whole(typed, desk):
+def test_damage_is_named_after_what_is_whole(session_of_traces, desk):
     content = b"".join(traces.write([FAILED, about("another")]))
     desk.write("cut.jsonl", content[:-40])
-    done = typed(
+    done = session_of_traces(
         ("reflect none.jsonl", 1, "failed: none.jsonl"),
         (
             "reflect cut.jsonl runs.jsonl",

@@ -9,12 +9,12 @@ from heedful.loop.codec import policy_from
 from heedful.loop.reach import reach
 from tests.cli.support import Done, record, task
 
-LOOPS = (
+LOOPS = [
     record("a", "x", "y!"),
     record("b", "x", "x", "x"),
     record("c", "u", "v", "w!"),
     record("d", "x!"),
-)
+]
 TWO = "stage, attempts.limit=2"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -22,13 +22,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def heedful_(desk, monkeypatch):
     """Calls the command in a folder with recorded loops."""
-    desk.records(*LOOPS)
-    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
+    desk.records(LOOPS)
+    return lambda line: desk.invoke(monkeypatch, line)
 
 
 @pytest.fixture
 def replay(heedful_):
-    return lambda *arguments: heedful_("replay", *arguments)
+    return lambda line: heedful_(f"replay {line}")
 
 
 def lines(done: Done) -> dict[str, list[str]]:
@@ -39,7 +39,7 @@ def lines(done: Done) -> dict[str, list[str]]:
 
 
 def test_the_figures_by_hand(replay):
-    done = replay("loops.jsonl", "--policy", "default", "--policy", TWO)
+    done = replay(f"loops.jsonl --policy default --policy '{TWO}'")
     assert done.code == 0
     assert done.err == ""
     assert done.out.startswith("4 loops, 9 attempts; 3 loops can be solved\n")
@@ -50,7 +50,7 @@ def test_the_figures_by_hand(replay):
     assert rows["default"] == rows["as recorded"]
     assert rows[TWO] == ["7", "1.000", "7", "0", "2", "1", "0.500", "1", "0"]
     assert "cannot tell:" not in done.out
-    longer = replay("loops.jsonl", "--policy", "default, -repeat")
+    longer = replay("loops.jsonl --policy 'default, -repeat'")
     assert (
         lines(longer)["default, -repeat"][-1] == "1"
     )  # b goes on after its third attempt
@@ -58,8 +58,8 @@ def test_the_figures_by_hand(replay):
 
 
 def test_a_drawing_of_cost_and_quality(replay, desk):
-    two = ("--policy", "default", "--policy", TWO)
-    done = replay("loops.jsonl", *two, "--plot", "front.svg", "--json")
+    two = f"--policy default --policy '{TWO}'"
+    done = replay(f"loops.jsonl {two} --plot front.svg --json")
     assert done.code == 0
     assert done.err == "picture front.svg\n"
     drawing = ElementTree.fromstring((desk.folder / "front.svg").read_text("utf-8"))
@@ -67,9 +67,9 @@ def test_a_drawing_of_cost_and_quality(replay, desk):
     assert {"4 recorded loops, 3 can be solved", "Pareto front", f"2  {TWO}"} <= texts
     kinds = [dot.get("class") for dot in drawing.iter(f"{SVG}circle")]
     assert kinds[:3] == ["oracle", "front", "front"]
-    assert replay("loops.jsonl", "--plot", "front.png").code == 2
-    desk.records(record("a", "x", "y"))
-    assert "has nothing to draw" in replay("loops.jsonl", "--plot", "front.svg").err
+    assert replay("loops.jsonl --plot front.png").code == 2
+    desk.records([record("a", "x", "y")])
+    assert "has nothing to draw" in replay("loops.jsonl --plot front.svg").err
 
 
 def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
 def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     message = "orchestrator is left out: no scores for its goals are recorded"
     assert message in replay("loops.jsonl").out
-    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
+    desk.records([scored("a", (0.5, 0.5), (0.8, 0.2))])
     done = replay("loops.jsonl")
     assert message not in done.out
     assert lines(done)["orchestrator"][:5] == ["2", "1.000", "2", "0", "1"]
     desk.records(
-        scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]
+        [scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0]]
     )
-    done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75", "--json")
+    done = replay("loops.jsonl --policy 'stage, alignment >= 0.75' --json")
     (note,) = done.json["notes"]
     assert note.startswith(
         "stage, alignment >= 0.75: 1 of 2 loops cannot be judged by its goals"
@@ -101,15 +101,13 @@ def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
 def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     """0.5 is too little at the first attempt: without the goal it would pass there."""
     desk.records(
-        scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)), scored("b", (0.5, 0), (0.6, 0))
+        [
+            scored("a", (0.5, 0.5), (0.8, 0.2), (0.9, 0.1)),
+            scored("b", (0.5, 0), (0.6, 0)),
+        ]
     )
-    policies = (
-        "--policy",
-        "stage, alignment >= 0.75",
-        "--policy",
-        "stage, attempts.limit=1",
-    )
-    document = replay("loops.jsonl", *policies, "--json").json
+    policies = "--policy 'stage, alignment >= 0.75' --policy 'stage, attempts.limit=1'"
+    document = replay(f"loops.jsonl {policies} --json").json
     assert document["recorded"]["attempts"] == 4
     figures = [
         (policy["attempts"], policy["solved"], policy["oracle"])
@@ -140,10 +138,11 @@ def test_where_there_are_no_loops(heedful_, desk, name):
     (desk.folder / "folder").mkdir()
     for file in ("empty.jsonl", "empty.db"):
         desk.write(file, "")
-    desk.records(*LOOPS, name="lines.json")
+    desk.records(LOOPS, name="lines.json")
     code, message = NO_LOOPS[name]
-    done = heedful_("replay", name, "--json")
-    assert (done.code, message in done.json["error"]["message"]) == (code, True), done
+    done = heedful_(f"replay '{name}' --json")
+    assert done.code == code, done
+    assert message in done.json["error"]["message"]
 
 
 # Policies
@@ -152,7 +151,7 @@ TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
 
 
 def test_check_shows_the_shortest_history_of_each_rule(heedful_):
-    done = heedful_("policy", "check", "stage, repeat")
+    done = heedful_("policy check 'stage, repeat'")
     assert done.code == 0
     assert done.err == ""
     assert done.out == (
@@ -179,26 +178,32 @@ CHECKED: list[tuple[str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "message"), CHECKED)
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    CHECKED,
+    ids=[text or "the setting" for text, *_ in CHECKED],
+)
 def test_a_policy_is_checked_in_words_and_as_json(heedful_, desk, text, code, message):
     desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"')
-    words = ("policy", "check", *([text] if text else []))
-    done = heedful_(*words)
-    assert (done.code, message in done.out) == (code, True), done
-    document = heedful_(*words, "--json").json
+    line = f"policy check '{text}'" if text else "policy check"
+    done = heedful_(line)
+    assert done.code == code, done
+    assert message in done.out
+    document = heedful_(f"{line} --json").json
     chosen = policy_from(document["policy"])
     for rule, reached in zip(document["rules"], reach(chosen), strict=True):
         history = reached.history.attempts if reached.history else ()
-        row = (rule["can_fire"], rule["proof"], len(rule["history"]))
-        assert row == (reached.history is not None, reached.proof, len(history))
+        assert rule["can_fire"] == (reached.history is not None)
+        assert rule["proof"] == reached.proof
+        assert len(rule["history"]) == len(history)
         assert policy_from({"rules": [rule["rule"]]}).rules == (reached.rule,)
 
 
 def test_a_run_warns_of_rules_that_cannot_fire(desk):
-    strict = {"policy": "stage, fatigue"}
-    desk.tasks(task("red", **strict), task("green", **strict), task("blue"))
+    strict = "stage, fatigue"
+    desk.tasks([task("red", policy=strict), task("green", policy=strict), task("blue")])
     desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json")
+    done = desk.heedful("run tasks.jsonl --model toy:answer --json")
     assert done.code == 0
     assert len(done.json["rows"]) == 3
     first, second = (

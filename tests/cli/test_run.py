@@ -6,22 +6,20 @@ import json
 import os
 import pty
 import re
-import shlex
 import signal
-import subprocess
 from contextlib import suppress
 
 import pytest
 
-from tests.cli.support import COMMAND, Desk, ended, rows, task
+from tests.cli.support import Desk, Done, await_end, rows, task
 
 TASKS = (task("red", context={"family": "colours"}), task("green"), task("never"))
-RUN = ("run", "tasks.jsonl", "--model", "toy:answer")
+RUN = "run tasks.jsonl --model toy:answer"
 
 
 def test_a_run_in_words(desk):
-    desk.tasks(*TASKS)
-    done = desk.heedful(*RUN, "--no-memory")
+    desk.tasks(TASKS)
+    done = desk.heedful(f"{RUN} --no-memory")
     assert done.code == 1
     total = next(line.split() for line in done.out.splitlines() if "tasks-1" in line)
     assert total[:6] == ["tasks-1", "3", "0", "2", "7", "105"]
@@ -44,12 +42,12 @@ def test_a_run_in_words(desk):
 
 
 def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
-    desk.tasks(*TASKS[:2])
-    failed = desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", "--json").json
+    desk.tasks(TASKS[:2])
+    failed = desk.heedful("run tasks.jsonl --model toy:raises --json").json
     assert failed["error"]["type"] == "ModelError"
     assert failed["run"] == "tasks-1"
     assert failed["rows"] == []
-    done = desk.heedful(*RUN, "--resume", "--json", "--jobs", "2")
+    done = desk.heedful(f"{RUN} --resume --json --jobs 2")
     document = done.json
     seconds = document.pop("seconds")
     assert sum(row["seconds"] for row in document.pop("rows")) == pytest.approx(
@@ -83,27 +81,28 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
 
 
 def test_names_of_runs_and_what_a_resumed_run_does(desk, session):
-    desk.tasks(TASKS[0])
-    run = "run tasks.jsonl --model toy:answer"
-    session((f"{run} --resume", 3, "no database 'heedful.db'"))
+    desk.tasks([TASKS[0]])
+    session((f"{RUN} --resume", 3, "no database 'heedful.db'"))
     assert not (desk.folder / "heedful.db").exists()
     session(
-        (f"{run} --run mine", 0, "run mine: 1 task"),
-        (f"{run} --resume", 3, "no run 'tasks-…'"),
-        (f"{run} --run mine", 2, "run 'mine' exists; add --resume"),
-        (f"{run} --resume --run other", 3, "no run 'other' in heedful.db"),
-        *((f"{run} --run {bad}", 2) for bad in ("a/b", "''", "x" * 201)),
-        (run, 0, "run tasks-1: "),
-        (run, 0, "run tasks-2: "),
+        (f"{RUN} --run mine", 0, "run mine: 1 task"),
+        (f"{RUN} --resume", 3, "no run 'tasks-…'"),
+        (f"{RUN} --run mine", 2, "run 'mine' exists; add --resume"),
+        (f"{RUN} --resume --run other", 3, "no run 'other' in heedful.db"),
+        (f"{RUN} --run a/b", 2),
+        (f"{RUN} --run ''", 2),
+        (f"{RUN} --run {'x' * 201}", 2),
+        (RUN, 0, "run tasks-1: "),
+        (RUN, 0, "run tasks-2: "),
     )
     calls = len(desk.calls())
-    session((f"{run} --resume", 0, "run tasks-2: "))
+    session((f"{RUN} --resume", 0, "run tasks-2: "))
     assert len(desk.calls()) == calls  # what has ended is not run again
-    desk.tasks(*TASKS[:2])
-    done = session((f"{run} --resume --json", 0))
+    desk.tasks(TASKS[:2])
+    done = session((f"{RUN} --resume --json", 0))
     assert [row["id"] for row in rows(done)] == ["red", "green"]
-    desk.tasks({**TASKS[0], "task": "Say blue"})
-    session((f"{run} --resume", 2, "is about another task"))
+    desk.tasks([{**TASKS[0], "task": "Say blue"}])
+    session((f"{RUN} --resume", 2, "is about another task"))
 
 
 BAD_MODELS = {
@@ -119,8 +118,8 @@ BAD_MODELS = {
 @pytest.mark.parametrize("model", BAD_MODELS)
 def test_a_bad_model_is_a_clear_error(desk, model):
     code, pattern = BAD_MODELS[model]
-    desk.tasks(*TASKS[:2])
-    done = desk.heedful("run", "tasks.jsonl", "--model", model, "--timeout", "1")
+    desk.tasks(TASKS[:2])
+    done = desk.heedful(f"run tasks.jsonl --model {model} --timeout 1")
     assert done.code == code
     assert re.search(pattern, done.out + done.err)
     assert "Traceback" not in done.err
@@ -135,8 +134,8 @@ def test_a_bad_model_is_a_clear_error(desk, model):
 
 def test_a_check_that_raises_stops_its_own_task_alone(desk):
     broken = {**task("red"), "checks": [{"name": "mychecks:raises"}]}
-    desk.tasks(broken, TASKS[1], {**broken, "id": "blue"})
-    done = desk.heedful(*RUN)
+    desk.tasks([broken, TASKS[1], {**broken, "id": "blue"}])
+    done = desk.heedful(RUN)
     assert done.code == 1
     assert "check 'raises' raised ZeroDivisionError: 'the check fell over'" in done.err
     assert "task 'red' did not end (nor did 1 more: blue)" in done.err
@@ -144,19 +143,17 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
         line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line
     ] == [["tasks-1", "1", "0", "1"]]
     calls = desk.calls()
-    assert desk.heedful(*RUN, "--resume").code == 1
+    assert desk.heedful(f"{RUN} --resume").code == 1
     assert desk.calls() == calls  # their answers were journalled
 
 
-def test_a_model_that_ends_the_process_is_told_and_a_traceback_only_on_request(desk):
-    desk.tasks(TASKS[0])
-    for raises in (("--debug", "run"), ("run", "--debug")):
-        done = desk.heedful(*raises, "tasks.jsonl", "--model", "toy:raises")
+def test_a_model_that_ends_the_process_is_named_and_a_traceback_only_on_request(desk):
+    desk.tasks([TASKS[0]])
+    for command in ("--debug run", "run --debug"):
+        done = desk.heedful(f"{command} tasks.jsonl --model toy:raises")
         assert done.code == 5
-        assert ("Traceback" in done.err) is True
-    done = desk.heedful(
-        "run", "tasks.jsonl", "--model", "toy:exits", "--json", "--run", "e"
-    )
+        assert "Traceback" in done.err
+    done = desk.heedful("run tasks.jsonl --model toy:exits --json --run e")
     assert done.code == 1
     assert "called sys.exit(0)" in done.json["error"]["message"]
     assert "--run e --resume" in done.json["error"]["message"]
@@ -196,42 +193,33 @@ def gone(messages):
 """
 
 
-def resumed(err: str) -> list[str]:
-    """The command that the message shows, without the name of the program."""
+def resuming_line(err: str) -> str:
+    """Return the command line that the message shows, without the program's name."""
     command = err.split("continue with:\n", 1)[1].splitlines()[0]
-    program, *arguments = shlex.split(command)
+    program, _, line = command.strip().partition(" ")
     assert program == "heedful"
-    return arguments
+    return line
 
 
-def interrupted(desk: Desk, *arguments: str, calls: int, **more: str):
-    """The command, interrupted once it has made so many calls."""
-    process = desk.start(*arguments, **more)
+def interrupt(desk: Desk, line: str, *, calls: int, **more: str) -> Done:
+    """Run the command line and interrupt it once it has made so many calls."""
+    process = desk.start(line, **more)
     desk.wait_for(lambda: len(desk.calls()) >= calls, process)
     process.send_signal(signal.SIGINT)
-    return ended(process)
+    return await_end(process)
 
 
 def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
-    desk.tasks(*COLOURS)
-    run = (
-        "run",
-        "tasks.jsonl",
-        "--model",
-        "toy:answer",
-        "--timeout",
-        "50",
-        "--run",
-        "a name",
-    )
-    stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
+    desk.tasks(COLOURS)
+    line = f"{RUN} --timeout 50 --run 'a name'"
+    stopped = interrupt(desk, line, calls=4, SLEEP="0.3")
     assert stopped.code == 130
     assert "heedful: interrupted; stored results stay" in stopped.err
     assert "Traceback" not in stopped.err
-    arguments = resumed(stopped.err)
-    assert arguments == [*run[:-2], "--run", "a name", "--resume"]
-    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
-    done = desk.heedful(*arguments, "--json")
+    resuming = resuming_line(stopped.err)
+    assert resuming == f"{line} --resume"
+    assert desk.heedful("doctor --model toy:answer").code == 0
+    done = desk.heedful(f"{resuming} --json")
     assert done.code == 0
     assert done.json["calls"] == 6
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
@@ -240,37 +228,31 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
 
 def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
     desk.write("blocking.py", SLOW)
-    desk.tasks({**COLOURS[0], "checks": [{"name": "blocking:check"}]})
-    stopped = interrupted(desk, "run", "tasks.jsonl", "--model", "toy:at_once", calls=2)
+    desk.tasks([{**COLOURS[0], "checks": [{"name": "blocking:check"}]}])
+    stopped = interrupt(desk, "run tasks.jsonl --model toy:at_once", calls=2)
     assert stopped.code == 130
-    assert resumed(stopped.err)[-3:] == ["--run", "tasks-1", "--resume"]
-    run = ("run", "tasks.jsonl", "--model", "toy:slow", "--json")
-    stopped = interrupted(desk, *run, calls=3)
+    assert resuming_line(stopped.err).endswith(" --run tasks-1 --resume")
+    line = "run tasks.jsonl --model toy:slow"
+    stopped = interrupt(desk, f"{line} --json", calls=3)
     error = json.loads(stopped.out)["error"]
     assert stopped.code == 130
     assert error["type"] == "Interrupted"
-    assert resumed(error["message"]) == [*run[:-1], "--run", "tasks-2", "--resume"]
-    process = desk.start("run", "tasks.jsonl", "--model", "toy:at_once")
+    assert resuming_line(error["message"]) == f"{line} --run tasks-2 --resume"
+    process = desk.start("run tasks.jsonl --model toy:at_once")
     desk.wait_for(lambda: len(desk.calls()) >= 5, process)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)  # the second exits at once
-    assert ended(process).code == 130
+    assert await_end(process).code == 130
 
 
 # Progress on a terminal: live on stderr, the result on stdout as it is
 
 
-def test_tasks_are_told_live_on_a_terminal(desk):
-    desk.tasks(task("red"), task("[bold]"), task("never"))
+def test_tasks_are_shown_live_on_a_terminal(desk):
+    desk.tasks([task("red"), task("[bold]"), task("never")])
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *RUN, "--no-memory"],
-        cwd=desk.folder,
-        stdin=subprocess.DEVNULL,
-        env=desk.environment({"TERM": "xterm", "COLUMNS": "100", "SLEEP": "0.05"}),
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        encoding="utf-8",
+    process = desk.start(
+        f"{RUN} --no-memory", stderr=theirs, TERM="xterm", COLUMNS="100", SLEEP="0.05"
     )
     os.close(theirs)
     sent = b""
@@ -278,7 +260,7 @@ def test_tasks_are_told_live_on_a_terminal(desk):
         while data := os.read(ours, 65_536):
             sent += data
     os.close(ours)
-    done = ended(process)
+    done = await_end(process)
     for part in (
         "run tasks-1: 3 tasks",
         "✓ red",
@@ -289,7 +271,7 @@ def test_tasks_are_told_live_on_a_terminal(desk):
     ):
         assert part in sent.decode("utf-8", "replace")
     assert done.code == 1
-    assert ("\x1b" in done.out) is False
+    assert "\x1b" not in done.out
     assert "Next: heedful why tasks-1/never" in done.out
 
 
@@ -298,10 +280,11 @@ def test_tasks_are_told_live_on_a_terminal(desk):
 
 def test_as_many_at_once_as_asked_and_none_after_a_model_that_is_gone(desk):
     desk.write("batch.py", TOGETHER)
-    desk.tasks(*map(task, "abcd"))
-    run = ("run", "tasks.jsonl", "--jobs", "2", "--no-memory", "--model")
-    assert desk.heedful(*run, "batch:together").code == 0
-    gone = desk.heedful(*run[:2], "--model", "batch:gone")
+    desk.tasks(map(task, "abcd"))
+    run = "run tasks.jsonl --model"
+    together = desk.heedful(f"{run} batch:together --jobs 2 --no-memory")
+    assert together.code == 0
+    gone = desk.heedful(f"{run} batch:gone")
     assert gone.code == 5
-    assert ("task 'a' did not end; all others are stored" in gone.err) is True
+    assert "task 'a' did not end; all others are stored" in gone.err
     assert len(desk.calls()) == 4 + 1

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from heedful.cli.sessions import OWN_SOURCE_TRUST
-from tests.cli.support import COMMAND, Desk
+from tests.cli.support import Desk
 
 MANY = 150  # sessions, so that Ctrl-C comes while they are read
 
@@ -111,9 +111,10 @@ def test_the_memory_of_a_repository_is_at_its_root(
     )
     # In the repository its own lesson waits in quarantine, and the user's own memory is
     # beside it.
-    for words in (("before", "--", "npm", "test"), ("seen", "npm ERR! Missing script")):
-        beside = Desk(root).heedful(*words)
-        assert (beside.code, "pnpm test" in beside.out) == (0, True), beside
+    for line in ("before -- npm test", "seen 'npm ERR! Missing script'"):
+        beside = Desk(root).heedful(line)
+        assert beside.code == 0, beside
+        assert "pnpm test" in beside.out
 
 
 @pytest.mark.parametrize("forget", ["180d", "soon"])
@@ -131,13 +132,11 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
     for n, answer in enumerate("yn"):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
         terminal, other = pty.openpty()
-        command = [*COMMAND, "learn-sessions", "logs", "--db", f"{answer}.db"]
-        ends: Any = {"stdin": other, "stdout": subprocess.PIPE, "stderr": other}
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=desk.environment(), **ends
+        process = desk.start(
+            f"learn-sessions logs --db {answer}.db", stdin=other, stderr=other
         )
         os.write(terminal, f"{answer}\n".encode())
-        assert b"trust set" not in process.communicate()[0]  # no command, it is asked
+        assert "trust set" not in process.communicate()[0]  # no command, it is asked
         assert process.returncode == 0
         os.close(terminal)
         os.close(other)
@@ -152,13 +151,13 @@ def test_ctrl_c_loses_nothing_and_the_rest_is_done_later(desk, tmp_path):
     (tmp_path / "logs").mkdir()
     for n in range(MANY):
         desk.write(f"logs/{n}.jsonl", lines(tmp_path, f"s{n}"))
-    command = "learn-sessions", "logs", "--db", "m.db", "--json"
-    running = desk.start(*command)
+    command = "learn-sessions logs --db m.db --json"
+    running = desk.start(command)
     desk.wait_for((tmp_path / "m.db-wal").exists, running)
     running.send_signal(signal.SIGINT)
-    assert ("stopped" in running.communicate()[0]) is True
+    assert "stopped" in running.communicate()[0]
     assert running.returncode == 130
-    done = json.loads(desk.heedful(*command).out)
+    done = json.loads(desk.heedful(command).out)
     assert done["sessions"] == MANY
-    assert json.loads(desk.heedful(*command).out)["known"] == MANY
+    assert json.loads(desk.heedful(command).out)["known"] == MANY
     assert MANY in [failure["sessions"] for failure in done["failures"]]

@@ -10,7 +10,7 @@ from heedful.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch):
+def no_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in Settings.model_fields:
         monkeypatch.delenv(f"HEEDFUL_{name.upper()}", raising=False)
@@ -93,51 +93,70 @@ def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):
     assert settings().reflection_mode == "full"
 
 
-WRONG = [
-    ("option", ("jobs", 0), "--jobs is 0; it must be greater than or equal to 1"),
-    ("option", ("holdout", 1.0), "--holdout is 1.0; it must be less than 1"),
-    (
-        "environment",
-        ("JOBS", "x"),
-        "HEEDFUL_JOBS in the environment is 'x'; it must be a",
-    ),
-    ("environment", ("EMBEDDER", "x"), "it must be 'auto', 'minilm' or 'none'"),
-    (
-        "heedful",
+WRONG_OPTIONS: dict[str, tuple[float, str]] = {
+    "jobs": (0, "--jobs is 0; it must be greater than or equal to 1"),
+    "holdout": (1.0, "--holdout is 1.0; it must be less than 1"),
+}
+WRONG_VARIABLES = {
+    "JOBS": "HEEDFUL_JOBS in the environment is 'x'; it must be a",
+    "EMBEDDER": "it must be 'auto', 'minilm' or 'none'",
+}
+WRONG_FILES = {
+    "a number as policy": (
+        "heedful.toml",
         "policy = 5",
         "policy in heedful.toml is 5; it must be a policy as text of",
     ),
-    (
-        "heedful",
+    "a long name is cut": (
+        "heedful.toml",
         f"model = '{'x' * 999}'",
         "model in heedful.toml is 'x{100,120}…; it must have",
     ),
-    (
-        "heedful",
+    "two wrong values": (
+        "heedful.toml",
         "jobs = 0\nthreads = 0",
         "threads in heedful.toml .*; jobs in heedful.toml is",
     ),
-    (
-        "heedful",
+    "an unknown setting": (
+        "heedful.toml",
         "modle = 'x'",
         "modle in heedful.toml: there is no such setting; there are",
     ),
-    ("heedful", "model = \nx", "heedful.toml cannot be read: .*line 1"),
-    (
-        "pyproject",
+    "no TOML": (
+        "heedful.toml",
+        "model = \nx",
+        "heedful.toml cannot be read: .*line 1",
+    ),
+    "a value in pyproject.toml": (
+        "pyproject.toml",
         "[tool.heedful]\njobs = -1",
         r"jobs in pyproject.toml \[tool.heedful\]",
     ),
-    ("pyproject", "[tool]\nheedful = 1", r"\[tool.heedful\] in pyproject.toml must be"),
-]
+    "a table that is a number": (
+        "pyproject.toml",
+        "[tool]\nheedful = 1",
+        r"\[tool.heedful\] in pyproject.toml must be",
+    ),
+}
 
 
-@pytest.mark.parametrize(("place", "pair", "message"), WRONG)
-def test_a_wrong_value_names_its_source(monkeypatch, place, pair, message):
-    options = dict([pair]) if place == "option" else {}
-    if place == "environment":
-        monkeypatch.setenv(f"HEEDFUL_{pair[0]}", pair[1])
-    elif place != "option":
-        Path(f"{place}.toml").write_text(pair)
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
+def test_a_wrong_option_is_named(name):
+    value, message = WRONG_OPTIONS[name]
     with pytest.raises(UsageError, match=message):
-        settings(**options)
+        settings(**{name: value})
+
+
+@pytest.mark.parametrize("name", WRONG_VARIABLES)
+def test_a_wrong_variable_is_named(monkeypatch, name):
+    monkeypatch.setenv(f"HEEDFUL_{name}", "x")
+    with pytest.raises(UsageError, match=WRONG_VARIABLES[name]):
+        settings()
+
+
+@pytest.mark.parametrize("case", WRONG_FILES)
+def test_a_wrong_value_in_a_file_is_named(case):
+    file, text, message = WRONG_FILES[case]
+    Path(file).write_text(text)
+    with pytest.raises(UsageError, match=message):
+        settings()

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from heedful.memory.memory import Memory
-from tests.cli.support import following
+from tests.cli.support import next_line
 from tests.memory.transfers import export_bytes, fill_memory, import_own
 from tests.store.support import opened
 
-OWN = ("--trust", "operator", "--by", "ada", "--why", "my laptop")
+OWN = "--trust operator --by ada --why 'my laptop'"
 DATA: bytes = asyncio.run(export_bytes(asyncio.run(fill_memory())))
 
 
@@ -21,48 +21,46 @@ def invoke(desk, monkeypatch):
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(import_own(DATA, Memory(store)))
-    return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
+    return lambda line: desk.invoke(monkeypatch, line)
 
 
 def test_memory_moves_to_another_machine(desk, invoke):
-    done = invoke("export", "lessons.jsonl")
+    done = invoke("export lessons.jsonl")
     assert done.code == 0
     assert done.err == ""
     assert done.out.startswith("5 lessons exported, ")
     assert (desk.folder / "lessons.jsonl").read_bytes() == DATA
-    assert following(done.out) == ["import", "lessons.jsonl", "--db", "another.db"]
-    there = invoke("import", "lessons.jsonl", "--db", "there.db", *OWN)
+    assert next_line(done.out) == "import lessons.jsonl --db another.db"
+    there = invoke(f"import lessons.jsonl --db there.db {OWN}")
     assert there.code == 0
     assert there.out.split()[-4:] == ["default/default", "5", "0", "1"]
-    back = invoke("export", "back.jsonl", "--db", "there.db", "--json")
+    back = invoke("export back.jsonl --db there.db --json")
     assert back.json["digest"] == json.loads(DATA.splitlines()[-1])["sha256"]
 
 
 def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     desk.write("theirs.jsonl", DATA)
-    done = invoke("import", "theirs.jsonl", "--db", "mine.db")
+    done = invoke("import theirs.jsonl --db mine.db")
     assert done.code == 0
     assert "default/default 5 0 6" in " ".join(done.out.split())
     source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
     assert f"to remove these lessons, revoke their source {source}" in done.out
-    listed = invoke(*following(done.out))
+    listed = invoke(next_line(done.out))
     assert listed.code == 0
     assert source in listed.out.replace("\n", "")
-    recalled = invoke("recall", "convert parcel 9", "--db", "mine.db")
+    recalled = invoke("recall 'convert parcel 9' --db mine.db")
     assert recalled.out.endswith("Next: heedful quarantine list --db mine.db\n")
-    gone = invoke(
-        "quarantine", "revoke", source, "--by", "ada", "--yes", "--db", "mine.db"
-    )
+    gone = invoke(f"quarantine revoke {source} --by ada --yes --db mine.db")
     assert gone.code == 0
     assert (
-        invoke("lessons", "--db", "mine.db").out
+        invoke("lessons --db mine.db").out
         == "no lesson in project 'default' of mine.db\n"
     )
 
 
 def test_a_cut_file_is_refused(desk, invoke):
     desk.write("cut.jsonl", DATA[:-200])
-    cut = invoke("import", "cut.jsonl", "--db", "c.db")
+    cut = invoke("import cut.jsonl --db c.db")
     assert cut.code == 2
-    assert ("cut.jsonl:" in cut.err) is True
+    assert "cut.jsonl:" in cut.err
     assert not (desk.folder / "c.db").exists()

@@ -25,17 +25,17 @@ def words(messages):
 """
 
 
-def filled(desk) -> None:
-    async def handed(store) -> None:
+def store_episodes(desk) -> None:
+    async def put_episodes(store) -> None:
         await put(store, SCOPE, "pot", "pan")
         await put(store, OTHER, "pot")
 
     with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(handed(store))
+        asyncio.run(put_episodes(store))
 
 
 def test_on_sqlite_what_waits_is_done_once(desk, session):
-    filled(desk)
+    store_episodes(desk)
     rules = "model: none: rules write the lessons\n"
     refused = (
         "jobs run inside heedful serve; heedful worker --once runs the waiting jobs"
@@ -56,7 +56,7 @@ def test_on_sqlite_what_waits_is_done_once(desk, session):
 
 @pytest.mark.parametrize("place", ["heedful.toml", "option"])
 def test_the_model_that_was_set_words_lessons(desk, session, place):
-    filled(desk)
+    store_episodes(desk)
     desk.write("wordy.py", WORDY)
     if place == "heedful.toml":
         desk.write("heedful.toml", 'model = "wordy:words"')
@@ -81,13 +81,16 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
         def log_message(self, *said: object) -> None:
             """Nothing."""
 
-    filled(desk)
+    store_episodes(desk)
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         where = f"http://127.0.0.1:{server.server_port}"
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": where, "HEEDFUL_EMBEDDER": "none"}
-        variables |= {"OTEL_SERVICE_NAME": "night"}
-        done = desk.heedful("worker", "--once", "--telemetry", **variables)
+        done = desk.heedful(
+            "worker --once --telemetry",
+            OTEL_EXPORTER_OTLP_ENDPOINT=where,
+            OTEL_SERVICE_NAME="night",
+            HEEDFUL_EMBEDDER="none",
+        )
         server.shutdown()
     assert done.code == 0, done.err
     assert list(got) == ["/v1/traces"]
@@ -96,7 +99,7 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
     assert b"pot" not in got["/v1/traces"]
 
 
-def test_a_database_that_is_away_is_told_in_a_line(capsys):
+def test_a_database_that_is_away_is_said_in_a_line(capsys):
     lost = logging.getLogger("psycopg.pool")
     limit_logs()
     limit_logs()

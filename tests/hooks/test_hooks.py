@@ -55,11 +55,11 @@ async def send_event(
     head = {"session_id": "one", "cwd": "/", "permission_mode": "plan"}
     content = {**head, **data, **fields}
     stated = content.pop("settings", {})
-    named = {row.fields.get(name, name): value for name, value in content.items()}
+    message = {row.fields.get(name, name): value for name, value in content.items()}
     host = Host(memory=memory, strict=True)
     answer = await reply(
         row.event_of(kind),
-        json.loads(json.dumps(named)),
+        json.loads(json.dumps(message)),
         host,
         agent=agent,
         settings=HookSettings(**stated),
@@ -294,10 +294,9 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
     ]
     await send_event(memory, "prompt", agent, prompt="do that", prompt_id="p2")
     assert await blocks(False, "p2")
-    stored = await memory.store.read(memory.scope, loops.read, "one/p2")
-    assert stored.values == (
-        "the files of / (attempt 1)",
-    )  # what a person reads in `why`
+    loop = await memory.store.read(memory.scope, loops.read, "one/p2")
+    # What a person reads in `why`.
+    assert loop.values == ("the files of / (attempt 1)",)
     (tmp_path / "done").touch()
     assert not await blocks(False, "p2")
     (tmp_path / "done").unlink()
@@ -364,7 +363,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def approve(folder: Path) -> None:
-    Desk(folder).heedful("hook", "approve", HOME=str(folder.parent))
+    Desk(folder).heedful("hook approve", HOME=str(folder.parent))
 
 
 def start_hook(
@@ -637,10 +636,10 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     assert not stops("p1")
     assert not (folder / "heedful.db").stat().st_size
     assert not (folder / "other.db").exists()
-    assert "heedful.toml" in desk.heedful("hook", "status", HOME=home).err
+    assert "heedful.toml" in desk.heedful("hook status", HOME=home).err
     assert [line.count("heedful.") for line in log(folder)] == [2]
     approve(folder)
-    assert "heedful.toml" not in desk.heedful("hook", "status", HOME=home).err
+    assert "heedful.toml" not in desk.heedful("hook status", HOME=home).err
     assert stops("p2")
     (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
     assert not stops("p3")
@@ -658,9 +657,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
 def test_trust_for_all_projects(folder: Path) -> None:
     desk = Desk(folder)
     home = str(folder.parent)
-    installed = desk.heedful(
-        "hook", "install", "--user", "--yes", "--trust", "make", HOME=home
-    )
+    installed = desk.heedful("hook install --user --yes --trust make", HOME=home)
     assert installed.code == 0
     assert (folder / "heedful.db").exists() is False
     other = folder.parent / "other"
@@ -681,22 +678,18 @@ def test_wrong_settings_are_refused_and_status_shows_what_holds(
     home = str(folder.parent)
     place = folder / "heedful.toml"
     place.write_text(toml)
-    refused = [
-        desk.heedful("hook", *words, HOME=home)
-        for words in (["approve"], ["install", "--yes"])
-    ]
-    assert [run.code for run in refused] == [2, 2]
+    for line in ("hook approve", "hook install --yes"):
+        assert desk.heedful(line, HOME=home).code == 2
     assert (
         "do nothing"
-        in desk.heedful("hook", "status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
+        in desk.heedful("hook status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
     )
     place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    for shown in (
-        desk.heedful("hook", word, HOME=home).out for word in ("approve", "status")
-    ):
-        assert all(
-            run in shown for run in ("make it", "heedful.db", "tool is measured")
-        )
+    for word in ("approve", "status"):
+        out = desk.heedful(f"hook {word}", HOME=home).out
+        assert "make it" in out
+        assert "heedful.db" in out
+        assert "tool is measured" in out
 
 
 MINE = (
@@ -800,36 +793,31 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     desk = Desk(folder)
     home = str(folder)
     assert (
-        desk.heedful("hook", "install", HOME=home).code == 2
+        desk.heedful("hook install", HOME=home).code == 2
     )  # nobody can answer the question
     (folder / "heedful.toml").write_text("[broken")
-    assert desk.heedful("hook", "install", "--yes", HOME=home).code == 2
+    assert desk.heedful("hook install --yes", HOME=home).code == 2
     (folder / "heedful.toml").unlink()
     assert not (folder / ".claude").exists()
     installed = desk.heedful(
-        "hook", "install", "--yes", "--trust", "make,Edit,tool:mine,user", HOME=home
+        "hook install --yes --trust make,Edit,tool:mine,user", HOME=home
     )
     assert installed.code == 0
     assert "+" in installed.err
-    assert (
-        "already" in desk.heedful("hook", "install", "--trust", "none", HOME=home).out
-    )
-    status = desk.heedful("hook", "status", "--json", HOME=home).json
-    assert "tool:Edit is measured" in desk.heedful("hook", "status", HOME=home).out
+    assert "already" in desk.heedful("hook install --trust none", HOME=home).out
+    status = desk.heedful("hook status --json", HOME=home).json
+    assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
     assert [*status.values()] == [list(AGENTS["claude-code"].events)]
-    listed = desk.heedful("trust", "list", "--json", HOME=home).json["trust"]
+    listed = desk.heedful("trust list --json", HOME=home).json["trust"]
     assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
     assert {(*row.values(),) for row in listed} >= {
         ("program:make", "measured"),
         ("tool", "tool"),
     }
-    assert desk.heedful("hook", "install", "--trust", "tool:", HOME=home).code == 2
-    assert desk.heedful("hook", "run", "Stop", stdin="{", HOME=home).code == 0
-    assert (
-        desk.heedful("hook", "install", "--plugin", "plug", "--yes", HOME=home).code
-        == 0
-    )
+    assert desk.heedful("hook install --trust tool:", HOME=home).code == 2
+    assert desk.heedful("hook run Stop", stdin="{", HOME=home).code == 0
+    assert desk.heedful("hook install --plugin plug --yes", HOME=home).code == 0
     assert json.loads((folder / "plug" / "hooks" / "hooks.json").read_text())["hooks"]
-    assert desk.heedful("hook", "uninstall", "--yes", HOME=home).code == 0
+    assert desk.heedful("hook uninstall --yes", HOME=home).code == 0
     assert not (folder / ".claude" / "settings.json").exists()
-    assert desk.heedful("hook", "install", "codex", HOME=home).code == 2
+    assert desk.heedful("hook install codex", HOME=home).code == 2

@@ -165,7 +165,7 @@ def test_no_key_is_left_anywhere(
     few = [those[0] for those in EVERY.values()]
     outputs = asyncio.run(plant(tmp_path / DB, [text for text, _ in few]))
     for command in (*COMMANDS, "why loop-0", "why loop-1 --json"):
-        done = desk.invoke(monkeypatch, *command.split())
+        done = desk.invoke(monkeypatch, command)
         assert done.code in (0, 1), (command, done)
         outputs += [done.out, done.err]
     outputs += [
