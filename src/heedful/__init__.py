@@ -42,7 +42,8 @@ _NAMES = {
     "loop.stop": (
         "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule"
     ),
-    "memory.draft": "Claim Draft",
+    "memory.citations": "Claim",
+    "memory.draft": "Draft",
     "memory.dream": "Dream Dreams consolidate",
     "memory.memory": "Memory",
     "memory.quarantine": "Quarantine",

@@ -23,7 +23,8 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, I
 from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, Stop, StopRule
-from heedful.memory.draft import Claim, Draft
+from heedful.memory.citations import Claim
+from heedful.memory.draft import Draft
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine

@@ -18,18 +18,16 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory import reflect as reflecting
+from heedful.memory.citations import claim, sentences
 from heedful.memory.draft import (
     EVENTS_BUDGET_TOKENS,
     MAX_EVENT_CHARS,
     OUTCOME_IMPORTANCE,
-    Study,
-    claim,
     excerpt,
-    remove_lessons,
-    sentences,
 )
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
+from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel

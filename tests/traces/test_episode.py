@@ -17,8 +17,8 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import MaxAttempts, Stop
-from heedful.memory.draft import Study
 from heedful.memory.reflect import episode_of
+from heedful.memory.study import Study
 from heedful.store.records import Head, StoredLoop
 from heedful.traces.episode import Episode, Event, Fault
 
@@ -103,10 +103,10 @@ def test_trust_is_that_of_the_type_and_no_file_can_claim_more():
             trust = "model"
         elif type in tool:
             trust = "tool"
-        assert Study.of(Episode((event,))).floor(0) == trust
+        assert Study.of(Episode((event,))).floor([0]) == trust
         of_loop = {"user_message", "system_event", "llm_call", "error_event", *model}
         trust = "model" if type in of_loop else trust
-        assert Study.of(Episode((event,), source="loop")).floor(0) == trust
+        assert Study.of(Episode((event,), source="loop")).floor([0]) == trust
 
 
 # Loops

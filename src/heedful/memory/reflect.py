@@ -28,15 +28,11 @@ from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Loop, Usage
 from heedful.memory import draft as drafts
-from heedful.memory.draft import (
-    DRAFT_BY_RULES,
-    OUTCOME_PROMPTS,
-    Claim,
-    Draft,
-    Score,
-    Study,
-)
+from heedful.memory.citations import Claim
+from heedful.memory.draft import DRAFT_BY_RULES, OUTCOME_PROMPTS, Draft, Score
 from heedful.memory.memory import Memory, log_failure, write_lessons
+from heedful.memory.study import Study, remove_lessons
+from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
@@ -256,7 +252,7 @@ async def reflect(
     entry = await asyncio.to_thread(to_stored_episode, episode, trust)
     if state := await kept.store.write(kept.scope, episodes.admit, entry):
         study = await work.study(episode, trust)
-        made = await work.lessons(study, drafts.by_rules(study), episode.digest)
+        made = await work.lessons(study, by_rules(study), episode.digest)
         stored = await kept.store.read(
             kept.scope, lessons.remembered, [made.lesson, made.strategy]
         )
@@ -384,7 +380,7 @@ class _Reflector:
             known = sum(
                 each["seen"] for each in seen.lessons if each["kind"] == "reflection"
             )
-        draft = drafts.by_rules(study)
+        draft = by_rules(study)
         usage = NO_USAGE
         error = ""
         if self.model is not None and not known:
@@ -415,7 +411,7 @@ class _Reflector:
             places = (
                 at for each in ours for at in (answered[each], answered[each] + 1)
             )
-            episode = drafts.remove_lessons(episode, frozenset(places))
+            episode = remove_lessons(episode, frozenset(places))
         stated = await self.memory.stated_trust() if self.memory is not None else {}
         return await asyncio.to_thread(Study.of, episode, trust, stated)
 
@@ -499,7 +495,7 @@ class _Reflector:
                 trust = lowest_trust((trust, row["trust"]))
         if rule:
             strategy = lesson("strategy", rule, trust, _stronger(importance))
-        failed = {at for one in study.told for at in study.failed_steps(one)}
+        failed = {at for one in study.main_signals for at in study.failed_steps(one)}
         steps = await asyncio.to_thread(steps_of, study.course, failed)
         return Reflected(
             reflection,

@@ -19,9 +19,9 @@ from heedful.lessons.action import MEND_HEADING, QUOTED_TEXT_PATTERN, command_of
 from heedful.lessons.lesson import Lesson, Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
-from heedful.memory import draft as drafts
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.reflect import steps_of
+from heedful.memory.study import remove_lessons
 from heedful.redact import redact
 from heedful.store import episodes
 from heedful.store.store import Store
@@ -166,7 +166,7 @@ class _SessionStudy:
     """An episode, its steps, and what they teach."""
 
     def __init__(self, episode: Episode) -> None:
-        self.episode = drafts.remove_lessons(episode)
+        self.episode = remove_lessons(episode)
         self.run = run = trace.course(self.episode)
         self.events = run.events
         self.steps = [

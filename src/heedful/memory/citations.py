@@ -1,0 +1,148 @@
+"""Claims: sentences with the events they cite, checked word by word.
+
+A sentence is supported if its numbers, its names and its quoted words occur in the
+events that it cites, or in the task, the goal or the error that ended the run. What it
+concludes from them is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from itertools import chain
+from typing import Literal
+
+from heedful.lessons.words import words
+from heedful.sanitize import sanitize
+from heedful.traces import signals as trace
+from heedful.traces.episode import Episode, Event
+from heedful.traces.error_lines import output
+from heedful.traces.signals import NUMBER_PATTERN
+
+_SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
+_CITATION_PATTERN = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]*[\])]")
+_QUOTATION_PATTERN = re.compile(
+    r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`"
+    r"|(?<!\w)'([^'\n]{2,400})'(?!\w)"
+)
+_PROPER_NAME_PATTERN = re.compile(
+    r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
+    r"|\b\w{1,60}[_\d]\w{0,60}\b"
+)
+_CLAUSE_STARTS = ("", *".!?:;(")  # what stands before the first word of a clause
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence or a strategy, its events, and its words that these events lack.
+
+    `events` are positions. The words of a strategy are looked up in all that its author
+    was shown.
+    """
+
+    text: str
+    events: tuple[int, ...] = ()
+    _: KW_ONLY
+    unsupported: tuple[str, ...] = ()
+    part: Literal["reflection", "strategy"] = "reflection"
+
+    @property
+    def why(self) -> str:
+        """The reason why the text is dropped; "" if its events have all its words."""
+        missing = ", ".join(f"“{words}”" for words in self.unsupported)
+        return missing and f"the events do not contain {missing}"
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text into sentences, without citations such as [2] or [events 1, 3]."""
+    without_citations = _CITATION_PATTERN.sub("", text)
+    pieces = map(str.strip, _SENTENCE_END_PATTERN.split(without_citations))
+    return list(filter(None, pieces))
+
+
+def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
+    """Return the claim of a sentence, checked against task, goal, error and events."""
+    fault = episode.fault
+    texts = [episode.task, episode.goal]
+    if fault:
+        texts += [fault.category, fault.message]
+    positions = tuple(dict.fromkeys(events))
+    for position in positions:
+        event = episode.events[position]
+        texts += [event.type.replace("_", " "), trace.ends(event_words(event))]
+    unsupported = tuple(find_unsupported(text, "\n".join(texts)))
+    return Claim(text, positions, unsupported=unsupported)
+
+
+def find_claim(text: str, episode: Episode, positions: Sequence[int]) -> Claim:
+    """Return the claim of a sentence with the first event that has all its facts.
+
+    Facts are numbers, names and quoted words. If no event has all, the claim cites
+    those that have some.
+    """
+    facts = len(list(find_unsupported(text, "")))
+    partial: list[int] = []
+    for position in positions:
+        candidate = claim(text, (position,), episode)
+        if facts and not candidate.unsupported:
+            return candidate
+        if len(candidate.unsupported) < facts:
+            partial.append(position)
+    return claim(text, partial, episode)
+
+
+def find_unsupported(sentence: str, evidence: str) -> Iterator[str]:
+    """Yield the quoted words, numbers and names of a sentence that `evidence` lacks."""
+    evidence_words = normalize(evidence)
+    stems = _stems(evidence_words)
+    numbers = {_value(number) for number in NUMBER_PATTERN.findall(evidence)}
+
+    unquoted = sentence
+    for match in _QUOTATION_PATTERN.finditer(sentence):
+        quotation = next(filter(None, match.groups()))
+        unquoted = unquoted.replace(match[0], " ")
+        # "…" marks where a quotation was shortened.
+        pieces = re.split(r"\s*…\s*", normalize(quotation))
+        if not all(piece in evidence_words for piece in pieces):
+            yield quotation
+
+    yield from (
+        number
+        for number in NUMBER_PATTERN.findall(unquoted)
+        if _value(number) not in numbers
+    )
+
+    for match in _PROPER_NAME_PATTERN.finditer(unquoted):
+        name = match[0]
+        before = unquoted[: match.start()].rstrip()[-1:]
+        if before in _CLAUSE_STARTS and not re.search(r"[_\d]", name):
+            name = name.partition(" ")[2]
+        text = normalize(name)
+        supported = text in evidence_words or stems.issuperset(_stems(text))
+        if not supported and not NUMBER_PATTERN.fullmatch(name):
+            yield name
+
+
+def event_words(event: Event) -> str:
+    """Return all words of an event: names, texts, and arguments without quotes, too."""
+    arguments = chain.from_iterable(trace.named_arguments(event).items())
+    texts = [event.agent, event.tool, event.code, *arguments]
+    if event.content[:1] == "{":
+        texts.append(output(event.content))
+    return "\n".join(filter(None, [*texts, trace.event_text(event)]))
+
+
+def normalize(text: str) -> str:
+    """Return a text in lower case, with single spaces and straight apostrophes."""
+    return " ".join(sanitize(text).casefold().split()).replace("’", "'")
+
+
+def _stems(text: str) -> frozenset[str]:
+    """Return the words of a text without common endings: a plural is its singular."""
+    parts = set(re.findall(r"[^\W_]+", text))
+    return frozenset(chain.from_iterable(map(words, parts)))
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").rstrip(".") or 0)
