@@ -10,7 +10,7 @@ from heedful.store import loops, open_store
 from heedful.store.postgres_migrations import all_parts, newest_version
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
-from tests.service.jobs import SCOPE, begun, put
+from tests.service.jobs import SCOPE, open_loop, put
 
 # In this order: each works on what those before it have left.
 COMMANDS = """
@@ -143,7 +143,7 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
 
 def test_doctor_of_a_healthy_database(doctor, postgres):
     asyncio.run(prepare(postgres.service, put, "pot"))
-    asyncio.run(prepare(postgres.service, begun, "l1"))
+    asyncio.run(prepare(postgres.service, open_loop, "l1"))
     code, signs = doctor(secret(postgres.service))
     assert code == 0
     assert [name for name in WELL if not signs[name]["well"]] == []
@@ -180,7 +180,7 @@ async def defer_drives(url, ids):
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
     desk.write("loops.py", LOOPS)
-    asyncio.run(prepare(postgres.service, begun, "l1"))
+    asyncio.run(prepare(postgres.service, open_loop, "l1"))
     asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
     done = invoke(
         f"worker --store {postgres.service} --once --drives short=loops:short"

@@ -37,7 +37,9 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     after = postgres.blank()
     first = asyncio.run(used(before))
     page = PAGE.read_text(encoding="utf-8")
-    (commands,) = (one.body for one in blocks(page) if "pg_restore" in one.body)
+    (commands,) = (
+        database.body for database in blocks(page) if "pg_restore" in database.body
+    )
     for there, here in (("db.example.com", before), ("new.example.com", after)):
         url = f"postgresql://heedful_owner@{there}/heedful"
         assert url in commands
@@ -49,10 +51,10 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     try:
         counts = [
             [
-                postgres.rows(one.owner, f"select count(*) from {table.name}")
+                postgres.rows(database.owner, f"select count(*) from {table.name}")
                 for table in tables()
             ]
-            for one in (before, after)
+            for database in (before, after)
         ]
         assert counts[0] == counts[1]  # every row is there
         again = asyncio.run(used(after))

@@ -47,16 +47,16 @@ def parsed(*words: str) -> Any:
 
 def steps() -> list[tuple[str, str]]:
     """The instructions of the Dockerfile."""
-    whole = re.sub(r"\\\n", "", DOCKERFILE)
-    lines = [line for line in whole.splitlines() if line and not line.startswith("#")]
+    joined = re.sub(r"\\\n", "", DOCKERFILE)
+    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1].strip()) for line in lines]
 
 
 def unit(path: Path) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in re.findall(r"^(\w+)=(.*)$", path.read_text(), re.MULTILINE):
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
@@ -70,7 +70,9 @@ def test_the_image_runs_as_nobody_in_particular_and_knows_no_secret():
         for name, value in steps()
         if "pip install" in value
     ]
-    assert ["--require-hashes" in one or "--no-deps" in one for one in installs] == [
+    assert [
+        "--require-hashes" in install or "--no-deps" in install for install in installs
+    ] == [
         True,
         True,
     ]
@@ -108,11 +110,11 @@ def test_the_image_knows_whether_it_lives(tmp_path):
 
 @pytest.mark.parametrize("name", ["migrate", "serve", "worker"])
 def test_each_of_the_containers_begins_with_a_command_that_heedful_takes(name):
-    one = COMPOSE["services"][name]
-    assert parsed(*one["command"]).info_name == name
-    assert one["read_only"] is True
-    assert one["cap_drop"] == ["ALL"]
-    assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
+    service = COMPOSE["services"][name]
+    assert parsed(*service["command"]).info_name == name
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
 def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_database():
@@ -134,25 +136,27 @@ def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_datab
     assert services["db"]["volumes"][0].split(":")[0] in COMPOSE["volumes"]
 
 
-def test_every_password_has_to_be_given_and_the_commands_at_the_top_are_those_of_heedful():
+def test_every_password_has_to_be_given_and_the_commands_are_those_of_heedful():
     text = (DEPLOY / "compose.yaml").read_text()
     assert sorted(set(re.findall(r"\$\{(\w+):\?", text))) == sorted(PASSWORDS)
     assert not re.findall(r"\$\{\w+\}|\$\{\w+:-", text.replace("${name}", ""))
     assert not [
         part for part in re.findall(r"//\w+:([^@\s]+)@", text) if part[0] != "$"
     ]
-    (told,) = re.findall(
+    (command,) = re.findall(
         r"run --build --rm serve (.*)", text.partition("name: heedful")[0]
     )
-    assert [*parsed(*shlex.split(told)).params["may"]] == ["read,write,approve,admin"]
+    assert [*parsed(*shlex.split(command)).params["may"]] == [
+        "read,write,approve,admin"
+    ]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secret(
     path,
 ):
-    found = unit(path)
-    program, *words = shlex.split(found["ExecStart"][0])
+    values = unit(path)
+    program, *words = shlex.split(values["ExecStart"][0])
     assert program == "/usr/local/lib/heedful/bin/heedful"
     assert parsed(*words).info_name in ("serve", "worker")
     for name in (
@@ -162,11 +166,11 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
         "ProtectHome",
         "LockPersonality",
     ):
-        assert found[name] == ["yes"]
-    assert found["ProtectSystem"] == ["strict"]
-    assert found["CapabilityBoundingSet"] == [""]
-    assert found["EnvironmentFile"] == ["-/etc/heedful/heedful.env"]
-    assert "Environment" not in found
+        assert values[name] == ["yes"]
+    assert values["ProtectSystem"] == ["strict"]
+    assert values["CapabilityBoundingSet"] == [""]
+    assert values["EnvironmentFile"] == ["-/etc/heedful/heedful.env"]
+    assert "Environment" not in values
 
 
 def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
@@ -193,14 +197,14 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
             == 0
         )
         with pytest.raises(RoleRefused, match="owns"):
-            asyncio.run(kept(owned))
-        assert asyncio.run(kept(served)) == 1
+            asyncio.run(remember_once(owned))
+        assert asyncio.run(remember_once(served)) == 1
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             rows(served, "create temporary table a (b int)")
-        asked = (
+        query = (
             "select rolpassword like 'SCRAM-SHA-256%' from pg_authid where rolname = "
         )
-        assert [server().run(f"{asked}'{role}'") for role in (owner, service)] == [
+        assert [server().run(f"{query}'{role}'") for role in (owner, service)] == [
             [(True,)]
         ] * 2
     finally:
@@ -209,7 +213,7 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
             server().run(f"drop role if exists {role}")
 
 
-async def kept(url: str) -> int:
+async def remember_once(url: str) -> int:
     """How many lessons there are after one was remembered."""
     store = in_database(url)
     try:

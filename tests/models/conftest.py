@@ -40,11 +40,11 @@ class Index:
     def add(self, name: str, members: Mapping[str, bytes]) -> tuple[str, str]:
         """Build a wheel that carries `members`."""
         path = self.folder / f"{name}-1.0-py3-none-any.whl"
-        about = f"{name}-1.0.dist-info"
+        info = f"{name}-1.0.dist-info"
         facts: dict[str, str | bytes] = {
-            f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-            f"{about}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
-            f"{about}/RECORD": "",
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+            f"{info}/RECORD": "",
         }
         with zipfile.ZipFile(path, "w") as archive:
             for member, content in {**members, **facts}.items():
@@ -95,7 +95,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Speaker)
-        self.reply: Callable[[dict[str, Any]], Reply] = lambda asked: Reply()
+        self.reply: Callable[[dict[str, Any]], Reply] = lambda request: Reply()
         self.asked: list[dict[str, Any]] = []
         self.ended = threading.Event()
 
@@ -106,7 +106,7 @@ class Server(ThreadingHTTPServer):
     def says(self, body: bytes | object = b"", **reply: Any) -> None:
         """Answer every request alike: with bytes, or with anything as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.reply = lambda asked: Reply(body=data, **reply)
+        self.reply = lambda request: Reply(body=data, **reply)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is what some tests are about."""
@@ -120,9 +120,9 @@ class _Speaker(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length", 0))
         body = json.loads(self.rfile.read(length)) if length else None
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = {"path": self.path, "headers": headers, "body": body}
-        self.server.asked.append(asked)
-        reply = self.server.reply(asked)
+        request = {"path": self.path, "headers": headers, "body": body}
+        self.server.asked.append(request)
+        reply = self.server.reply(request)
         if reply.never:
             self.server.ended.wait(60)
         self.send_response(reply.status)

@@ -146,7 +146,8 @@ async def test_a_call_can_be_cancelled_at_work_and_in_line_and_the_next_one_work
             await task
         assert (await model.complete(GREETING, max_tokens=2)).text
         tasks = [
-            asyncio.create_task(model.complete(one, max_tokens=n)) for one, n in calls
+            asyncio.create_task(model.complete(messages, max_tokens=n))
+            for messages, n in calls
         ]
         await asyncio.sleep(0)
         tasks[1].cancel()
@@ -237,7 +238,7 @@ async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
 def listening(pid: int) -> tuple[set[str], set[str]]:
     """The sockets that a process holds: listening on TCP, and in the file system."""
     proc = Path(f"/proc/{pid}")
-    held = {os.readlink(fd) for fd in (proc / "fd").iterdir()}
+    descriptors = {os.readlink(fd) for fd in (proc / "fd").iterdir()}
     tcp = [
         line.split() for line in (proc / "net/tcp").read_text("ascii").splitlines()[1:]
     ]
@@ -245,7 +246,9 @@ def listening(pid: int) -> tuple[set[str], set[str]]:
         line.split() for line in (proc / "net/unix").read_text("ascii").splitlines()[1:]
     ]
     ports = {f"socket:[{line[9]}]" for line in tcp if line[3] == "0A"}
-    named = {
-        line[7] for line in unix if len(line) > 7 and f"socket:[{line[6]}]" in held
+    paths = {
+        line[7]
+        for line in unix
+        if len(line) > 7 and f"socket:[{line[6]}]" in descriptors
     }
-    return ports & held, {path for path in named if Path(path).exists()}
+    return ports & descriptors, {path for path in paths if Path(path).exists()}

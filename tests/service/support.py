@@ -93,7 +93,7 @@ def served(folder: Path, **setup: Any) -> Iterator[Api]:
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """The problem that was answered with, which has this status and code."""
     assert response.headers["content-type"] == "application/problem+json", response.text
-    body: dict[str, Any] = said(response, status)
+    body: dict[str, Any] = read_data(response, status)
     assert (body["status"], body["code"]) == (status, code), body
     return body
 
@@ -113,12 +113,12 @@ class Project:
         return self.api.request(method, f"/v1/{path}", key=self.key, **options)
 
     def get(self, path: str) -> Any:
-        return said(self.ask("GET", path))
+        return read_data(self.ask("GET", path))
 
     def post(
         self, path: str, body: Any = None, status: int = 200, **options: Any
     ) -> Any:
-        return said(self.ask("POST", path, body or {}, **options), status)
+        return read_data(self.ask("POST", path, body or {}, **options), status)
 
     def refused(
         self, status: int, code: str, method: str, path: str, *body: Any, **options: Any
@@ -126,7 +126,7 @@ class Project:
         return problem(self.ask(method, path, *body, **options), status, code)
 
 
-def said(response: httpx.Response, status: int = 200) -> Any:
+def read_data(response: httpx.Response, status: int = 200) -> Any:
     """The data that was answered with this status."""
     assert response.status_code == status, response.text
     return response.json()

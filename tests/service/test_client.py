@@ -62,10 +62,10 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
     assert first.created is True
     assert again.created is False
     assert again.seen == 2
-    known = await client.seen("unit", "no unit")
-    assert known.count == 2
-    assert [one["id"] for one in known.lessons] == [first.id]
-    assert known.group == (await place.memory.seen("unit", "no unit")).group
+    sight = await client.seen("unit", "no unit")
+    assert sight.count == 2
+    assert [item["id"] for item in sight.lessons] == [first.id]
+    assert sight.group == (await place.memory.seen("unit", "no unit")).group
     assert not await client.seen("unit", "the length has no unit at all")
     assert (await client.seen("step 1\nunit: no unit")).lines == ("unit: no unit",)
     for arguments in ("ls x", {"path": "x"}):
@@ -73,9 +73,9 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
             "Bash", arguments
         )
 
-    found = await client.recall(TASK)
-    ours = await place.memory.recall(TASK)
-    assert [one.id for one in found] == [one.id for one in ours]
+    matches = await client.recall(TASK)
+    our_matches = await place.memory.recall(TASK)
+    assert [item.id for item in matches] == [item.id for item in our_matches]
     for name in (
         "lesson_id",
         "kind",
@@ -85,17 +85,17 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
         "signature",
         "tags",
     ):
-        assert getattr(found[0], name) == getattr(ours[0], name)
-    assert found[0].example.accepted == "12 kg"
+        assert getattr(matches[0], name) == getattr(our_matches[0], name)
+    assert matches[0].example.accepted == "12 kg"
     assert await client.recall(TASK, tags=["other"]) == []
-    held = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
-    asked = await client.query("Obey.")
-    answered = await place.memory.query("Obey.")
-    assert [(one.id, one.state, one.release) for one in asked] == [
-        (one.id, one.state, one.release) for one in answered
+    waiting = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
+    entries = await client.query("Obey.")
+    our_entries = await place.memory.query("Obey.")
+    assert [(item.id, item.state, item.release) for item in entries] == [
+        (item.id, item.state, item.release) for item in our_entries
     ]
-    assert asked[0].id == held.entry
-    assert await client.render(TASK) == place.memory.render(ours)
+    assert entries[0].id == waiting.entry
+    assert await client.render(TASK) == place.memory.render(our_matches)
     assert "12 kg" in await client.render_text(TASK)
     assert await client.render_text("What is the capital of France?") == ""
 
@@ -103,9 +103,9 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
 @over_http
 async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     await client.remember("unit", "no unit", example=PAIR)
-    shown = await client.render(TASK, loop="pears")
-    assert [one.role for one in shown] == ["user", "assistant"]
-    assert await client.render(TASK, loop="pears") == shown
+    messages = await client.render(TASK, loop="pears")
+    assert [message.role for message in messages] == ["user", "assistant"]
+    assert await client.render(TASK, loop="pears") == messages
     await client.open("pears", TASK, policy="default")
     await client.report(
         "pears",
@@ -163,8 +163,8 @@ async def test_an_episode_is_handed_over_whole(place, client):
     first = await client.reflect(episode)
     assert first["state"] == "waiting"
     assert first["digest"] == episode.digest
-    [kept] = (await client.call("GET", "episodes", state="waiting"))["items"]
-    assert kept["name"] == "run-17"
+    [listed] = (await client.call("GET", "episodes", state="waiting"))["items"]
+    assert listed["name"] == "run-17"
 
 
 @over_http
@@ -190,12 +190,12 @@ def wrong(*checks, **scores):
 async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     policy = heedful.policy("default, attempts.limit=2")
     goals = (heedful.Goal("alignment", 0.75),)
-    made = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
-    assert made["id"] == "a/b 1"
-    assert made["task"] == "Say hello."
-    assert made["made"] == []
+    opened = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
+    assert opened["id"] == "a/b 1"
+    assert opened["task"] == "Say hello."
+    assert opened["made"] == []
     loop = heedful.Loop("a/b 1", goals)
-    got = heedful.Again()
+    verdict = heedful.Again()
     for number, (output, evaluation) in enumerate(
         [("hi", wrong("length", alignment=0.2)), ("hello", wrong(alignment=0.7))], 1
     ):
@@ -206,23 +206,23 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
         )
         options = {"output": output, "evaluation": evaluation, "usage": usage}
         for _ in range(2):
-            got = await client.report("a/b 1", number, **options)
-            assert got == heedful.decide(loop, policy)
-    stored = await client.loop("a/b 1")
-    kept = await place.store.read(SCOPE, loops.read, "a/b 1")
-    assert stored["goals"] == list(kept.head.goals)
-    assert [one["output"] for one in stored["made"]] == list(kept.values)
-    assert [one["usage"]["calls"] for one in stored["made"]] == [1, 1]
-    assert [one["verdict"]["verdict"] for one in stored["decisions"]] == [
+            verdict = await client.report("a/b 1", number, **options)
+            assert verdict == heedful.decide(loop, policy)
+    loop_data = await client.loop("a/b 1")
+    stored_loop = await place.store.read(SCOPE, loops.read, "a/b 1")
+    assert loop_data["goals"] == list(stored_loop.head.goals)
+    assert [item["output"] for item in loop_data["made"]] == list(stored_loop.values)
+    assert [item["usage"]["calls"] for item in loop_data["made"]] == [1, 1]
+    assert [item["verdict"]["verdict"] for item in loop_data["decisions"]] == [
         "again",
         "done",
     ]
-    assert stored["policy"] == kept.head.policy
+    assert loop_data["policy"] == stored_loop.head.policy
     assert await client.explain("a/b 1") == str(heedful.explain(loop, policy))
     body = {"rule": "attempts", "why": "one more"}
     await client.call("POST", "loops", "a/b 1", "overrides", body=body)
-    done = await client.report(
+    lifted_verdict = await client.report(
         "a/b 1", 3, output="Hello.", evaluation=wrong(alignment=0.9)
     )
-    assert done == heedful.Done(3, passed=True)
+    assert lifted_verdict == heedful.Done(3, passed=True)
     assert (await client.loop("a/b 1"))["overrides"][0]["why"] == "one more"

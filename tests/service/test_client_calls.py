@@ -30,10 +30,10 @@ class Service:
 
     async def __call__(self, request):
         self.got.append(request)
-        one = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(one, Exception):
-            raise one
-        return one
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def client(self, url=HERE, retries=3, **more):
         return Client(
@@ -192,8 +192,8 @@ def test_no_key_is_in_a_representation_or_a_log(caplog, slept):
     client = Service(LOST, BUSY, httpx.Response(401, text="no")).client()
     with pytest.raises(Refused) as caught:
         asyncio.run(client.seen("TypeError", "x"))
-    told = [repr(client), str(vars(client)), str(caught.value), caplog.text]
-    assert not any("0123456789" in one for one in told)
+    texts = [repr(client), str(vars(client)), str(caught.value), caplog.text]
+    assert not any("0123456789" in text for text in texts)
 
 
 def test_without_the_package_it_says_which_extra(monkeypatch):

@@ -86,10 +86,10 @@ def refused(response: httpx.Response, status: int, *loop: str | None) -> str:
     """
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
-    status_, message, *named = response.json().items()
+    status_, message, *fields = response.json().items()
     assert status_ == ("status", "error")
     assert message[0] == "message"
-    assert [one for _, one in named] == list(loop)
+    assert [value for _, value in fields] == list(loop)
     return str(message[1])
 
 
@@ -126,16 +126,18 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         bare = client.post(COMPLETE, json={**DOCUMENTED, "loop_id": "nobody"})
         assert "send the summary, output or scores" in refused(bare, 404, "nobody")
         assert refused(client.get("/orchestrator/nothing"), 404, None)
-        made = client.post(GENERATE, json=TALK).json()
-        assert made.keys() == API_EXAMPLES[f"POST {GENERATE}"]["200"].keys()
-        (found,) = client.post(QUERY, json={"min_importance": 0}).json()["reflections"]
+        generated = client.post(GENERATE, json=TALK).json()
+        assert generated.keys() == API_EXAMPLES[f"POST {GENERATE}"]["200"].keys()
+        (reflection,) = client.post(QUERY, json={"min_importance": 0}).json()[
+            "reflections"
+        ]
         assert (
-            found.keys()
+            reflection.keys()
             == API_EXAMPLES[f"POST {QUERY}"]["200"]["reflections"][0].keys()
         )
-        assert found["reflection_id"] == made["reflection_id"]
-        assert found["source"] == "reflection_engine_v2"
-        assert found["layer"] == "rm"
+        assert reflection["reflection_id"] == generated["reflection_id"]
+        assert reflection["source"] == "reflection_engine_v2"
+        assert reflection["layer"] == "rm"
 
 
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
@@ -146,7 +148,7 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
         "overridden_by"
     ]
     items = api.get("/v1/audit").json()["items"]
-    (entry,) = [one for one in items if one["action"] == "loop.override"]
+    (entry,) = [item for item in items if item["action"] == "loop.override"]
     assert entry["subject"] == "loop_001"
     assert entry["detail"] == {"rule": "attempts", "named": "ops"}
     (lifted,) = api.get("/v1/loops/loop_001").json()["overrides"]
@@ -157,25 +159,25 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
 
 
 def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
-    told = {**DOCUMENTED, **POOR}
-    for more, what in (
+    report = {**DOCUMENTED, **POOR}
+    for more, word in (
         ({"tenant_id": "rival"}, "tenant"),
         ({"project_id": "other"}, "project"),
     ):
-        assert what in refused(
-            api.post(COMPLETE, json={**told, **more}), 403, "loop_001"
+        assert word in refused(
+            api.post(COMPLETE, json={**report, **more}), 403, "loop_001"
         )
-        assert what in refused(api.post(QUERY, json={**ASKED, **more}), 403)
+        assert word in refused(api.post(QUERY, json={**ASKED, **more}), 403)
     writer = api.key("read", "write")
-    flags = api.post(COMPLETE, json={**told, "override_fatigue": True}, key=writer)
+    flags = api.post(COMPLETE, json={**report, "override_fatigue": True}, key=writer)
     assert "approve" in refused(flags, 403, "loop_001")
     completed(api, **POOR, tenant_id="acme", project_id="main")
     rival = api.key("read", "write", tenant="rival")
     assert refused(api.get(f"{STATUS}/loop_001", key=rival), 404, "loop_001")
     api.post(GENERATE, json=TALK)
-    asked = {"min_importance": 0, "query_text": TALK["task_description"]}
-    assert api.post(QUERY, json=asked, key=rival).json() == {"reflections": []}
-    assert api.post(QUERY, json={**asked, **ASKED}).json() != {"reflections": []}
+    query = {"min_importance": 0, "query_text": TALK["task_description"]}
+    assert api.post(QUERY, json=query, key=rival).json() == {"reflections": []}
+    assert api.post(QUERY, json={**query, **ASKED}).json() != {"reflections": []}
 
 
 @pytest.mark.sqlite
@@ -187,8 +189,8 @@ def test_the_settings_of_the_service_count(tmp_path):
         assert (
             decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"
         )
-        own = {"task": "Sum up", "policy": "orchestrator, attempts.limit=3"}
-        assert api.put("/v1/loops/loop_002", json=own).status_code == 201
+        loop = {"task": "Sum up", "policy": "orchestrator, attempts.limit=3"}
+        assert api.put("/v1/loops/loop_002", json=loop).status_code == 201
         assert decided(api, "loop_002", **POOR)["max_reruns"] == 2
         assert "HEEDFUL_REFLECTION_ENABLED" in refused(
             api.post(GENERATE, json=TALK), 503
@@ -201,11 +203,11 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
 ):
     model = ScriptedModel()
     with served(tmp_path, model=model) as api:
-        for told in (
+        for fields in (
             {"summary": "All is well."},
             {"output": "It is.", "alignment_score": 0.9},
         ):
-            response = api.post(COMPLETE, json={**DOCUMENTED, **told})
+            response = api.post(COMPLETE, json={**DOCUMENTED, **fields})
             assert "HEEDFUL_JUDGE" in refused(response, 422, "loop_001")
         refused(api.get(f"{STATUS}/loop_001"), 404, "loop_001")
     with served(tmp_path, model=model, judge=ScriptedModel(wise, forever=True)) as api:
@@ -216,7 +218,7 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "said", "loop"),
+    ("path", "body", "message", "loop"),
     [
         (
             COMPLETE,
@@ -235,8 +237,8 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
         (QUERY, {"match": "none"}, "match", []),
     ],
 )
-def test_what_is_wrong_is_said_in_their_shape(api, path, body, said, loop):
-    assert said in refused(api.post(path, json=body), 422, *loop)
+def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
+    assert message in refused(api.post(path, json=body), 422, *loop)
 
 
 @pytest.mark.parametrize("run", [FAILED, TALK])
@@ -244,17 +246,17 @@ def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
     api.post(
         GENERATE, json=run, key=None if run is FAILED else api.key("read", "write")
     )
-    found = api.post(QUERY, json=ASKED).json()["reflections"]
-    (one,) = [one for one in found if one["kind"] == "reflection"]
-    assert one["state"] == "quarantined"
+    reflections = api.post(QUERY, json=ASKED).json()["reflections"]
+    (item,) = [item for item in reflections if item["kind"] == "reflection"]
+    assert item["state"] == "quarantined"
     blind = api.post(QUERY, json=ASKED, key=api.key("recall", "write")).json()[
         "reflections"
     ]
-    assert [one for one in blind if one["kind"] == "reflection"] == []
-    id = one["release"].split()[3]
+    assert [item for item in blind if item["kind"] == "reflection"] == []
+    id = item["release"].split()[3]
     api.post(f"/v1/quarantine/{id}/release", json={"why": "read"})
     after = api.post(QUERY, json=ASKED).json()["reflections"]
-    assert [one["state"] for one in after if one["kind"] == "reflection"] == [
+    assert [item["state"] for item in after if item["kind"] == "reflection"] == [
         "candidate"
     ]
 
@@ -270,15 +272,15 @@ def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
 )
 def test_unknown_fields_are_ignored_and_named(api, path, body):
     api.post(COMPLETE, json={**DOCUMENTED, **POOR})
-    plain = api.post(path, json=body).json()
-    assert "warnings" not in plain
+    expected = api.post(path, json=body).json()
+    assert "warnings" not in expected
     answer = api.post(path, json={**body, "agent_version": 2, "nøise": None})
     assert answer.status_code == 200
-    told = answer.json()
-    assert list(told) == [*plain, "warnings"]
+    data = answer.json()
+    assert list(data) == [*expected, "warnings"]
     assert [
         name
         for name in ("agent_version", "nøise")
-        if any(name in one for one in told["warnings"])
+        if any(name in warning for warning in data["warnings"])
     ] == ["agent_version", "nøise"]
-    assert len(told["warnings"]) == 2
+    assert len(data["warnings"]) == 2

@@ -39,7 +39,7 @@ def test_a_kill_between_the_commit_and_the_embedding_loses_no_vector(tmp_path):
 
         async def work(tools: Tools) -> None:  # what a new process does at its start
             async with LocalQueue(
-                tools, listener=lambda job, what: heard.append(what)
+                tools, listener=lambda job, event: heard.append(event)
             ) as queue:
                 await queue.defer("embed", SCOPE)
                 await queue.drain()

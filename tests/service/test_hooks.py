@@ -25,14 +25,14 @@ FAILS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
     with served(tmp_path, work=(work := Handed())) as api:
-        one = Project(api, "shop")
+        shop = Project(api, "shop")
         other = Project(api, "books")
         memory = api.setup.memory(Scope("acme", "shop"))
-        source = f"key:{one.key.split('_')[1]}"
+        source = f"key:{shop.key.split('_')[1]}"
         for name in ("tool", source) if trusted else ("tool",):
             api.run(memory.set_trust(name, "measured", by="ann"))
         for event in FAILS:
-            assert one.post("hooks/claude-code", {"session_id": "s1", **event}) == {}
+            assert shop.post("hooks/claude-code", {"session_id": "s1", **event}) == {}
         assert [job[2]["what"] for job in work.jobs] == ["study", "end"]
         for task, scope, arguments in work.jobs:
             api.run(
@@ -45,7 +45,9 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         assert not work.jobs  # it is the session of another key
         read = {"key": api.key("write"), "json": again}
         assert api.post("/v1/hooks/claude-code", **read).status_code == 403
-        told, untold = (each.post("hooks/claude-code", again) for each in (one, other))
-        assert ("missing script" in str(told)) == trusted
-        assert untold == {}
+        advice, no_advice = (
+            project.post("hooks/claude-code", again) for project in (shop, other)
+        )
+        assert ("missing script" in str(advice)) == trusted
+        assert no_advice == {}
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1

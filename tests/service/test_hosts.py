@@ -42,18 +42,19 @@ _numbers = count(1)
 Made = list[tuple[str, Evaluation]]
 
 
-def bounded(policy: Policy, most: int) -> Policy:
+def bounded(policy: Policy, limit: int) -> Policy:
     """With its budgets left out, whose seconds are real, and with an end."""
     rules = [r for r in policy.rules if "budget" not in str(getattr(r, "name", ""))]
-    return replace(policy, rules=(*rules, MaxAttempts(most)))
+    return replace(policy, rules=(*rules, MaxAttempts(limit)))
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
     urls = fresh() if request.param == "postgres" else None
-    made = Api(Setup(store=in_database(urls.service) if urls else in_file(":memory:")))
-    yield made
-    made.close()
+    store = in_database(urls.service) if urls else in_file(":memory:")
+    api = Api(Setup(store=store))
+    yield api
+    api.close()
     if urls:
         drop(urls)
 
@@ -77,8 +78,8 @@ class Hosts:
 
     @property
     def judged(self) -> dict[str, Any]:
-        def evaluate(candidate: Any, at: Context) -> Evaluation:
-            return self.made[at.attempt - 1][1]
+        def evaluate(candidate: Any, context: Context) -> Evaluation:
+            return self.made[context.attempt - 1][1]
 
         return {"evaluate": evaluate, "goals": self.goals, "policy": self.policy}
 
@@ -94,8 +95,8 @@ class Hosts:
         run = Run[str](
             "task", generate=lambda task, hint: self.made[next(seen)][0], **options
         )
-        if one := self.lift:
-            await run.override(one.rule, one.by, one.why, one.decisions)
+        if lift := self.lift:
+            await run.override(lift.rule, lift.by, lift.why, lift.decisions)
         await run.finish()
         return await self.store.read(scope, loops.read, "loop")
 
@@ -119,25 +120,27 @@ class Hosts:
         await self._asked(
             "PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)}
         )
-        if one := self.lift:
-            given: Any = {"by": one.by, "why": one.why, "decisions": one.decisions}
-            await override("a/loop", one.rule, **given, store=self.store, scope=scope)
+        if lift := self.lift:
+            options: Any = {"by": lift.by, "why": lift.why, "decisions": lift.decisions}
+            await override(
+                "a/loop", lift.rule, **options, store=self.store, scope=scope
+            )
         answer: dict[str, Any] = {}
         for n, (text, evaluation) in enumerate(self.made, 1):
             if answer.get("decision") == "done":
                 break
-            told = {"output": text, "evaluation": to_document(evaluation)}
-            answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
-            same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
+            report = {"output": text, "evaluation": to_document(evaluation)}
+            answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", report)
+            same = await self._asked("PUT", f"{path}/attempts/{n}{where}", report)
             assert answer == same
-        stored = await self.store.read(scope, loops.read, "a/loop")
-        last = stored.verdicts[-1]
+        result = await self.store.read(scope, loops.read, "a/loop")
+        last = result.verdicts[-1]
         assert isinstance(last, Done)
         assert answer["best"] == last.best
         assert answer["passed"] == last.passed
         stops = [stop["rule"] for stop in answer["stopped_by"]]
         assert stops == [stop.rule for stop in last.stopped_by]
-        return stored
+        return result
 
     async def _asked(self, method: str, path: str, body: Any) -> Any:
         answer = await self.api.ask(method, path, json=body, key=self.key)
@@ -145,48 +148,48 @@ class Hosts:
         return answer.json()
 
 
-def shape(stored: StoredLoop) -> dict[str, Any]:
-    loop = stored.loop
+def shape(result: StoredLoop) -> dict[str, Any]:
+    loop = result.loop
     return {
         "attempts": [
-            (one.number, one.evaluation, one.repeats) for one in loop.attempts
+            (item.number, item.evaluation, item.repeats) for item in loop.attempts
         ],
         "best": loop.best,
-        "end": stored.verdicts[-1],
-        "decided": [type(verdict).__name__ for verdict in stored.verdicts],
-        "standing": [decision.standing for decision in stored.decisions],
-        "used": [one.used for one in loop.overrides],
+        "end": result.verdicts[-1],
+        "decided": [type(verdict).__name__ for verdict in result.verdicts],
+        "standing": [decision.standing for decision in result.decisions],
+        "used": [item.used for item in loop.overrides],
     }
 
 
-def folded(stored: StoredLoop, policy: Policy) -> list[Verdict]:
+def folded(result: StoredLoop, policy: Policy) -> list[Verdict]:
     """What the core decides after each attempt."""
-    fresh = tuple(replace(one, used=0) for one in stored.loop.overrides)
-    loop = replace(stored.loop, attempts=(), overrides=fresh)
+    fresh = tuple(replace(lifted, used=0) for lifted in result.loop.overrides)
+    loop = replace(result.loop, attempts=(), overrides=fresh)
     verdicts = []
-    for attempt in stored.loop.attempts:
+    for attempt in result.loop.attempts:
         loop = loop.then(attempt)
         verdicts.append(decide(loop, policy))
         loop = consume_overrides(loop, verdicts[-1])
-    assert loop.overrides == stored.loop.overrides
+    assert loop.overrides == result.loop.overrides
     return verdicts
 
 
 @settings(max_examples=25)
 @given(
-    made=tries,
+    attempts=tries,
     goals=support.goals,
     policy=support.with_goals,
     lift=st.none() | st.none() | support.overrides,
 )
-def test_the_three_hosts_come_to_the_same_end(api, made, goals, policy, lift):
-    assume("\\x00" not in repr(made))
-    policy = bounded(policy, len(made))
+def test_the_three_hosts_come_to_the_same_end(api, attempts, goals, policy, lift):
+    assume("\\x00" not in repr(attempts))
+    policy = bounded(policy, len(attempts))
     liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}
     if lift is not None and (lift.rule not in liftable or lift.rule == "attempts"):
         lift = None
     hosts = Hosts(
-        api=api, made=made, goals=goals or policy.goals, policy=policy, lift=lift
+        api=api, made=attempts, goals=goals or policy.goals, policy=policy, lift=lift
     )
     driven = api.run(hosts.driven())
     assert folded(driven, policy) == list(driven.verdicts)

@@ -38,12 +38,15 @@ def run(folder: Path, port: int, script: str) -> str:
     path = (str(Path(sys.executable).parent), str(NODE), os.environ["PATH"])
     environment = {**unmeasured(), "PATH": os.pathsep.join(path)}
     environment |= {"HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_PORT": str(port)}
-    with (folder / "said").open("w+") as said, (folder / "errors").open("w+") as errors:
+    with (
+        (folder / "said").open("w+") as output,
+        (folder / "errors").open("w+") as errors,
+    ):
         shell = subprocess.Popen(
             ["sh", "-eu", "-c", script],
             cwd=folder,
             env=environment,
-            stdout=said,
+            stdout=output,
             stderr=errors,
             start_new_session=True,
         )
@@ -78,9 +81,9 @@ def shell_of(block: Block) -> Iterator[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def test_what_the_page_shows_is_done(tmp_path):
@@ -98,7 +101,7 @@ def test_what_the_page_shows_is_done(tmp_path):
     for name in ("examples", "deploy"):
         (tmp_path / name).symlink_to(ROOT / name)
     script = [f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}"]
-    shown = {}
+    expected = {}
     for block in blocks(page):
         if block.language == "sh":
             script.append("\n".join(shell_of(block)))
@@ -106,17 +109,19 @@ def test_what_the_page_shows_is_done(tmp_path):
             (tmp_path / f"{len(script)}.py").write_text(block.body)
             script.append(f"python {len(script)}.py")
         elif block.language == "text":
-            shown[len(script) - 1] = block.body
+            expected[len(script) - 1] = block.body
     try:
-        said = run(tmp_path, port, f"\necho '{ENDED}'\n".join(script)).split(
+        outputs = run(tmp_path, port, f"\necho '{ENDED}'\n".join(script)).split(
             f"{ENDED}\n"
         )
-        assert len(said) == len(script)
-        for n, body in shown.items():
-            same = doctest.OutputChecker().check_output(body, said[n], LOOSE)
-            assert same, f"the page shows:\n{body}\nit said:\n{said[n]}"
-        assert re.search(r"whole|rows", said[-1]), said[-1]
-        (loops,) = (one for one in said if "begin a loop: at most 3 attempts" in one)
+        assert len(outputs) == len(script)
+        for n, body in expected.items():
+            same = doctest.OutputChecker().check_output(body, outputs[n], LOOSE)
+            assert same, f"the page shows:\n{body}\nit said:\n{outputs[n]}"
+        assert re.search(r"whole|rows", outputs[-1]), outputs[-1]
+        (loops,) = (
+            output for output in outputs if "begin a loop: at most 3 attempts" in output
+        )
         assert (
             loops.count("attempt 2: 12.50 EUR, done") == 2
         )  # from curl and from TypeScript

@@ -33,7 +33,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
-from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short, until
+from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
 from tests.traces.runs import document, genai
 
 MEASURED = {"tool": "measured"}
@@ -42,11 +42,11 @@ AWAY = errors.ModelUnavailable("no connection")
 
 @pytest.fixture
 def store(tmp_path):
-    with opened(tmp_path / "w.db") as one:
-        yield one
+    with opened(tmp_path / "w.db") as store:
+        yield store
 
 
-async def done(tools, task, **arguments):
+async def run_task(tools, task, **arguments):
     await jobs.TASKS[task].run(tools, SCOPE, **arguments)
 
 
@@ -58,30 +58,30 @@ async def states(store, scope=SCOPE):
     ("trust", "state"), [({}, "quarantined"), (MEASURED, "unverified")]
 )
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     values = Settings.model_validate(
         {"trust": trust, "model": "none", "embedder": "none"}
     )
     setup = setup_of(values, store)
-    await done(Tools(store=store, trust=setup.trust), "reflect", digest=one)
-    made = {
-        each["kind"]: each["state"]
-        for each in await store.read(SCOPE, lesson_store.top, 9)
+    await run_task(Tools(store=store, trust=setup.trust), "reflect", digest=digest)
+    states_by_kind = {
+        lesson["kind"]: lesson["state"]
+        for lesson in await store.read(SCOPE, lesson_store.top, 9)
     }
-    assert made["reflection"] == state
+    assert states_by_kind["reflection"] == state
 
 
 async def test_an_episode_that_another_worker_holds_is_left_to_it(store):
-    (one,) = await put(store, SCOPE, "pot")
-    assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
+    (digest,) = await put(store, SCOPE, "pot")
+    assert await store.write(SCOPE, episodes.take, 4e9, digest) is not None
     with pytest.raises(errors.LeaseLost, match="try again"):
-        await done(Tools(store=store), "reflect", digest=one)
+        await run_task(Tools(store=store), "reflect", digest=digest)
     with pytest.raises(errors.NotFound):
-        await done(Tools(store=store), "reflect", digest="0" * 64)
+        await run_task(Tools(store=store), "reflect", digest="0" * 64)
 
 
 async def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     monkeypatch.setattr("heedful.store.episodes.EPISODE_LEASE_SECONDS", 0.03)
 
     async def taken():
@@ -95,7 +95,9 @@ async def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkey
         raise AWAY
 
     with pytest.raises(errors.ModelUnavailable):
-        await done(Tools(store=store, model=Function(slow)), "reflect", digest=one)
+        await run_task(
+            Tools(store=store, model=Function(slow)), "reflect", digest=digest
+        )
     assert await states(store) == {"failed": 1}
 
 
@@ -109,18 +111,18 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     ):
         await memory.remember("k", text, importance=0.7)
     for task in ("embed", "prune", "prove"):  # without settings there is nothing to do
-        await done(tools, task)
+        await run_task(tools, task)
     assert await store.read(SCOPE, search.spaces) == {"": 3}
-    await done(replace(tools, embedder=FixedEmbedder()), "embed")
+    await run_task(replace(tools, embedder=FixedEmbedder()), "embed")
     assert await store.read(SCOPE, search.spaces) == {"fixed/64": 3}
-    await done(tools, "dream", mode="lite")
-    await done(replace(tools, enabled=False), "dream")
-    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [
+    await run_task(tools, "dream", mode="lite")
+    await run_task(replace(tools, enabled=False), "dream")
+    assert [(dream.mode, dream.by) for dream in await Dreams(memory).log()] == [
         ("lite", jobs.WORKER_ACTOR)
     ]
     with pytest.raises(errors.InvalidInput, match="mode"):
-        await done(tools, "dream", mode="deep")
-    await done(replace(tools, keep=1), "prune")
+        await run_task(tools, "dream", mode="deep")
+    await run_task(replace(tools, keep=1), "prune")
     assert await store.read(SCOPE, lesson_store.count) == 1
 
 
@@ -131,7 +133,7 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
     await store.write(SCOPE, loops.claim, "l1", head, "")
 
     def low(task, **given):
-        def evaluate(candidate, at):
+        def evaluate(candidate, context):
             return heedful.Evaluation(scores={"s": 0.1})
 
         return heedful.Run(
@@ -144,15 +146,15 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
     }
     tools = Tools(store=store, loops={"low": low, **wrong})
     for _ in range(2):
-        await done(tools, "drive", loop="l1", by="low")
-    stored = await store.read(SCOPE, loops.read, "l1")
-    assert [stop.rule for stop in stored.verdicts[-1].stopped_by] == ["attempts"]
-    assert len(stored.values) == 2  # goals and policy are those it was stored with
+        await run_task(tools, "drive", loop="l1", by="low")
+    loop = await store.read(SCOPE, loops.read, "l1")
+    assert [stop.rule for stop in loop.verdicts[-1].stopped_by] == ["attempts"]
+    assert len(loop.values) == 2  # goals and policy are those it was stored with
     with pytest.raises(errors.UnknownName, match="low"):
-        await done(tools, "drive", loop="l1", by="os:system")
+        await run_task(tools, "drive", loop="l1", by="os:system")
     for by in wrong:
         with pytest.raises(errors.GenerateFailed, match="correct it"):
-            await done(tools, "drive", loop="l1", by=by)
+            await run_task(tools, "drive", loop="l1", by=by)
 
 
 def test_a_task_that_no_worker_knows_is_refused_when_it_is_handed_over():
@@ -198,7 +200,7 @@ def test_what_is_tried_again_and_when(error, tries, wait):
 
 async def test_the_same_waits_once(store):
     heard = Heard()
-    await begun(store, SCOPE, "l1")
+    await open_loop(store, SCOPE, "l1")
     work = LocalQueue(
         Tools(store=store, loops={"short": short}), concurrency=1, listener=heard
     )
@@ -207,7 +209,7 @@ async def test_the_same_waits_once(store):
     for task in ("dream", "dream", "prove", "prove"):
         await work.defer(task, SCOPE)
     await work.defer("drive", SCOPE, loop="l1", by="short")
-    depths = {(one.queue, one.state): one.number for one in await work.depth()}
+    depths = {(depth.queue, depth.state): depth.number for depth in await work.depth()}
     counts = {
         ("memory", "running"): 1,
         ("memory", "waiting"): 2,
@@ -230,7 +232,7 @@ async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left
         await work.defer(task, scope)
     await work.defer("reflect", SCOPE, digest="0" * 64)
     await asyncio.sleep(0)
-    assert {one.state: one.number for one in await work.depth()} == {
+    assert {depth.state: depth.number for depth in await work.depth()} == {
         "running": 2,
         "waiting": 2,
     }
@@ -240,11 +242,11 @@ async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left
 async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
     monkeypatch.setattr(jobs, "MAX_JOB_WAIT_SECONDS", 0.0)
     heard = Heard()
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     work = LocalQueue(
         Tools(store=store, model=ScriptedModel(AWAY, forever=True)), listener=heard
     )
-    await work.defer("reflect", SCOPE, digest=one)
+    await work.defer("reflect", SCOPE, digest=digest)
     await until(lambda: "given up" in str(heard.lines))
     await work.drain()
     (depth,) = await work.depth()
@@ -295,8 +297,8 @@ async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(
     await sweep(work, Tools(store=store, enabled=False))
     assert work.jobs == []
     await sweep(work, Tools(store=store))
-    [one] = await store.read(SCOPE, episodes.page, 9, whole=True)
-    assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
+    [episode] = await store.read(SCOPE, episodes.page, 9, whole=True)
+    assert work.jobs == [("reflect", SCOPE, {"digest": episode.digest})]
     assert await states(store, OTHER) == {}
 
 
@@ -322,10 +324,10 @@ async def test_at_the_end_what_runs_may_finish_or_is_given_back(
 ):
     monkeypatch.setattr(jobs, "JOB_GRACE_SECONDS", grace)
     heard = Heard()
-    asked = asyncio.Event()
+    is_asked = asyncio.Event()
 
     async def slow(messages):
-        asked.set()
+        is_asked.set()
         await asyncio.sleep(60 if grace < 1 else 0.01)
         raise AWAY
 
@@ -333,8 +335,11 @@ async def test_at_the_end_what_runs_may_finish_or_is_given_back(
     async with LocalQueue(
         Tools(store=store, model=Function(slow)), concurrency=1, listener=heard
     ):
-        await asked.wait()
-    tries = [one.tries for one in await store.read(SCOPE, episodes.page, 9, whole=True)]
+        await is_asked.wait()
+    tries = [
+        episode.tries
+        for episode in await store.read(SCOPE, episodes.page, 9, whole=True)
+    ]
     assert sorted(tries) == [0, 1]  # nothing new begins
     assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
     assert heard.of("reflect") == ["begun", end]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.both
 ACME = Scope("acme")
 
 
-def made(api, name="made", projects=("main",), may=("read", "write"), **more):
+def create_key(api, name="made", projects=("main",), may=("read", "write"), **more):
     more |= {"projects": projects, "may": may, "by": "ops"}
     return api.run(keys.create(api.setup.store, "acme", name, **more))
 
@@ -29,22 +29,22 @@ def revoke(api, key):
 
 
 def test_a_key_is_told_once_and_only_its_hash_is_kept(api):
-    one, text = made(api)
+    key, text = create_key(api)
     id, secret = text.split("_")[1:]
-    assert one.id == id
-    assert one.shown == f"heedful_{id}"
+    assert key.id == id
+    assert key.shown == f"heedful_{id}"
     assert len(secret) == 64
-    shown = {item["id"]: item for item in api.get("/v1/keys").json()["items"]}[id]
-    assert shown["key"] == one.shown
-    assert shown["may"] == ["read", "write"]
-    assert shown["revoke"] == ""
-    kept = rows(api.setup.store.url, "select hash from key where id = ?", id)
-    assert kept == [(hashlib.sha256(secret.encode()).hexdigest(),)]
+    listed = {item["id"]: item for item in api.get("/v1/keys").json()["items"]}[id]
+    assert listed["key"] == key.shown
+    assert listed["may"] == ["read", "write"]
+    assert listed["revoke"] == ""
+    stored_hash = rows(api.setup.store.url, "select hash from key where id = ?", id)
+    assert stored_hash == [(hashlib.sha256(secret.encode()).hexdigest(),)]
     for table in ("key", "audit"):
         assert secret not in str(rows(api.setup.store.url, f"select * from {table}"))
     with pytest.raises(Conflict, match=id):
-        api.run(api.setup.store.write(ACME, keys.insert, one, "hash"))
-    assert api.run(keys.holder(api.setup.store, text)) == one
+        api.run(api.setup.store.write(ACME, keys.insert, key, "hash"))
+    assert api.run(keys.holder(api.setup.store, text)) == key
 
 
 def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
@@ -53,16 +53,16 @@ def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
         problem(answer, 401, "key_refused")
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="heedful"'
 
-    one, text = made(api, may=["admin"])
+    good_key, text = create_key(api, may=["admin"])
     wrong = text[:-1] + ("0" if text[-1] != "0" else "1")
     for key in ("heedful_000000000000_" + 64 * "0", "sk-x", wrong, wrong + "é"):
         refused(f"Bearer {key}")
     refused(f"Basic {text}")
     assert api.get("/v1/keys", key=text).status_code == 200
-    assert revoke(api, one) == revoke(api, one)
+    assert revoke(api, good_key) == revoke(api, good_key)
     time.sleep(KEY_CACHE_SECONDS + 0.05)
     refused(f"Bearer {text}")
-    _, short = made(api, may=["admin"], expires=time.time() + 0.3)
+    _, short = create_key(api, may=["admin"], expires=time.time() + 0.3)
     time.sleep(0.35)
     refused(f"Bearer {short}")
 
@@ -107,18 +107,18 @@ def test_who_may_not_is_refused_before_the_body_is_checked(api, method, path):
 
 
 def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):
-    (one, _) = made(api, "mine")
+    (mine, _) = create_key(api, "mine")
     other = api.key("read", "admin", tenant="other", projects=())
     ids = [item["id"] for item in api.get("/v1/keys", key=other).json()["items"]]
-    assert one.id not in ids
+    assert mine.id not in ids
     with pytest.raises(NotFound):
-        api.run(api.setup.store.write(Scope("other"), keys.revoke, one.id, "ops"))
-    (own,) = api.get("/v1/audit", key=other).json()["items"]
-    assert own["subject"] == "tests"
-    revoke(api, one)
+        api.run(api.setup.store.write(Scope("other"), keys.revoke, mine.id, "ops"))
+    (theirs,) = api.get("/v1/audit", key=other).json()["items"]
+    assert theirs["subject"] == "tests"
+    revoke(api, mine)
     revoked, created = api.get("/v1/audit?limit=2").json()["items"]
     assert revoked["action"] == "key.revoke"
-    assert revoked["subject"] == one.id
+    assert revoked["subject"] == mine.id
     assert created["action"] == "key.create"
     assert created["subject"] == "mine"
     assert created["by"] == "ops"
@@ -132,12 +132,12 @@ def test_a_key_of_a_project_reads_the_keys_and_the_audit_of_this_project_alone(a
         ("both", ("main", "other")),
         ("other", ("other",)),
     ):
-        made(api, name, projects)
-    own, text = made(api, "own", may=["admin"])
+        create_key(api, name, projects)
+    project_key, text = create_key(api, "own", may=["admin"])
     read = {path: api.get(f"/v1/{path}", key=text).json() for path in ("keys", "audit")}
-    assert {tuple(one["projects"]) for one in read["keys"]["items"]} == {("main",)}
-    assert [one["subject"] for one in read["audit"]["items"]] == ["own", "tests"]
-    revoke(api, own)
+    assert {tuple(item["projects"]) for item in read["keys"]["items"]} == {("main",)}
+    assert [item["subject"] for item in read["audit"]["items"]] == ["own", "tests"]
+    revoke(api, project_key)
     revoked, *others = api.get("/v1/audit").json()["items"]
     assert revoked["action"] == "key.revoke"
     assert revoked["projects"] == ["main"]
@@ -156,7 +156,7 @@ def test_ids_tell_nothing_of_other_tenants(api):
 
     words = iter("pot pan lid cup jug mug tin urn".split())
     writers = {
-        one: api.key(tenant=one, projects=()) for one in ("acme", "busy", "late")
+        name: api.key(tenant=name, projects=()) for name in ("acme", "busy", "late")
     }
     first = learnt("acme")
     busy = [learnt("busy") for _ in range(5)]
@@ -168,26 +168,26 @@ def test_ids_tell_nothing_of_other_tenants(api):
 
 
 @pytest.mark.parametrize(
-    ("tamper", "what"),
+    ("tamper", "damage"),
     [
         ("update audit set subject = 'x' where n = 2", "row 2 was changed"),
         ("update audit set at = at + 1 where n = 2", "row 2 was changed"),
         *((f"delete from audit where n = {n}", f"row {n} is missing") for n in (1, 3)),
     ],
 )
-def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
+def test_a_row_that_is_changed_or_missing_is_found(api, tamper, damage):
     for n in range(3):
-        made(api, name=f"key {n}")
+        create_key(api, name=f"key {n}")
     look = api.setup.store.read
-    whole = api.run(look(ACME, keys.verify_audit))
-    assert whole.rows == 4
-    assert whole.broken == 0
+    before = api.run(look(ACME, keys.verify_audit))
+    assert before.rows == 4
+    assert before.broken == 0
     change_rows(api.setup.store.url, tamper)
     broken = api.run(look(ACME, keys.verify_audit))
-    assert broken.what == what
-    assert broken.head == whole.head
+    assert broken.what == damage
+    assert broken.head == before.head
     for table in ("audit", "audit_head"):  # written again as a whole, it lacks the hash
         change_rows(api.setup.store.url, f"delete from {table}")
-    made(api, name="as if nothing was")
+    create_key(api, name="as if nothing was")
     assert not api.run(look(ACME, keys.verify_audit)).broken
-    assert whole.head in api.run(look(ACME, keys.verify_audit, whole.head)).what
+    assert before.head in api.run(look(ACME, keys.verify_audit, before.head)).what

@@ -73,8 +73,8 @@ def sent(api, *parts, pause=0.0, **headers):
 
 def test_a_body_has_a_size_which_is_counted_and_not_believed(api):
     assert api.post(ECHO, json={"a": 900 * "x"}).status_code == 200
-    told = problem(api.post(ECHO, json={"a": 1000 * "x"}), 413, "body_too_large")
-    assert "1000 bytes" in told["detail"]
+    refusal = problem(api.post(ECHO, json={"a": 1000 * "x"}), 413, "body_too_large")
+    assert "1000 bytes" in refusal["detail"]
     problem(sent(api, *20 * [100 * b" "]), 413, "body_too_large")
     small = {"content-length": "5", **JSON}
     problem(api.post(ECHO, content=2000 * b" ", headers=small), 413, "body_too_large")
@@ -95,12 +95,14 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
     dense = b'{"a": [' + 150 * b"[]," + b"[]]}"
     problem(api.post(ECHO, content=dense, headers=JSON), 413, "body_too_large")
     traces = {**PACKED, "content-type": "application/x-protobuf"}
-    with served(tmp_path) as whole:
+    with served(tmp_path) as large_api:
         body = 50_001 * b"\x12\x00"  # spans, in a scope in a resource
         for tag in (b"\x12", b"\x0a"):
             n = len(body)
             body = tag + bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14]) + body
-        answer = whole.post("/v1/traces", content=gzip.compress(body), headers=traces)
+        answer = large_api.post(
+            "/v1/traces", content=gzip.compress(body), headers=traces
+        )
         assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
         for spans, status in (
             (b"{}," * 2_000, 413),
@@ -108,7 +110,7 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
         ):
             body = b'{"resourceSpans": [{"scopeSpans": [{"spans": [%s{}]}]}]}' % spans
             assert (
-                whole.post("/v1/traces", content=body, headers=JSON).status_code
+                large_api.post("/v1/traces", content=body, headers=JSON).status_code
                 == status
             )
         ids = b"\x0a\x10" + 16 * b"t" + b"\x12\x08" + 8 * b"s"
@@ -117,7 +119,9 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
         sent = TracesData(
             resource_spans=[ResourceSpans(scope_spans=[both])]
         ).SerializeToString()
-        answer = whole.post("/v1/traces", content=gzip.compress(sent), headers=traces)
+        answer = large_api.post(
+            "/v1/traces", content=gzip.compress(sent), headers=traces
+        )
         part = ExportTraceServiceResponse.FromString(answer.content).partial_success
         assert answer.status_code == 200
         assert part.rejected_spans == 1
@@ -133,8 +137,8 @@ def test_what_is_no_json_object_is_refused(api):
         b"[1]",
         b"",
     ):
-        told = api.post(ECHO, content=body, headers=JSON).json()
-        assert told["code"] in ("bad_request", "invalid_request"), body
+        refusal = api.post(ECHO, content=body, headers=JSON).json()
+        assert refusal["code"] in ("bad_request", "invalid_request"), body
     pair = api.post(ECHO, content=b'{"\\ud83d\\ude00": "NaN"}', headers=JSON)
     assert pair.json()["keys"] == ["😀"]
 
@@ -152,10 +156,10 @@ def test_a_key_has_a_rate(tmp_path):
     rates = RateLimit(2.0, 3)
     for _ in range(3):
         rates.take("a", 10.0)
-    with pytest.raises(Problem) as told:
+    with pytest.raises(Problem) as refused:
         rates.take("a", 10.0)
-    assert told.value.status == 429
-    assert told.value.headers == {"Retry-After": "1"}
+    assert refused.value.status == 429
+    assert refused.value.headers == {"Retry-After": "1"}
     rates.take("b", 10.0)  # which is another's
     rates.take("a", 10.5)
     with pytest.raises(Problem):
@@ -172,14 +176,14 @@ def test_a_key_has_a_rate(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("most", "held", "mine", "theirs"),
+    ("concurrent", "waiters", "mine", "theirs"),
     [
         (2, 2, (503, "busy"), (503, "busy")),
         (8, 7, (429, "too_many_requests"), None),  # no tenant takes all the places
     ],
 )
-def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
-    with served(tmp_path, limits=RequestLimits(concurrent=most)) as api:
+def test_so_many_at_a_time(tmp_path, concurrent, waiters, mine, theirs):
+    with served(tmp_path, limits=RequestLimits(concurrent=concurrent)) as api:
         gate = asyncio.Event()
         came = asyncio.Semaphore(0)
         other = api.key("admin", tenant="other", projects=())
@@ -192,7 +196,7 @@ def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
         async def scenario() -> list[Any]:
             waiting = [
                 asyncio.create_task(api.ask("GET", "/v1/test/waits"))
-                for _ in range(held)
+                for _ in range(waiters)
             ]
             for _ in waiting:
                 await came.acquire()
@@ -207,14 +211,14 @@ def test_so_many_at_a_time(tmp_path, most, held, mine, theirs):
                 await api.ask("GET", "/v1/keys"),
             ]
 
-        own, foreign, *others = api.run(scenario())
-        for answer, expected in ((own, mine), (foreign, theirs)):
+        mine_now, foreign, *others = api.run(scenario())
+        for answer, expected in ((mine_now, mine), (foreign, theirs)):
             if expected is None:
                 assert answer.status_code == 200
             else:
                 problem(answer, *expected)
                 assert answer.headers["Retry-After"] == "1"
-        assert {one.status_code for one in others} == {200}
+        assert {response.status_code for response in others} == {200}
 
 
 def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
@@ -223,8 +227,8 @@ def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
         answer = api.get("/v1/test/fails?text=some-private-text")
         api.post(ECHO, json={"secret-of-mine": 1}, key=key)
         api.get(f"/v1/loops/{key}", key=key)
-    told = problem(answer, 500, "internal_error")
-    assert "ZeroDivisionError" not in str(told)
+    refusal = problem(answer, 500, "internal_error")
+    assert "ZeroDivisionError" not in str(refusal)
     for logged in (
         "ZeroDivisionError",
         answer.headers["x-request-id"],
@@ -238,7 +242,7 @@ def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
         "secret-of-mine",
         key.split("_")[2],
     ):
-        assert private not in caplog.text + str(told)
+        assert private not in caplog.text + str(refusal)
 
 
 def test_an_answer_takes_its_time_and_no_more(api):
@@ -254,9 +258,9 @@ def test_every_answer_is_safe_and_has_the_id_of_its_request(api, path):
         assert headers["cache-control"] == "no-store"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert not [name for name in headers if name.startswith("access-control")]
-    for given, kept in (("abc-1.2:3", True), ("a b", False), (65 * "a", False)):
-        answer = api.get(path, headers={"X-Request-Id": given})
-        assert (answer.headers["x-request-id"] == given) is kept
+    for request_id, is_kept in (("abc-1.2:3", True), ("a b", False), (65 * "a", False)):
+        answer = api.get(path, headers={"X-Request-Id": request_id})
+        assert (answer.headers["x-request-id"] == request_id) is is_kept
 
 
 def test_metrics_tell_of_nobody_and_count_a_verdict_once(tmp_path):
@@ -300,8 +304,10 @@ def test_metrics_tell_of_nobody_and_count_a_verdict_once(tmp_path):
 def test_without_keys_this_machine_alone_is_let_in(tmp_path):
     with served(tmp_path, open=True) as api:
         problem(api.get("/v1/keys", key=""), 401, "key_refused")  # one has been made
-        for one in api.get("/v1/keys").json()["items"]:
-            api.run(api.setup.store.write(Scope("acme"), keys.revoke, one["id"], "ops"))
+        for item in api.get("/v1/keys").json()["items"]:
+            api.run(
+                api.setup.store.write(Scope("acme"), keys.revoke, item["id"], "ops")
+            )
         problem(
             api.get("/v1/keys", key=""), 401, "key_refused"
         )  # who revokes the last locks up
@@ -317,8 +323,8 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         passed = ("Origin", "Via", "X-Forwarded-For")
         elsewhere += [{name: "http://localhost"} for name in passed]
         for headers in elsewhere:
-            told = api.get("/v1/keys", key="", headers=headers)
-            problem(told, 421, "misdirected_request")
+            answer = api.get("/v1/keys", key="", headers=headers)
+            problem(answer, 421, "misdirected_request")
         api.key("admin")
         problem(api.get("/v1/keys", key=""), 401, "key_refused")
 
@@ -356,8 +362,8 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
             200,
         ]
         refused = api.get("/v1/keys", key=unused)
-        said = problem(refused, 503, "store_unavailable")["detail"]
-        assert said == "the store of the service failed; the log has the error"
+        detail = problem(refused, 503, "store_unavailable")["detail"]
+        assert detail == "the store of the service failed; the log has the error"
         assert refused.headers["retry-after"] == "1"
         api.run(api.setup.store.close())
         file.rmdir()

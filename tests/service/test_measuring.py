@@ -18,7 +18,7 @@ from heedful.store import keys, lessons
 from heedful.store.connection import Actor
 from heedful.store.store import Effects
 from tests.engines import change_rows, rows
-from tests.service.support import Api, problem, said, served
+from tests.service.support import Api, problem, read_data, served
 
 pytestmark = pytest.mark.both
 CHECK = {"name": "short"}
@@ -41,27 +41,35 @@ def id_of(key: str) -> str:
     return f"key:{keys.id_of(key)}"
 
 
-def runs(
-    api: Api, loop: str, key: str, *reports: Any, task: str = "Weigh it.", **begun: Any
+def run_loop(
+    api: Api,
+    loop: str,
+    key: str,
+    *reports: Any,
+    task: str = "Weigh it.",
+    **loop_fields: Any,
 ) -> Any:
     """The answer to the last report of a loop; a report is an output, or fields of the
     body.
     """
-    begun = {"task": task, **begun}
-    assert api.put(f"/v1/loops/{loop}", json=begun, key=key).status_code in (200, 201)
+    loop_fields = {"task": task, **loop_fields}
+    assert api.put(f"/v1/loops/{loop}", json=loop_fields, key=key).status_code in (
+        200,
+        201,
+    )
     answers = []
-    for n, one in enumerate(reports, 1):
-        body = one if isinstance(one, dict) else {"output": one}
+    for n, report in enumerate(reports, 1):
+        body = report if isinstance(report, dict) else {"output": report}
         answers.append(
-            said(api.put(f"/v1/loops/{loop}/attempts/{n}", json=body, key=key))
+            read_data(api.put(f"/v1/loops/{loop}/attempts/{n}", json=body, key=key))
         )
     return answers[-1]
 
 
-def learnt(api: Api) -> set[tuple[str, str]]:
+def stored_lessons(api: Api) -> set[tuple[str, str]]:
     return {
-        (one["state"], one["trust"])
-        for one in said(api.get("/v1/reflections"))["items"]
+        (lesson["state"], lesson["trust"])
+        for lesson in read_data(api.get("/v1/reflections"))["items"]
     }
 
 
@@ -119,24 +127,26 @@ MEASURED = ("verified", "measured")
     ],
 )
 def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expected):
-    answer = runs(api, loop, api.key("read", "write", may), *reports)
+    answer = run_loop(api, loop, api.key("read", "write", may), *reports)
     assert answer["passed"] is True
-    assert learnt(api) == {expected}
-    held = [one["id"] for one in said(api.get("/v1/quarantine"))["items"]]
-    assert bool(held) == (expected is WAITS)
-    command = f"heedful quarantine release {' '.join(map(str, sorted(held)))} --by NAME"
-    assert answer["release"] == (command if held else "")
-    recalled = said(
+    assert stored_lessons(api) == {expected}
+    entries = [entry["id"] for entry in read_data(api.get("/v1/quarantine"))["items"]]
+    assert bool(entries) == (expected is WAITS)
+    command = (
+        f"heedful quarantine release {' '.join(map(str, sorted(entries)))} --by NAME"
+    )
+    assert answer["release"] == (command if entries else "")
+    recalled = read_data(
         api.post("/v1/recall", json={"task": "Weigh it.", "form": "found"})
     )["items"]
     assert bool(recalled) == (expected is MEASURED)
 
 
 def test_reports_that_wait_count_for_no_rule(api):
-    runs(api, "pinned", api.key(), LONG, RIGHT, memory_key="K")
-    one = {"policy": "default, attempts.limit=1", "memory_key": "K"}
+    run_loop(api, "pinned", api.key(), LONG, RIGHT, memory_key="K")
+    fields = {"policy": "default, attempts.limit=1", "memory_key": "K"}
     for n in range(3):
-        runs(api, f"a{n}", api.key(), {"output": LONG, "checks": [CHECK]}, **one)
+        run_loop(api, f"a{n}", api.key(), {"output": LONG, "checks": [CHECK]}, **fields)
     assert rows(api.setup.store.url, "select loops, mended, quiet from cause") == [
         (1, 1, 0)
     ]
@@ -149,14 +159,14 @@ def test_a_pinned_evaluator_measures_by_the_pinned_goals(api):
         {"output": LONG, "evaluation": {"scores": {"quality": 0.1}}},
         {"output": RIGHT, "evaluation": {"scores": {"quality": 0.8}}},
     ]
-    runs(api, "judged low", key, *scores, goals=["quality >= 0.2"])
-    assert learnt(api) == {WAITS}
+    run_loop(api, "judged low", key, *scores, goals=["quality >= 0.2"])
+    assert stored_lessons(api) == {WAITS}
     api.run(api.setup.store.write(Scope("acme", "main"), lessons.clear))
-    runs(api, "judged", key, *scores)
-    assert said(api.get("/v1/loops/judged"))["goals"][0]["threshold"] == 0.75
-    assert learnt(api) == {MEASURED}
-    runs(api, "else", key, *scores, goals=["quality >= 0.75"], task="Weigh that.")
-    assert len(said(api.get("/v1/quarantine"))["items"]) == 1
+    run_loop(api, "judged", key, *scores)
+    assert read_data(api.get("/v1/loops/judged"))["goals"][0]["threshold"] == 0.75
+    assert stored_lessons(api) == {MEASURED}
+    run_loop(api, "else", key, *scores, goals=["quality >= 0.75"], task="Weigh that.")
+    assert len(read_data(api.get("/v1/quarantine"))["items"]) == 1
 
 
 def test_what_is_pinned_is_not_left_out(api):
@@ -166,7 +176,7 @@ def test_what_is_pinned_is_not_left_out(api):
     problem(
         api.put(path, json={"digest": "0f", "evaluation": {}}), 422, "invalid_input"
     )
-    answer = said(api.put(path, json={"output": LONG, "evaluation": {}}))
+    answer = read_data(api.put(path, json={"output": LONG, "evaluation": {}}))
     assert answer["decision"] == "again"
     assert answer["evaluated_by"] == ["words", "report"]
     for pins, kind in (
@@ -186,9 +196,11 @@ def test_scores_of_a_completion_wait_too(api):
         "alignment_score": 1.0,
         "drift_score": 0.0,
     }
-    answer = said(api.post("/orchestrator/loop-complete", json=body, key=api.key()))
+    answer = read_data(
+        api.post("/orchestrator/loop-complete", json=body, key=api.key())
+    )
     assert answer["release"] == "heedful quarantine release 1 --by NAME"
-    assert learnt(api) == {WAITS}
+    assert stored_lessons(api) == {WAITS}
 
 
 @pytest.mark.parametrize(("pin", "waits"), [("mail", False), ("mail_r1", True)])
@@ -200,7 +212,7 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
         body: dict[str, Any] = {"loop_id": name, "reflection_status": "done"}
         body |= {"task": "Weigh it.", "alignment_score": score, "drift_score": 0.0}
         body["summary"] = f"{name} {RIGHT}"
-        answer = said(api.post("/orchestrator/loop-complete", json=body, key=key))
+        answer = read_data(api.post("/orchestrator/loop-complete", json=body, key=key))
     assert ("release" in answer) == waits
 
 
@@ -208,19 +220,19 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
 def test_what_was_rejected_is_rejected_in_any_kind(api, again):
     thief = api.key()
     boss = api.key("read", "write", "approve")
-    asked = {"error_type": "tip", "text": "a tip", "lesson": ATTACK}
-    entry = said(api.post("/v1/reflections", json=asked, key=thief), 201)["entry"]
-    said(api.post(f"/v1/quarantine/{entry}/reject", json={}))
+    lesson = {"error_type": "tip", "text": "a tip", "lesson": ATTACK}
+    entry = read_data(api.post("/v1/reflections", json=lesson, key=thief), 201)["entry"]
+    read_data(api.post(f"/v1/quarantine/{entry}/reject", json={}))
     wrong = {"findings": [{"check": "x", "message": f"{ATTACK.upper()}."}]}
     if again == "error":
-        said(
+        read_data(
             api.post(
-                "/v1/reflections", json={**asked, "error_type": "other"}, key=thief
+                "/v1/reflections", json={**lesson, "error_type": "other"}, key=thief
             ),
             201,
         )
     elif again == "answer":
-        runs(
+        run_loop(
             api,
             "pinned",
             thief,
@@ -230,22 +242,22 @@ def test_what_was_rejected_is_rejected_in_any_kind(api, again):
             task=ATTACK,
         )
     else:
-        found, answer = (wrong, RIGHT) if again == "finding" else (WRONG, ATTACK)
-        rejected = {"output": LONG, "evaluation": found}
-        runs(api, "a", boss, rejected, {"output": answer, "evaluation": {}})
-    assert said(api.get("/v1/quarantine"))["items"] == []
+        finding, answer = (wrong, RIGHT) if again == "finding" else (WRONG, ATTACK)
+        rejected = {"output": LONG, "evaluation": finding}
+        run_loop(api, "a", boss, rejected, {"output": answer, "evaluation": {}})
+    assert read_data(api.get("/v1/quarantine"))["items"] == []
     for task in ("Weigh it.", ATTACK):
-        found = said(api.post("/v1/recall", json={"task": task, "form": "found"}))[
-            "items"
-        ]
-        assert found == []
-    said(
-        api.post("/v1/reflections", json=asked, key=boss), 200
+        finding = read_data(
+            api.post("/v1/recall", json={"task": task, "form": "found"})
+        )["items"]
+        assert finding == []
+    read_data(
+        api.post("/v1/reflections", json=lesson, key=boss), 200
     )  # an operator may say so
-    found = said(api.post("/v1/recall", json={"task": ATTACK, "form": "found"}))[
+    finding = read_data(api.post("/v1/recall", json={"task": ATTACK, "form": "found"}))[
         "items"
     ]
-    assert [one["lesson"] for one in found] == [ATTACK]
+    assert [match["lesson"] for match in finding] == [ATTACK]
 
 
 LESSON = {
@@ -257,14 +269,14 @@ LESSON = {
 
 def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
     memory = api.setup.memory(Scope("acme", "main"))
-    said(api.post("/v1/reflections", json=LESSON), 201)
+    read_data(api.post("/v1/reflections", json=LESSON), 201)
     [lesson] = api.run(memory.top())
     key = api.key()
     for n in range(25):
-        shown = said(
+        recalled = read_data(
             api.post("/v1/recall", json={"task": "Weigh it.", "loop": f"l{n}"}, key=key)
         )
-        assert shown["exposure"]["shown"] == 1
+        assert recalled["exposure"]["shown"] == 1
         end = {
             "loop": f"l{n}",
             "right_at_once": False,
@@ -272,14 +284,14 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
             "signatures": [lesson["signature"]],
         }
         if n >= 20:  # these really run
-            runs(
+            run_loop(
                 api,
                 f"l{n}",
                 key,
                 {"output": "7", "evaluation": WRONG},
                 policy="default, attempts.limit=1",
             )
-        assert said(api.post("/v1/outcomes", json=end, key=key))["number"] == (
+        assert read_data(api.post("/v1/outcomes", json=end, key=key))["number"] == (
             n - 19 if 20 <= n < 23 else 0
         )
     change_rows(
@@ -292,18 +304,18 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
 
 def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
     memory = api.setup.memory(Scope("acme", "main"))
-    said(api.post("/v1/reflections", json=LESSON), 201)
+    read_data(api.post("/v1/reflections", json=LESSON), 201)
     for name, ended, left in (("a", 2, 4), ("b", 0, 5), ("c", 1, 1)):
         key = api.key()
         for n in range(ended + left):
             loop = f"{name}{n}"
-            said(
+            read_data(
                 api.post(
                     "/v1/recall", json={"task": "Weigh it.", "loop": loop}, key=key
                 )
             )
             assert (
-                runs(api, loop, key, {"output": "7", "evaluation": WRONG})["state"]
+                run_loop(api, loop, key, {"output": "7", "evaluation": WRONG})["state"]
                 == "open"
             )
             if n < ended:
@@ -313,9 +325,11 @@ def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
                     "calls": 1,
                     "signatures": [],
                 }
-                assert said(api.post("/v1/outcomes", json=end, key=key))["number"] > 0
-    for table, at in (("exposure", 864_000), ("outcome", 864_010)):
-        change_rows(api.setup.store.url, f"update {table} set at = {at}")
+                assert (
+                    read_data(api.post("/v1/outcomes", json=end, key=key))["number"] > 0
+                )
+    for table, seconds in (("exposure", 864_000), ("outcome", 864_010)):
+        change_rows(api.setup.store.url, f"update {table} set at = {seconds}")
     change_rows(api.setup.store.url, "update exposure set share = 0.1")
     pooled = api.run(memory.prove()).pooled
     assert pooled.shown == 3 + 3 + 2
@@ -351,13 +365,13 @@ def test_a_retry_is_harmless_also_after_the_settings_changed(
     body = {"task": "Weigh it."}
     loop = "/v1/loops/late"
     monkeypatch.setitem(api.setup.pins, "acme/main/late", ["quality >= 0.7"])
-    begun = api.put(loop, json=body, key=key)
-    first = said(api.put(f"{loop}/attempts/1", json=report, key=key))
+    opened = api.put(loop, json=body, key=key)
+    first = read_data(api.put(f"{loop}/attempts/1", json=report, key=key))
     monkeypatch.setitem(api.setup.pins, "acme/main/late", pins)
     monkeypatch.delitem(api.setup.checks, "any")
-    assert said(api.put(f"{loop}/attempts/1", json=report, key=key)) == first
-    again = said(api.put(loop, json=body, key=key))
-    assert again["goals"] == begun.json()["goals"]
+    assert read_data(api.put(f"{loop}/attempts/1", json=report, key=key)) == first
+    again = read_data(api.put(loop, json=body, key=key))
+    assert again["goals"] == opened.json()["goals"]
     others = {
         "goals": ["quality >= 0.75"],
         "policy": "orchestrator",
@@ -378,46 +392,54 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     place = Scope("acme", "main")
     thief = api.key()
     other = api.key()
-    said(api.post("/v1/reflections", json={**LESSON, "source": "page"}, key=thief), 201)
-    runs(api, "pinned theirs", thief, LONG, RIGHT)
-    runs(api, "pinned ours", other, LONG, task="Weigh that.")
-    said(
+    read_data(
+        api.post("/v1/reflections", json={**LESSON, "source": "page"}, key=thief), 201
+    )
+    run_loop(api, "pinned theirs", thief, LONG, RIGHT)
+    run_loop(api, "pinned ours", other, LONG, task="Weigh that.")
+    read_data(
         api.put(
             "/v1/loops/pinned ours/attempts/2", json={"output": "ab cd ef"}, key=thief
         )
     )
-    said(api.put("/v1/loops/pinned ours/attempts/3", json={"output": RIGHT}, key=other))
+    read_data(
+        api.put("/v1/loops/pinned ours/attempts/3", json={"output": RIGHT}, key=other)
+    )
     failed = [
         {"type": "tool_call", "tool": "find", "arguments": {"id": 1}},
         {"type": "tool_response", "tool": "find", "error": "no such order"},
     ]
-    said(api.post("/v1/episodes", json={"events": failed}, key=thief), 202)
+    read_data(api.post("/v1/episodes", json={"events": failed}, key=thief), 202)
     assert api.run(reflect_waiting(api.setup.memory(place), before=4e9)) is not None
-    said(api.post("/v1/episodes", json={"events": failed[:1]}, key=thief), 202)
+    read_data(api.post("/v1/episodes", json={"events": failed[:1]}, key=thief), 202)
     chat = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     ids = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "1"}
     span = {**ids, "name": "x", "attributes": [chat]}
     sent = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
     for key in (thief, other, thief):
         api.post("/v1/traces", json=sent, key=key).raise_for_status()
-    said(
+    read_data(
         api.post(
             "/v1/recall", json={"task": "Weigh it.", "loop": "pinned more"}, key=other
         )
     )
-    runs(api, "pinned more", thief, RIGHT)
-    said(api.post("/v1/recall", json={"task": "Weigh it.", "loop": "never"}, key=thief))
+    run_loop(api, "pinned more", thief, RIGHT)
+    read_data(
+        api.post("/v1/recall", json={"task": "Weigh it.", "loop": "never"}, key=thief)
+    )
     ours = {**LESSON, "text": "no unit here", "source": "page"}
-    said(api.post("/v1/reflections", json=ours, key=other), 201)
+    read_data(api.post("/v1/reflections", json=ours, key=other), 201)
 
     source = id_of(thief)
-    asked = {"source": id_of(thief), "why": "stolen"}
-    dry = said(api.post("/v1/quarantine/revoke", json={**asked, "dry_run": True}))
+    request = {"source": id_of(thief), "why": "stolen"}
+    dry = read_data(
+        api.post("/v1/quarantine/revoke", json={**request, "dry_run": True})
+    )
     revoked = api.run(
         store.write(Scope("acme"), keys.revoke, source.removeprefix("key:"), "ops")
     )
     assert revoked.revoke == f"heedful quarantine revoke {source} --by NAME"
-    removed = said(api.post("/v1/quarantine/revoke", json=asked))
+    removed = read_data(api.post("/v1/quarantine/revoke", json=request))
     assert {**removed, "revoked": False} == dry
     wanted: dict[str, Any] = {"loops": 2, "attempts": 5, "episodes": 2, "outcomes": 1}
     wanted |= {"exposures": 1, "loop_ids": ["pinned theirs", "pinned more"]}
@@ -425,13 +447,15 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     assert [row[0] for row in rows(store.url, "select text from occurrence")] == [
         "no unit here"
     ]
-    loop = said(api.get("/v1/loops/pinned ours"))
+    loop = read_data(api.get("/v1/loops/pinned ours"))
     assert loop["state"] == "open"
     assert loop["attempts"] == 1
     assert len(loop["decisions"]) == 1
-    said(api.put("/v1/loops/pinned ours/attempts/2", json={"output": RIGHT}, key=other))
+    read_data(
+        api.put("/v1/loops/pinned ours/attempts/2", json={"output": RIGHT}, key=other)
+    )
     problem(api.get("/v1/loops/pinned theirs"), 404, "not_found")
-    problem(api.post("/v1/quarantine/revoke", json=asked), 404, "not_found")
+    problem(api.post("/v1/quarantine/revoke", json=request), 404, "not_found")
 
 
 def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
@@ -450,7 +474,7 @@ def test_a_quota_holds_for_a_key_whatever_names_it_gives(api):
             await loop.report(RIGHT, evaluation=Evaluation(), vouched=False)
             assert loop.passed  # what it teaches is left out
         await memory.remember("c", "x", trust="tool", source="b")
-        assert [one.error_type for one in await memory.quarantine.waiting()] == [
+        assert [entry.error_type for entry in await memory.quarantine.waiting()] == [
             "c",
             "a",
         ]

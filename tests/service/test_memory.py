@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.support import Api, Project, said, served
+from tests.service.support import Api, Project, read_data, served
 
 LESSON: dict[str, Any] = {
     "error_type": "unverified_claim",
@@ -42,19 +42,19 @@ def writer(project: Memory) -> Memory:
 
 
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
-    shown = project.get(f"reflections/{writer.learnt()}")
-    assert shown["trust"] == "tool"
-    assert shown["state"] == "quarantined"
-    assert shown["text"] == ""
-    assert shown["pattern"] == ""
-    assert shown["tags"] == []
-    assert shown["meta"] == {}
+    lesson = project.get(f"reflections/{writer.learnt()}")
+    assert lesson["trust"] == "tool"
+    assert lesson["state"] == "quarantined"
+    assert lesson["text"] == ""
+    assert lesson["pattern"] == ""
+    assert lesson["tags"] == []
+    assert lesson["meta"] == {}
     assert project.get("reflections?tag=reports")["items"] == []
-    assert shown["source"].startswith("key:")
+    assert lesson["source"].startswith("key:")
     claimed = {**LESSON, "trust": "operator"}
     writer.refused(422, "invalid_request", "POST", "reflections", claimed)
-    own = project.learnt(text="another error entirely")
-    assert project.get(f"reflections/{own}")["trust"] == "operator"
+    operators = project.learnt(text="another error entirely")
+    assert project.get(f"reflections/{operators}")["trust"] == "operator"
 
 
 @pytest.mark.parametrize(
@@ -71,58 +71,58 @@ def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):
 
 def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     first = project.ask("POST", "reflections", LESSON)
-    id = said(first, 201)["id"]
+    id = read_data(first, 201)["id"]
     assert first.headers["location"] == f"/v1/reflections/{id}"
     again = {**LESSON, "text": "Made unverified claim about: revenue grew by 13 %"}
-    stored = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
+    state = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
     assert project.post("reflections", again) == {
         "id": id,
         "created": False,
         "seen": 2,
-        **stored,
+        **state,
     }
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])
-    asked = {
+    ids_by_query = {
         "": [other, id],
         "error_type=timeout": [other],
         "tag=reports": [id],
         "tag=report": [],
     }
-    for query, expected in asked.items():
+    for query, expected in ids_by_query.items():
         assert [
-            one["id"] for one in project.get(f"reflections?{query}")["items"]
+            item["id"] for item in project.get(f"reflections?{query}")["items"]
         ] == expected
-    found = project.post("recall", {"task": TASK, "form": "found"})
-    assert found["items"][0]["lesson"] == LESSON["lesson"]
-    assert found["messages"] == []
-    assert found["text"] == ""
-    assert found["exposure"] is None
+    recalled = project.post("recall", {"task": TASK, "form": "found"})
+    assert recalled["items"][0]["lesson"] == LESSON["lesson"]
+    assert recalled["messages"] == []
+    assert recalled["text"] == ""
+    assert recalled["exposure"] is None
 
 
 def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
-    kept = writer.post("reflections", LESSON, 201)
-    assert kept["state"] == "quarantined"
-    assert kept["trust"] == "tool"
+    lesson = writer.post("reflections", LESSON, 201)
+    assert lesson["state"] == "quarantined"
+    assert lesson["trust"] == "tool"
     blind = Memory(project.api, project.name, "recall", "write")
     for text in (LESSON["lesson"], LESSON["text"], ""):
         (item,) = writer.post("reflections/query", {"text": text})["items"]
-        assert item["id"] == kept["entry"]
+        assert item["id"] == lesson["entry"]
         assert item["lesson"] == LESSON["lesson"]
         assert item["state"] == "quarantined"
         assert item["trust"] == "tool"
         assert (
             item["release"]
-            == kept["release"]
+            == lesson["release"]
             == f"heedful quarantine release {item['id']} --by NAME"
         )
         assert blind.post("reflections/query", {"text": text})["items"] == []
-    for path in ("quarantine", f"quarantine/{kept['entry']}"):
+    for path in ("quarantine", f"quarantine/{lesson['entry']}"):
         blind.refused(403, "forbidden", "GET", path)
     assert blind.post("recall", {"task": TASK, "form": "found"})["items"] == []
     project.refused(
         422, "invalid_request", "POST", "reflections/query", {"kind": "odd"}
     )
-    project.post(f"quarantine/{kept['entry']}/release", {"why": "read"})
+    project.post(f"quarantine/{lesson['entry']}/release", {"why": "read"})
     (item,) = blind.post("reflections/query", {"text": LESSON["lesson"]})["items"]
     assert item["state"] == "candidate"
     assert item["release"] == ""
@@ -134,14 +134,14 @@ def test_an_edit_needs_what_was_read(project):
     project.refused(428, "precondition_required", "PATCH", path, change)
     tag = project.ask("GET", path).headers["etag"]
     edited = project.ask("PATCH", path, change, headers={"If-Match": tag})
-    assert said(edited)["pinned"] is True
-    assert said(edited)["apart"] is True
+    assert read_data(edited)["pinned"] is True
+    assert read_data(edited)["apart"] is True
     now = {"If-Match": edited.headers["etag"]}
-    assert now["If-Match"] == f'"{said(edited)["edition"]}"' != tag
+    assert now["If-Match"] == f'"{read_data(edited)["edition"]}"' != tag
     stale = project.refused(
         412, "changed", "PATCH", path, change, headers={"If-Match": tag}
     )
-    assert stale["edition"] == said(edited)["edition"]
+    assert stale["edition"] == read_data(edited)["edition"]
     project.refused(404, "not_found", "PATCH", path, {"restored": True}, headers=now)
     edit, _ = project.get("audit")["items"]
     assert edit["action"] == "reflection.edit"
@@ -151,19 +151,19 @@ def test_an_edit_needs_what_was_read(project):
 
 def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
     project.learnt()
-    asked = {"task": TASK, "loop": "run-1", "form": "text"}
-    first = project.post("recall", asked)
+    request = {"task": TASK, "loop": "run-1", "form": "text"}
+    first = project.post("recall", request)
     assert LESSON["lesson"] in first["text"]
     assert first["exposure"] == {"loop": "run-1", "shown": 1, "withheld": 0}
-    assert project.post("recall", asked)["items"] == first["items"]
+    assert project.post("recall", request)["items"] == first["items"]
     bare = project.post("recall", {"task": TASK, "loop": "run-3"})
     # it is no worked example
     assert bare["items"] == []
     assert bare["exposure"]["shown"] == 0
-    project.refused(422, "invalid_input", "POST", "recall", {**asked, "limit": 3})
+    project.refused(422, "invalid_input", "POST", "recall", {**request, "limit": 3})
     for name in ("a\nb", "AKIAIOSFODNN7EXAMPLE"):
         project.refused(
-            422, "invalid_request", "POST", "recall", {**asked, "loop": name}
+            422, "invalid_request", "POST", "recall", {**request, "loop": name}
         )
 
     end = {"loop": "run-1", "right_at_once": True, "calls": 2}
@@ -184,7 +184,7 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
     assert proof["holdout"] == 0.0
     assert proof["pooled"]["shown"] == 1
     assert proof["pooled"]["conclusion"] == "insufficient data"
-    assert [one["shown"] for one in proof["lessons"]] == [1]
+    assert [lesson["shown"] for lesson in proof["lessons"]] == [1]
 
 
 def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
@@ -194,17 +194,17 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
         project.ask("PUT", f"loops/{word}", {"task": word})
         project.post(f"loops/{word}/cancel", {})
     for path in ("quarantine", "reflections", "episodes", "loops", "keys", "audit"):
-        whole = project.get(f"{path}?limit=200")
+        listing = project.get(f"{path}?limit=200")
         cursor = ""
-        found: list[Any] = []
+        items: list[Any] = []
         while cursor is not None:
             page = project.get(f"{path}?limit=1{cursor and '&cursor=' + cursor}")
-            found = [*found, *page["items"]]
+            items = [*items, *page["items"]]
             cursor = page["next"]
-            project.ask("PUT", f"loops/{path} {len(found)}", {"task": "comes later"})
-        assert whole["next"] is None
-        assert found == whole["items"]
-        assert len(found) >= (2 if path == "keys" else 3)
+            project.ask("PUT", f"loops/{path} {len(items)}", {"task": "comes later"})
+        assert listing["next"] is None
+        assert items == listing["items"]
+        assert len(items) >= (2 if path == "keys" else 3)
     for path in ("quarantine", "reflections", "audit"):
         project.refused(422, "invalid_input", "GET", f"{path}?cursor=x")
 
@@ -216,8 +216,10 @@ def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
         assert (
             project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == "bugs"
         )
-        told = project.post("recall", {"task": id, "loop": id, "form": "text"})["text"]
-        assert ("failed check regex in 1 loop" in told) == (id == "typo")
+        advice = project.post("recall", {"task": id, "loop": id, "form": "text"})[
+            "text"
+        ]
+        assert ("failed check regex in 1 loop" in advice) == (id == "typo")
         for number, output in enumerate(outputs, 1):
             attempt = {
                 "output": output,

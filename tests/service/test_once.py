@@ -76,8 +76,8 @@ def test_a_key_is_for_one_request_printable_and_short(api):
         api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request"
     )  # which had no effect
     assert api.post(REMEMBER, json=LESSON, **once("c")).status_code == 200
-    kept = {each[0] for each in rows(api.setup.store.url, "select once from answer")}
-    assert kept == {hashlib.sha256(b"c").hexdigest()}
+    hashes = {row[0] for row in rows(api.setup.store.url, "select once from answer")}
+    assert hashes == {hashlib.sha256(b"c").hexdigest()}
     for path, body in (
         (REMEMBER, {**LESSON, "text": "another"}),
         ("/v1/seen", LESSON),
@@ -85,33 +85,35 @@ def test_a_key_is_for_one_request_printable_and_short(api):
     ):
         problem(api.post(path, json=body, **once("c")), 422, "idempotency_key_reused")
     for key in ("", "é".encode(), 256 * "a", "a\tb"):
-        told = api.post(REMEMBER, headers={"Idempotency-Key": key})
-        problem(told, 422, "idempotency_key_invalid")
+        answer = api.post(REMEMBER, headers={"Idempotency-Key": key})
+        problem(answer, 422, "idempotency_key_invalid")
 
 
 def test_two_at_once_have_one_effect(api):
     async def both() -> list[Any]:
-        asked = (api.ask("POST", REMEMBER, json=LESSON, **once("f")) for _ in range(8))
-        return await asyncio.gather(*asked)
+        requests = (
+            api.ask("POST", REMEMBER, json=LESSON, **once("f")) for _ in range(8)
+        )
+        return await asyncio.gather(*requests)
 
     answers = api.run(both())
-    fine, *_ = (one for one in answers if one.status_code == 200)
-    busy = [one for one in answers if one.status_code == 409]
+    fine, *_ = (answer for answer in answers if answer.status_code == 200)
+    busy = [answer for answer in answers if answer.status_code == 409]
     assert len(busy) >= 6
-    assert all(one.headers["Retry-After"] == "1" for one in busy)
+    assert all(answer.headers["Retry-After"] == "1" for answer in busy)
     assert api.post(REMEMBER, json=LESSON, **once("f")).json() == fine.json()
     assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
 
 
 def test_no_secret_is_kept_for_the_next_time(api):
     token = "sk-proj-" + "a1B2" * 8
-    asked = {
+    episode = {
         "events": [{"event_type": "a"}],
         "outcome": "failure",
         "related_memory_ids": [token],
     }
     sent = [
-        api.post("/api/v1/reflections/generate", json=asked, **once("h"))
+        api.post("/api/v1/reflections/generate", json=episode, **once("h"))
         for _ in range(2)
     ]
     assert sent[0].content == sent[1].content
@@ -199,18 +201,18 @@ def store(tmp_path):
         yield store
 
 
-def recorded(kept: list[Any]) -> Effects:
-    return Effects(lambda db, n, told: kept.append(told))
+def recorded(records: list[Any]) -> Effects:
+    return Effects(lambda db, n, record: records.append(record))
 
 
 async def test_of_two_processes_the_second_has_no_effect(tmp_path):
-    with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
-        with Effects(lambda db, n, told: write_effect(db, CALL, n, told)):
-            await one.write(SCOPE, exposures.remember, [])
-        same = Effects(lambda db, n, told: write_effect(db, CALL, n, told))
+    with opened(tmp_path / "a.db") as first, opened(tmp_path / "a.db") as second:
+        with Effects(lambda db, n, record: write_effect(db, CALL, n, record)):
+            await first.write(SCOPE, exposures.remember, [])
+        same = Effects(lambda db, n, record: write_effect(db, CALL, n, record))
         with same, pytest.raises(LeaseLost, match="try again"):
-            await two.write(SCOPE, exposures.remember, [])
-        assert len((await two.read(Scope(), read_call, CALL)).effects) == 1
+            await second.write(SCOPE, exposures.remember, [])
+        assert len((await second.read(Scope(), read_call, CALL)).effects) == 1
 
 
 async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
@@ -236,10 +238,10 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
     def work(db: Any, scope: Scope) -> Any:
         return value
 
-    kept: list[Any] = []
-    with recorded(kept):
+    records: list[Any] = []
+    with recorded(records):
         assert await store.write(SCOPE, work) == value
-    with Effects(known=json.loads(json.dumps(kept))):
+    with Effects(known=json.loads(json.dumps(records))):
         assert await store.write(SCOPE, work) == value
     with pytest.raises(LookupError, match="within"):
         also(lambda db: None)
@@ -248,10 +250,10 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
 async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(
     store,
 ):
-    kept: list[Any] = []
-    with recorded(kept):
-        also(lambda db: kept.append("audit"))
+    records: list[Any] = []
+    with recorded(records):
+        also(lambda db: records.append("audit"))
         await asyncio.create_task(store.write(SCOPE, lessons.clear))
-        assert kept == []
+        assert records == []
         await store.write(SCOPE, exposures.remember, [])
-    assert [kept[0], kept[1]["name"]] == ["audit", "exposures.remember"]
+    assert [records[0], records[1]["name"]] == ["audit", "exposures.remember"]

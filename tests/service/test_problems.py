@@ -29,7 +29,7 @@ KNOWN = (
 )
 
 
-def told(error, path="/v1/loops"):
+def respond(error, path="/v1/loops"):
     answer = problems.answer(error, {"path": path})
     return json.loads(bytes(answer.body)), answer.headers
 
@@ -39,9 +39,9 @@ def test_every_error_has_a_status_and_a_code_and_comes_back_to_a_client(kind):
     error = kind.__new__(kind)
     HeedfulError.__init__(error, "it was so")
     vars(error).update(kind="loop", id="a", remedy="", package="x", field="f")
-    body, _ = told(error)
+    body, _ = respond(error)
     assert 400 <= body["status"] < 600
-    nearest = next(one for one in kind.__mro__ if one in ERROR_RESPONSES)
+    nearest = next(base for base in kind.__mro__ if base in ERROR_RESPONSES)
     assert type(refused(body["status"], json.dumps(body))) is nearest
 
 
@@ -49,7 +49,7 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
     codes = [code for _, code in ERROR_RESPONSES.values()]
     assert len(codes) == len(set(codes))
     for error, names in KNOWN:
-        body, _ = told(error)
+        body, _ = respond(error)
         back = refused(body["status"], json.dumps(body))
         assert [getattr(back, name) for name in names] == [
             getattr(error, name) for name in names
@@ -57,7 +57,7 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "headers", "said"),
+    ("error", "status", "headers", "words"),
     [
         (errors.LeaseLost("at work"), 409, {"retry-after": "1"}, "at work"),
         (errors.StoreUnavailable("gone"), 503, {"retry-after": "1"}, "the store"),
@@ -93,29 +93,31 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
         ),
     ],
 )
-def test_an_error_has_its_status_and_what_to_do(error, status, headers, said):
-    body, found = told(error)
+def test_an_error_has_its_status_and_what_to_do(error, status, headers, words):
+    body, answer_headers = respond(error)
     assert body["status"] == status
-    assert said in body["detail"]
-    assert {name: found.get(name) for name in headers} == headers
-    assert ("retry-after" in found) == ("retry-after" in headers)
+    assert words in body["detail"]
+    assert {name: answer_headers.get(name) for name in headers} == headers
+    assert ("retry-after" in answer_headers) == ("retry-after" in headers)
 
 
 def test_a_pointer_names_the_field_alone():
     kind = "function-after[check(), constrained-str]"
     complaint = {"loc": ("body", "goals", 0, kind), "msg": "no", "type": "x"}
-    body = told(RequestValidationError([complaint]))[0]
-    assert [one["pointer"] for one in body["errors"]] == ["/goals/0"]
+    body = respond(RequestValidationError([complaint]))[0]
+    assert [error["pointer"] for error in body["errors"]] == ["/goals/0"]
     assert body["detail"] == "body/goals/0: no"
     empty = RequestValidationError(
         [{"loc": ("body",), "msg": "Field required", "type": "missing"}]
     )
-    assert told(empty)[0]["detail"] == "body: a JSON object is needed"
+    assert respond(empty)[0]["detail"] == "body: a JSON object is needed"
     assert (
-        told(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"]
+        respond(errors.InvalidInput("why", "", "said"))[0]["errors"][0]["pointer"]
         == "/why"
     )
-    assert "errors" not in told(errors.InvalidInput("a goal", "x", "written like y"))[0]
+    assert (
+        "errors" not in respond(errors.InvalidInput("a goal", "x", "written like y"))[0]
+    )
 
 
 def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(caplog):
@@ -138,12 +140,14 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
         RequestValidationError([wrong]),
         ZeroDivisionError(),
     ):
-        body = str(told(error, "/v1/loops/private\n2026-01-01 INFO forged")[0])
+        body = str(respond(error, "/v1/loops/private\n2026-01-01 INFO forged")[0])
         assert not any(
             private in body for private in ("heedful.db", 64 * "a", "ZeroDivision")
         )
     lines = [
-        one.getMessage() for one in caplog.records if "unavailable" in one.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "unavailable" in record.getMessage()
     ]
     assert lines == [
         f"store_unavailable: /var/lib/heedful.db: {n} again" for n in (1, 2)

@@ -25,7 +25,7 @@ from heedful.store import episodes, open_store
 from heedful.store import lessons as lesson_store
 from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
-from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short, until
+from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
 from tests.test_telemetry import told  # noqa: F401 - a fixture
 
@@ -75,7 +75,7 @@ def stale(url, which):
 
 
 async def depths(queue):
-    return {(one.queue, one.state): one.number for one in await queue.depth()}
+    return {(depth.queue, depth.state): depth.number for depth in await queue.depth()}
 
 
 @asynccontextmanager
@@ -89,8 +89,8 @@ async def at_work(queue, tools, heard):
 
 async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
     store = open_store(url)
-    await begun(store, SCOPE, "l1")
-    (one,) = await put(store, SCOPE, "pot")
+    await open_loop(store, SCOPE, "l1")
+    (digest,) = await put(store, SCOPE, "pot")
     await put(
         store, OTHER, "pan"
     )  # kept by a service that was killed before it handed it over
@@ -99,7 +99,7 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
         for task in ("prune", "dream", "dream", "prove"):
             await queue.defer(task, SCOPE)
         for _ in range(2):
-            await queue.defer("reflect", SCOPE, digest=one)
+            await queue.defer("reflect", SCOPE, digest=digest)
         await queue.defer("drive", SCOPE, loop="l1", by="short")
         waiting = {"memory": 3, "reflection": 1, "loops": 1}
         assert await depths(queue) == {
@@ -109,7 +109,9 @@ async def test_the_same_waits_once_and_the_urgent_comes_first(url, heard):
             await queue.defer("sleep", SCOPE)
         await queue.work(tools, concurrency=1, once=True, listener=heard)
         assert [
-            one for one in await queue.depth() if one.queue != queued.UPKEEP_QUEUE
+            digest
+            for digest in await queue.depth()
+            if digest.queue != queued.UPKEEP_QUEUE
         ] == []
     for scope in (SCOPE, OTHER):
         assert await store.read(scope, episodes.counts) == {"reflected": 1}
@@ -145,10 +147,10 @@ async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkey
     monkeypatch.setattr(doing, "MAX_JOB_WAIT_SECONDS", 0.0)
     monkeypatch.setattr(queued, "POLL_INTERVAL_SECONDS", 0.05)
     store = open_store(url)
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
     async with PostgresQueue(url, works=True) as queue:
-        await queue.defer("reflect", SCOPE, digest=one)
+        await queue.defer("reflect", SCOPE, digest=digest)
         async with at_work(queue, Tools(store=store, model=down), heard):
             await until(lambda: "given up" in str(heard.lines))
         assert (await depths(queue))["reflection", "failed"] == 1
@@ -163,22 +165,24 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(
 ):
     monkeypatch.setattr(doing, "MAX_JOB_WAIT_SECONDS", 0.0)
     store = open_store(url)
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url, works=True) as queue:
 
         async def down(messages):
             if len(heard.of("reflect")) == 1:
-                await queue.defer("reflect", SCOPE, digest=one)
+                await queue.defer("reflect", SCOPE, digest=digest)
                 raise ModelUnavailable("no connection")
             return "no JSON"
 
-        await queue.defer("reflect", SCOPE, digest=one)
+        await queue.defer("reflect", SCOPE, digest=digest)
         options: Any = {"concurrency": 1, "once": True, "queues": ["reflection"]}
         await queue.work(
             Tools(store=store, model=Function(down)), listener=heard, **options
         )
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
-    assert [one for one in jobs(url) if one[:2] == ("heedful.reflect", "doing")] == []
+    assert [
+        digest for digest in jobs(url) if digest[:2] == ("heedful.reflect", "doing")
+    ] == []
 
 
 async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
@@ -200,7 +204,7 @@ async def test_jobs_of_workers_that_are_silent_are_done_by_another(url, heard):
         await queue.work(Tools(store=open_store(url)), once=True, listener=heard)
         assert (await depths(queue))["memory", "failed"] == 1
     assert sorted(heard.ended()) == ["dream", "prove"]
-    assert [one for one in jobs(url) if one[1] == "doing"] == []
+    assert [job for job in jobs(url) if job[1] == "doing"] == []
 
 
 async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
@@ -240,21 +244,22 @@ async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard)
 async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monkeypatch):
     monkeypatch.setattr(doing, "JOB_GRACE_SECONDS", 0.01)
     store = open_store(url)
-    asked = asyncio.Event()
+    is_asked = asyncio.Event()
 
     async def slow(messages):
-        asked.set()
+        is_asked.set()
         await asyncio.sleep(600)
 
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url, works=True) as queue:
         async with at_work(
             queue, Tools(store=store, model=Function(slow)), heard
         ) as working:
-            await asked.wait()
+            await is_asked.wait()
         assert working.cancelled()
         assert (
-            await store.write(SCOPE, episodes.take, before=4e9, digest=one) is not None
+            await store.write(SCOPE, episodes.take, before=4e9, digest=digest)
+            is not None
         )
     assert heard.lines[-1] == ("reflect", "given back")
     # If a sweep came in between, an equal job waits instead.
@@ -279,9 +284,9 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     (tmp_path / "slow.py").write_text(MODEL, encoding="utf-8")
     calls = tmp_path / "calls"
     store = open_store(url)
-    (one,) = await put(store, SCOPE, "pot")
+    (digest,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url) as queue:
-        await queue.defer("reflect", SCOPE, digest=one)
+        await queue.defer("reflect", SCOPE, digest=digest)
     first = worker(tmp_path, url, "--model", "slow:answer")
     await until(lambda: calls.exists() and calls.read_text(encoding="utf-8"))
     first.kill()
@@ -292,10 +297,10 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
         while await store.read(SCOPE, episodes.counts) != {"reflected": 1}:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     second.send_signal(signal.SIGTERM)
-    said = second.communicate()[1]
+    log = second.communicate()[1]
     assert second.returncode == 0
-    assert "reflect" in said
-    assert "SIGTERM: no new job begins" in said
+    assert "reflect" in log
+    assert "SIGTERM: no new job begins" in log
     assert calls.read_text(encoding="utf-8") == "x"
     assert {
         lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, limit=9)

@@ -39,11 +39,17 @@ ROUTES = {
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "http.md").read_text(encoding="utf-8")
 # What each route needs, as the page says it.
-ROW = r"^\| `((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`[^|]*\| (read|write|approve|admin) \|"
+ROW = (
+    r"^\| `((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`[^|]*"
+    r"\| (read|write|approve|admin) \|"
+)
 EXPECTED = {row[1]: row[2] for row in re.finditer(ROW, PAGE, re.MULTILINE)}
 APP = application(Setup(store=in_file(":memory:")))
 SPEC = APP.openapi()
-OPERATIONS = {f"{method.upper()} {path}": one for path, method, one in operations(SPEC)}
+OPERATIONS = {
+    f"{method.upper()} {path}": operation
+    for path, method, operation in operations(SPEC)
+}
 
 
 def needed(route: APIRoute) -> list[str]:
@@ -65,9 +71,7 @@ def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
 
 
 def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:
-    """The example of a route, with a body that has these changes, where there is
-    one.
-    """
+    """Send the example of a route, its body (if it has one) with these changes."""
     method, path = name.split()
     body = API_EXAMPLES.get(name, {}).get("request")
     real = re.sub(r"{(n|id|loop_id)}", "1", path).replace("{ruling}", "reject")
@@ -117,13 +121,15 @@ def test_every_route_says_what_it_does_with_an_example_that_fits(name):
     operation = OPERATIONS[name]
     path = name.split()[1]
     assert operation["description"].endswith(".")
-    own = path.startswith(tuple(COMPATIBLE_ERROR_FIELDS))
-    kind = "application/json" if own else "application/problem+json"
+    has_own_errors = path.startswith(tuple(COMPATIBLE_ERROR_FIELDS))
+    kind = "application/json" if has_own_errors else "application/problem+json"
     assert list(operation["responses"]["default"]["content"]) == [kind]
     assert name in PUBLIC or operation["security"] == [{"key": []}]
     bodies = {"request": operation.get("requestBody", {})}
     bodies |= {
-        status: one for status, one in operation["responses"].items() if status < "3"
+        status: answer
+        for status, answer in operation["responses"].items()
+        if status < "3"
     }
     for body in bodies.values():
         content = body.get("content", {}).get("application/json")
@@ -147,8 +153,8 @@ def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(api):
 
 
 def test_the_page_on_http_names_every_route_and_the_codes():
-    told = re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)
-    assert sorted(told) == sorted([*ROUTES, "GET /openapi.json"])
+    routes = re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)
+    assert sorted(routes) == sorted([*ROUTES, "GET /openapi.json"])
     for status, code in ERROR_RESPONSES.values():
         for row in re.findall(rf"^\| ([\d, ]+) \|.*`{code}`", PAGE, re.MULTILINE):
             assert str(status) in row.split(", ")

@@ -103,8 +103,8 @@ def world(request) -> Iterator[World]:
         application(Setup(store=store)),
         config=schemathesis.Config.from_dict(config),
     )
-    operations = (one.ok() for one in schema.get_all_operations())
-    yield World({one.label: one for one in operations}, key)
+    operations = (operation.ok() for operation in schema.get_all_operations())
+    yield World({operation.label: operation for operation in operations}, key)
     asyncio.run(store.close())
     if urls:
         drop(urls)

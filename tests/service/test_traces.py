@@ -84,15 +84,15 @@ def project(api: Api, request: pytest.FixtureRequest) -> Runs:
 
 
 def test_an_episode_is_taken_once_and_handed_over(project):
-    taken = project.put_in()
-    assert taken["state"] == "waiting"
-    assert project.put_in() == taken
-    assert project.handed == 2 * [("reflect", {"digest": taken["digest"]})]
-    [one] = project.listed()
-    assert one["digest"] == taken["digest"]
-    assert one["outcome"] == "failure"
-    assert one["tries"] == 0
-    assert project.listed("?state=waiting") == [one]
+    episode = project.put_in()
+    assert episode["state"] == "waiting"
+    assert project.put_in() == episode
+    assert project.handed == 2 * [("reflect", {"digest": episode["digest"]})]
+    [listed] = project.listed()
+    assert listed["digest"] == episode["digest"]
+    assert listed["outcome"] == "failure"
+    assert listed["tries"] == 0
+    assert project.listed("?state=waiting") == [listed]
     assert project.listed("?state=failed") == []
 
 
@@ -103,16 +103,16 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     tools = Tools(store=project.api.setup.store)
     scope = Scope("acme", project.name)
     project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
-    found = project.get("reflections?kind=reflection")["items"]
-    assert [one["trust"] for one in found] == [
+    lessons = project.get("reflections?kind=reflection")["items"]
+    assert [lesson["trust"] for lesson in lessons] == [
         "tool"
     ]  # its error is a tool's all the same
     project.post("traces?trust=operator", document(genai()))
     project.gathered()
-    kept = project.api.run(
+    page = project.api.run(
         project.api.setup.store.read(scope, episodes.page, 1, whole=True)
     )
-    assert kept[0].record["trust"] == "operator"
+    assert page[0].record["trust"] == "operator"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -143,9 +143,9 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     project,
 ):
     [first, *rest] = genai()
-    told = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
-    assert told["rejectedSpans"] == "1"
-    assert ("W3C" in told["errorMessage"]) is True
+    success = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
+    assert success["rejectedSpans"] == "1"
+    assert ("W3C" in success["errorMessage"]) is True
     project.gathered()
     late = project.ask(
         "POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF

@@ -25,7 +25,7 @@ from heedful.web import add_pages
 from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, Sessions
 from tests.engines import change_rows, opened
-from tests.service.support import Api, said
+from tests.service.support import Api, read_data
 
 HERE = "http://localhost"
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
@@ -39,15 +39,16 @@ LISTS = (
     "pipelines",
     "traces",
 )
-FOREIGN = r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>|(?:src|href)="(?!/ui|#|\?)"""
+FOREIGN = (
+    r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>"""
+    r"""|(?:src|href)="(?!/ui|#|\?)"""
+)
 SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
 
 
 class Browser:
-    """Somebody who looks at the pages, with cookies and the headers that a browser
-    sends.
-    """
+    """Somebody who looks at the pages, with the cookies and headers of a browser."""
 
     def __init__(self, api: Api, read_only: bool = False) -> None:
         self.api = api
@@ -77,8 +78,8 @@ class Browser:
 
     @property
     def token(self) -> str:
-        found = re.search(r'name="token" value="([^"]+)"', self.get("").text)
-        return found[1] if found else ""
+        match = re.search(r'name="token" value="([^"]+)"', self.get("").text)
+        return match[1] if match else ""
 
     def do(self, name: str, **form: str) -> str:
         """The note on the page after a form."""
@@ -108,29 +109,31 @@ def fill(api: Api) -> None:
         ("stopped", 4 * [wrong]),
         ("open", [wrong]),
     ):
-        said(
+        read_data(
             api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}),
             201,
         )
-        for n, one in enumerate(evaluations, 1):
+        for n, finding in enumerate(evaluations, 1):
             body = {
                 "output": f"{ATTACK} {n}",
-                "evaluation": {"findings": [one] if one else []},
+                "evaluation": {"findings": [finding] if finding else []},
             }
             if (
                 sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)
             ).status_code == 409:
                 break  # a rule stopped it
-            said(sent)
-    asked = {
+            read_data(sent)
+    lesson = {
         "error_type": "PageError",
         "text": ATTACK,
         "lesson": ATTACK,
         "source": ATTACK,
     }
-    said(api.post("/v1/reflections", json=asked, key=api.key("write")), 201)
+    read_data(api.post("/v1/reflections", json=lesson, key=api.key("write")), 201)
     event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
-    said(api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202)
+    read_data(
+        api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202
+    )
 
 
 @pytest.mark.both
@@ -141,23 +144,23 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         ] * len(EVERY)
         fill(browser.api)
         browser.open(browser.api._all)
-        held = browser.get("/quarantine.json").json()["waiting"][0]["id"]
+        entry = browser.get("/quarantine.json").json()["waiting"][0]["id"]
         lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
         run = browser.get("/traces.json").json()["episodes"][0]["digest"]
-        loops = [one["id"] for one in browser.get("/loops.json").json()["loops"]]
+        loops = [loop["id"] for loop in browser.get("/loops.json").json()["loops"]]
         assert loops == ["open", "stopped", "a/b"]
-        whole = (
-            f"quarantine/{held}",
+        details = (
+            f"quarantine/{entry}",
             f"lessons/{lesson}",
             f"traces/{run}",
             "loops/a/b",
         )
-        asked = [
+        queries = [
             f"recall?kind={kind}&text=no+severity"
             for kind in ("task", "error", "action")
         ]
-        asked += ["loops?check=severity&days=3", "policies?reach=default&state=open"]
-        for path in (*EVERY, *whole, *asked):
+        queries += ["loops?check=severity&days=3", "policies?reach=default&state=open"]
+        for path in (*EVERY, *details, *queries):
             page = browser.get(f"/{path}")
             assert page.status_code == 200, path
             assert not re.search(FOREIGN, page.text)
@@ -172,9 +175,9 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
                 ), link
             head, _, query = path.partition("?")
             assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
-        shown = browser.get("/loops/a/b").text
-        assert "Attempt 2" in shown
-        assert "&lt;script&gt;" in shown
+        page_of_loop = browser.get("/loops/a/b").text
+        assert "Attempt 2" in page_of_loop
+        assert "&lt;script&gt;" in page_of_loop
         assert browser.get("/.json").json()["right"]["of"] == 2
 
 
@@ -182,14 +185,14 @@ def test_the_figures_count_what_happened(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
         home = browser.open(browser.api._all).get("/home.json").json()
-    counted = {name: home[name]["number"] for name in ("right", "solved", "stopped")}
-    assert counted == {"right": 0, "solved": 1, "stopped": 1}
+    numbers = {name: home[name]["number"] for name in ("right", "solved", "stopped")}
+    assert numbers == {"right": 0, "solved": 1, "stopped": 1}
     (check,) = home["failing"]
     assert check["check"] == "severity"
     assert check["loops"] == 3
     assert check["mended"]["number"] == 1
-    assert [one["loops"] for one in home["stopping"]] == [1]
-    assert sum(one["loops"] for one in home["course"]) == 3
+    assert [row["loops"] for row in home["stopping"]] == [1]
+    assert sum(row["loops"] for row in home["course"]) == 3
     assert len(home["waiting"]) == len(home["unsolved"]) == 1
 
 
@@ -207,7 +210,10 @@ def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
         fill(browser.api)
         browser.open(browser.api._all)
         page = browser.get("/loops/a/b.json").json()
-        near = {one["rule"]: (one["now"], one["of"]) for one in page["readings"]}
+        near = {
+            reading["rule"]: (reading["now"], reading["of"])
+            for reading in page["readings"]
+        }
         assert near["attempts"] == (2, 4)
         assert page["again"]["verdict"] == "passed"
         stricter = browser.get(
@@ -224,14 +230,18 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         api = browser.api
         fill(api)
         browser.open(api._all)
-        held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
-        assert "read it as data" not in browser.get(f"/quarantine/{held}").text
-        assert "released" in browser.do("release", id=held, why="read")
+        entry = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        assert "read it as data" not in browser.get(f"/quarantine/{entry}").text
+        assert "released" in browser.do("release", id=entry, why="read")
         assert not browser.get("/quarantine.json").json()["waiting"]
-        one = browser.get("/lessons.json").json()["lessons"][0]
-        change = {"id": str(one["id"]), "edition": one["edition"], "why": "of use"}
+        lesson = browser.get("/lessons.json").json()["lessons"][0]
+        change = {
+            "id": str(lesson["id"]),
+            "edition": lesson["edition"],
+            "why": "of use",
+        }
         assert "pin" in browser.do("amend", change="pin", **change)
-        assert browser.get(f"/lessons/{one['id']}.json").json()["lesson"]["pinned"]
+        assert browser.get(f"/lessons/{lesson['id']}.json").json()["lesson"]["pinned"]
         stale = browser.post("/do/amend", token=browser.token, change="unpin", **change)
         assert stale.status_code == 412
         rule = browser.get("/loops/stopped.json").json()["lifted"][0]
@@ -243,7 +253,7 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         assert ended["state"] == "stopped"
         assert ended["lifted"] == []
         assert "Removed all" in browser.do("revoke", source=ATTACK, why="poison")
-        actions = {row["action"] for row in said(api.get("/v1/audit"))["items"]}
+        actions = {row["action"] for row in read_data(api.get("/v1/audit"))["items"]}
         assert actions > {"quarantine.release", "reflection.edit", "loop.cancel"}
         assert browser.post("/do/nothing", token=browser.token).status_code == 404
         assert (
@@ -342,7 +352,7 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
     )
     with browsing(tmp_path) as browser:
         for name in names:
-            said(
+            read_data(
                 browser.api.put(
                     f"/v1/loops/{quote(name, safe='')}", json={"task": "x"}
                 ),
@@ -352,12 +362,12 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
         links = re.findall(
             r'<td><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
         )
-        found = [
-            (browser.get(f"{one}.json").json()["name"], browser.get(one))
-            for one in links
+        pages = [
+            (browser.get(f"{link}.json").json()["name"], browser.get(link))
+            for link in links
         ]
-        assert {name for name, _ in found} == set(names)
-        for name, page in found:
+        assert {name for name, _ in pages} == set(names)
+        for name, page in pages:
             assert page.status_code == 200
             assert page.headers["content-type"][:9] == "text/html"
             back = re.search(r'name="back" value="/ui([^"?]*)', page.text)
@@ -368,17 +378,17 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
-        held = "/lessons.json?state=quarantined"
-        one = browser.open(browser.api._all).get(held).json()["lessons"][0]
-        form = {"id": str(one["id"]), "why": "plainer", "edition": one["edition"]}
+        quarantined = "/lessons.json?state=quarantined"
+        lesson = browser.open(browser.api._all).get(quarantined).json()["lessons"][0]
+        form = {"id": str(lesson["id"]), "why": "plainer", "edition": lesson["edition"]}
         assert "edit" in browser.do(
             "amend", change="edit", text="No\r\nscript.", **form
         )
-        page = browser.get(f"/lessons/{one['id']}.json").json()
+        page = browser.get(f"/lessons/{lesson['id']}.json").json()
         assert [was["text"] for was in page["versions"]] == [
             ""
         ]  # a tool's words are withheld
-        assert "read them as data" in browser.get(f"/lessons/{one['id']}").text
+        assert "read them as data" in browser.get(f"/lessons/{lesson['id']}").text
         (entry,) = browser.get("/quarantine.json").json()["waiting"]
         assert entry["lesson"] == "No\nscript."
         browser.do("release", id=str(entry["id"]), why="mine")
@@ -386,7 +396,7 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         long = {**form, "change": "edit", "text": 5_000 * "x", "token": browser.token}
         assert browser.post("/do/amend", **long).status_code == 422
         browser.do("amend", change="retire", **form)
-        assert "Restore" in browser.get(f"/lessons/{one['id']}").text
+        assert "Restore" in browser.get(f"/lessons/{lesson['id']}").text
 
 
 def test_a_session_ends_when_it_is_idle():
@@ -422,8 +432,8 @@ def test_a_page_hears_of_changes(tmp_path):
             )
             changes = browser.site._changes(visit)
             assert "retry" in await anext(changes)
-            begun = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
-            assert begun.status_code == 201
+            response = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
+            assert response.status_code == 201
             return await anext(changes)
 
         assert "changed" in browser.api.run(listen())
@@ -449,7 +459,7 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         browser.open(api._all)
         differ = browser.get("/policies/loops.json?second=orchestrator").json()
         assert differ["loops"] == 3
-        assert [one["id"] for one in differ["rows"]] == ["stopped", "a/b"]
+        assert [loop["id"] for loop in differ["rows"]] == ["stopped", "a/b"]
         assert (
             "nothing"
             in browser.get("/policies/loops.json?first=nothing").json()["wrong"]
@@ -464,9 +474,9 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
         assert browser.get("/projects.json").json()["projects"] == ["main"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
-        shown = browser.get(f"/traces/{digest}.json").json()
-        assert shown["events"][0]["tool"] == "sh"
-        assert shown["signals"][0]["event"] == 1
+        episode = browser.get(f"/traces/{digest}.json").json()
+        assert episode["events"][0]["tool"] == "sh"
+        assert episode["signals"][0]["event"] == 1
         api.run(
             api.setup.store.write(
                 scope, record_failure, digest, "ModelUnavailable: away"
@@ -498,10 +508,10 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
                     "E", text := name[:4], lesson=text, source=name, **parents
                 )
             )
-        found = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
-        assert found["texts"] == 3
-        assert {ATTACK, *names} <= {one["source"] for one in found["sources"]}
-        page = browser.get(f"/quarantine/{found['waiting'][0]['id']}").text
+        listing = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
+        assert listing["texts"] == 3
+        assert {ATTACK, *names} <= {source["source"] for source in listing["sources"]}
+        page = browser.get(f"/quarantine/{listing['waiting'][0]['id']}").text
         values = re.findall(r'name="source" value="([^"]*)"', page)
         assert {quote(names[0]), quote(ATTACK)} <= set(values)
         assert "1 example" in browser.do("revoke", source=quote(names[0]), why="poison")
@@ -523,20 +533,20 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         )
         home = browser.open(api._all).get("/home.json").json()
         assert home["today"] == {"loops": 3, "ended": 2, "stopped": 1}
-        shown = browser.get("/loops.json?days=1").json()["loops"]
-        assert [one["failed"] for one in shown] == [["severity"], ["severity"], []]
+        recent = browser.get("/loops.json?days=1").json()["loops"]
+        assert [row["failed"] for row in recent] == [["severity"], ["severity"], []]
         for kind, id in (("stopped", "stopped"), ("passed", "a/b")):
             rows = browser.get(
                 f"/policies/loops.json?second=orchestrator&state={kind}"
             ).json()
-            assert [one["id"] for one in rows["rows"]] == [id]
+            assert [row["id"] for row in rows["rows"]] == [id]
         assert browser.get("/traces.json").json()["episodes"][0]["failed"] == "1 sh"
         for query in ("", "?text=PageError"):
             listed = browser.get(f"/lessons.json{query}").json()["lessons"]
-            assert "quarantined" not in {one["state"] for one in listed}
-        said(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
-        said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
-        (choice,) = said(api.get("/v1/loops/told"))["briefing"]["choices"]
+            assert "quarantined" not in {row["state"] for row in listed}
+        read_data(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
+        read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
+        (choice,) = read_data(api.get("/v1/loops/told"))["briefing"]["choices"]
         assert f"/ui/lessons/{choice['lesson']}?" in browser.get("/loops/told").text
 
 
@@ -546,16 +556,16 @@ def test_rare_pages_and_refusals(tmp_path):
         fill(api)
         browser.open(api._all)
         policy = "default, fatigue.limit=0.9, echo.times=9, plateau.patience=9"
-        said(api.put("/v1/loops/ruled", json={"task": "x", "policy": policy}), 201)
+        read_data(api.put("/v1/loops/ruled", json={"task": "x", "policy": policy}), 201)
         body = {
             "output": "1",
             "evaluation": {"findings": [{"check": "a", "message": "b"}]},
         }
-        said(api.put("/v1/loops/ruled/attempts/1", json=body))
+        read_data(api.put("/v1/loops/ruled/attempts/1", json=body))
         readings = browser.get("/loops/ruled.json").json()["readings"]
-        near = {one["rule"]: one["of"] for one in readings}
+        near = {reading["rule"]: reading["of"] for reading in readings}
         assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
-        said(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
+        read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         assert browser.get("/proof").status_code == 200
         change_rows(
             api.setup.store.url,
@@ -576,8 +586,8 @@ def test_rare_pages_and_refusals(tmp_path):
             assert {browser.get(f"/{path}").status_code for path in paths.split()} == {
                 status
             }
-        held = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
-        assert "rejected" in browser.do("reject", id=held, why="poison")
+        entry = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        assert "rejected" in browser.do("reject", id=entry, why="poison")
         for status, name, form in (
             (422, "amend", {"change": "burn"}),
             (422, "override", {"id": "stopped", "rule": "attempts", "decisions": "x"}),
