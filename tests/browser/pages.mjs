@@ -126,7 +126,7 @@ async function keys() {
   await page.keyboard.press("ArrowLeft");
   await page.waitForFunction((was) => document.querySelector("#again").textContent !== was, before, { timeout: 5000 });
   check(page.url().includes("attempts.limit=2"), "the slider is not in the address");
-  const lesson = (await data(where, "/lessons.json?state=candidate")).lessons[0].id;
+  const lesson = (await data(where, "/lessons.json?state=unverified")).lessons[0].id;
   const held = (await data(where, "/quarantine.json")).waiting.map((one) => one.id);
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');
   await act(page, "/ui/loops/open-1", 'form[action="/ui/do/cancel"]');
