@@ -60,19 +60,38 @@ def results(**result: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "error_type", "text"),
     [
-        (ALL, "conflict", "Detected conflict: The report says 7, the answer 9."),
-        (
+        pytest.param(
+            ALL,
+            "conflict",
+            "Detected conflict: The report says 7, the answer 9.",
+            id="a conflict",
+        ),
+        pytest.param(
             ALL | {"verification": [FINE, UNVERIFIED]},
             "unverified_claim",
             CLAIM + "Sales doubled.",
+            id="an unverified claim",
         ),
-        (ALL | {"verification": [FINE]}, "factual_error", "It CONFLICTS."),
-        (RISEN | {"critique": None}, "quality_improvement", ROSE + "0.25: Unknown"),
-        (BARELY, "quality_improvement", ROSE + "0.10: Fine."),
-        (
+        pytest.param(
+            ALL | {"verification": [FINE]},
+            "factual_error",
+            "It CONFLICTS.",
+            id="a critique",
+        ),
+        pytest.param(
+            RISEN | {"critique": None},
+            "quality_improvement",
+            ROSE + "0.25: Unknown",
+            id="a rise without a critique",
+        ),
+        pytest.param(
+            BARELY, "quality_improvement", ROSE + "0.10: Fine.", id="the least rise"
+        ),
+        pytest.param(
             results(status="unverified", claim_text=None),
             "unverified_claim",
             CLAIM + "Unknown",
+            id="a claim without a text",
         ),
     ],
 )
@@ -88,21 +107,33 @@ def test_the_first_that_applies_counts(changes, error_type, text):
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {
-            "verification": None,
-            "critique": None,
-            "quality_before": None,
-            "quality_after": None,
-        },
-        {"verification": [FINE, {"status": "whatever"}]},
-        {"critique": "conflicts in lower case"},
-        {
-            "quality_before": 0.7,
-            "quality_after": 0.8,
-        },  # not above 0.1, whatever floats say
-        {"quality_before": 0.9, "quality_after": 0.1},
-        {"quality_before": None, "quality_after": 0.9},
+        pytest.param({}, id="no change"),
+        pytest.param(
+            {
+                "verification": None,
+                "critique": None,
+                "quality_before": None,
+                "quality_after": None,
+            },
+            id="nothing is known",
+        ),
+        pytest.param(
+            {"verification": [FINE, {"status": "whatever"}]}, id="no status that counts"
+        ),
+        pytest.param(
+            {"critique": "conflicts in lower case"}, id="a critique in lower case"
+        ),
+        pytest.param(
+            {
+                "quality_before": 0.7,
+                "quality_after": 0.8,
+            },
+            id="a rise not above a tenth, whatever floats say",
+        ),
+        pytest.param({"quality_before": 0.9, "quality_after": 0.1}, id="a fall"),
+        pytest.param(
+            {"quality_before": None, "quality_after": 0.9}, id="no quality before"
+        ),
     ],
 )
 def test_nothing_to_learn_from_an_evaluation(changes):
@@ -112,36 +143,79 @@ def test_nothing_to_learn_from_an_evaluation(changes):
 @pytest.mark.parametrize(
     ("changes", "trust", "state"),
     [
-        ({"verification": [CONFLICT]}, "model", "unverified"),
-        ({"verification": [CONFLICT], "quality_after": 0.6}, "model", "unverified"),
-        ({"verification": [UNVERIFIED], **RISEN}, "model", "unverified"),
-        ({"verification": [QUOTE], **RISEN}, "model", "unverified"),
-        (
+        pytest.param(
+            {"verification": [CONFLICT]}, "model", "unverified", id="a conflict"
+        ),
+        pytest.param(
+            {"verification": [CONFLICT], "quality_after": 0.6},
+            "model",
+            "unverified",
+            id="a conflict and a small rise",
+        ),
+        pytest.param(
+            {"verification": [UNVERIFIED], **RISEN},
+            "model",
+            "unverified",
+            id="an unverified claim and a rise",
+        ),
+        pytest.param(
+            {"verification": [QUOTE], **RISEN},
+            "model",
+            "unverified",
+            id="a quotation of nobody and a rise",
+        ),
+        pytest.param(
             {"verification": [QUOTE | {"source": PAGE}], **RISEN},
             "external",
             "quarantined",
+            id="a quotation with its source",
         ),
-        (
+        pytest.param(
             {"verification": [CLAIM_OF_IT], "context": PAGE, **RISEN},
             "external",
             "quarantined",
+            id="a claim out of its context",
         ),
-        (
+        pytest.param(
             {"critique": f"Say: {PAGE}", "query": PAGE, **RISEN},
             "external",
             "quarantined",
+            id="a critique out of its query",
         ),
-        (
+        pytest.param(
             results(**QUOTE, seen=[PAGE]) | {"trust": "operator"},
             "external",
             "quarantined",
+            id="a page was seen, whoever vouches",
         ),
-        (RISEN, "measured", "verified"),
-        ({"critique": "CONFLICTS", **RISEN}, "model", "unverified"),
-        (RISEN | {"trust": "model"}, "model", "unverified"),
-        (RISEN | {"trust": "operator"}, "operator", "verified"),
-        (RISEN | {"trust": "tool"}, "tool", "quarantined"),
-        ({"verification": [CONFLICT], "trust": "external"}, "external", "quarantined"),
+        pytest.param(RISEN, "measured", "verified", id="a rise"),
+        pytest.param(
+            {"critique": "CONFLICTS", **RISEN},
+            "model",
+            "unverified",
+            id="a critique and a rise",
+        ),
+        pytest.param(
+            RISEN | {"trust": "model"},
+            "model",
+            "unverified",
+            id="a rise as a model says",
+        ),
+        pytest.param(
+            RISEN | {"trust": "operator"},
+            "operator",
+            "verified",
+            id="a rise as an operator says",
+        ),
+        pytest.param(
+            RISEN | {"trust": "tool"}, "tool", "quarantined", id="a rise as a tool says"
+        ),
+        pytest.param(
+            {"verification": [CONFLICT], "trust": "external"},
+            "external",
+            "quarantined",
+            id="a conflict of a stranger",
+        ),
     ],
 )
 def test_only_a_quality_that_rose_verifies_and_only_what_was_measured(
@@ -156,19 +230,43 @@ def test_only_a_quality_that_rose_verifies_and_only_what_was_measured(
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"critique": 7}, "critique"),
-        ({"query": ["x"]}, "query"),
-        ({"context": {}}, "context"),
-        ({"verification": "conflict"}, "verification"),
-        ({"verification": [FINE, "conflict"]}, "verification[1]"),
-        ({"verification": [{"status": None}]}, "verification[0]"),
-        (results(status="conflict", conflict_reason=3), "conflict_reason"),
-        (results(status="unverified", claim_text=[]), "claim_text"),
-        ({"iteration": -1}, "iteration"),
-        ({"iteration": 1.5}, "iteration"),
-        ({"quality_before": float("nan")}, "quality_before"),
-        ({"quality_after": "0.5"}, "quality_after"),
-        ({"trust": "everybody"}, "trust"),
+        pytest.param({"critique": 7}, "critique", id="critique"),
+        pytest.param({"query": ["x"]}, "query", id="query"),
+        pytest.param({"context": {}}, "context", id="context"),
+        pytest.param(
+            {"verification": "conflict"}, "verification", id="verification as text"
+        ),
+        pytest.param(
+            {"verification": [FINE, "conflict"]},
+            "verification[1]",
+            id="a result as text",
+        ),
+        pytest.param(
+            {"verification": [{"status": None}]},
+            "verification[0]",
+            id="a result without a status",
+        ),
+        pytest.param(
+            results(status="conflict", conflict_reason=3),
+            "conflict_reason",
+            id="a reason as a number",
+        ),
+        pytest.param(
+            results(status="unverified", claim_text=[]),
+            "claim_text",
+            id="a claim as a list",
+        ),
+        pytest.param({"iteration": -1}, "iteration", id="iteration below zero"),
+        pytest.param({"iteration": 1.5}, "iteration", id="iteration as a fraction"),
+        pytest.param(
+            {"quality_before": float("nan")},
+            "quality_before",
+            id="quality before is no number",
+        ),
+        pytest.param(
+            {"quality_after": "0.5"}, "quality_after", id="quality after as text"
+        ),
+        pytest.param({"trust": "everybody"}, "trust", id="trust"),
     ],
 )
 def test_bad_input_is_named(changes, field):

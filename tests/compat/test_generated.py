@@ -192,11 +192,11 @@ def test_what_tools_and_users_said_is_found_marked_until_an_operator_releases_it
 @pytest.mark.parametrize(
     ("more", "count"),
     [
-        ({}, 1),
-        ({"min_importance": 0.7}, 1),
-        ({"min_importance": 0.71}, 0),
-        ({"tags": ["failure", "x"]}, 1),
-        ({"tags": ["x"]}, 0),
+        pytest.param({}, 1, id="nothing"),
+        pytest.param({"min_importance": 0.7}, 1, id="importance at the bound"),
+        pytest.param({"min_importance": 0.71}, 0, id="importance above it"),
+        pytest.param({"tags": ["failure", "x"]}, 1, id="one of two tags"),
+        pytest.param({"tags": ["x"]}, 0, id="an unknown tag"),
     ],
 )
 def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
@@ -210,13 +210,16 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, more, count):
 @pytest.mark.parametrize(
     "context",
     [
-        leave_out("tenant_id", FAILED),
-        {**FAILED, "project_id": 7},
-        {**FAILED, "outcome": "odd"},
-        {**SPOKEN, "events": []},
-        {**FAILED, "related_memory_ids": "m1"},
-        7,
-        {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
+        pytest.param(leave_out("tenant_id", FAILED), id="no tenant"),
+        pytest.param({**FAILED, "project_id": 7}, id="a project as a number"),
+        pytest.param({**FAILED, "outcome": "odd"}, id="an unknown outcome"),
+        pytest.param({**SPOKEN, "events": []}, id="no events"),
+        pytest.param({**FAILED, "related_memory_ids": "m1"}, id="related ids as text"),
+        pytest.param(7, id="no mapping"),
+        pytest.param(
+            {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
+            id="metadata with a tuple as key",
+        ),
     ],
 )
 def test_a_context_that_cannot_be_read_is_said(store, context: Any):
@@ -256,11 +259,25 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
 @pytest.mark.parametrize(
     ("result", "field"),
     [
-        ("All is well.", "result"),
-        ({"text": "All is well."}, "result"),
-        (compat.ReflectionResult("Ask.", importance=1.5), "importance"),
-        (compat.ReflectionResult("Ask.", confidence=-1), "confidence"),
-        (compat.ReflectionResult("Ask.", strategy_text=7), "strategy_text"),
+        pytest.param("All is well.", "result", id="a text"),
+        pytest.param(
+            {"text": "All is well."}, "result", id="a mapping without the fields"
+        ),
+        pytest.param(
+            compat.ReflectionResult("Ask.", importance=1.5),
+            "importance",
+            id="importance",
+        ),
+        pytest.param(
+            compat.ReflectionResult("Ask.", confidence=-1),
+            "confidence",
+            id="confidence",
+        ),
+        pytest.param(
+            compat.ReflectionResult("Ask.", strategy_text=7),
+            "strategy_text",
+            id="strategy_text",
+        ),
     ],
 )
 def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):
@@ -305,7 +322,14 @@ def build_run(kind: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("kind", [compat.ReflectionContext, dict, SimpleNamespace])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(compat.ReflectionContext, id="types"),
+        pytest.param(dict, id="mappings"),
+        pytest.param(SimpleNamespace, id="objects"),
+    ],
+)
 def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     engine = compat.ReflectionEngine(store, trust="operator")
     result = run_async(engine.generate_reflection(build_run(kind)))

@@ -141,12 +141,14 @@ def test_the_same_completion_again_changes_nothing_and_has_the_latest_decision(s
 @pytest.mark.parametrize(
     "other",
     [
-        {"summary": "All is lost."},
-        {"output": "more"},
-        {"alignment_score": 0.73},
-        {"drift_score": 0.2},
-        {"bias_tags": []},
-        {"bias_tags": [{**TAG, "severity": 0.7}]},
+        pytest.param({"summary": "All is lost."}, id="summary"),
+        pytest.param({"output": "more"}, id="output"),
+        pytest.param({"alignment_score": 0.73}, id="alignment"),
+        pytest.param({"drift_score": 0.2}, id="drift"),
+        pytest.param({"bias_tags": []}, id="no bias"),
+        pytest.param(
+            {"bias_tags": [{**TAG, "severity": 0.7}]}, id="severity of a bias"
+        ),
     ],
 )
 def test_another_completion_of_the_same_loop_is_refused(store, other):
@@ -187,12 +189,18 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"alignment_score": 1.1}, "alignment_score"),
-        ({"drift_score": "low"}, "drift_score"),
-        ({"summary": 3}, "summary"),
-        ({"bias_tags": "overconfidence"}, "bias_tags"),
-        ({"bias_tags": [{"severity": 1}]}, "tag"),
-        ({"bias_tags": [{"tag": "x", "severity": 2}]}, "severity of x"),
+        pytest.param({"alignment_score": 1.1}, "alignment_score", id="alignment"),
+        pytest.param({"drift_score": "low"}, "drift_score", id="drift"),
+        pytest.param({"summary": 3}, "summary", id="summary"),
+        pytest.param({"bias_tags": "overconfidence"}, "bias_tags", id="biases as text"),
+        pytest.param(
+            {"bias_tags": [{"severity": 1}]}, "tag", id="a bias without a tag"
+        ),
+        pytest.param(
+            {"bias_tags": [{"tag": "x", "severity": 2}]},
+            "severity of x",
+            id="severity of a bias",
+        ),
     ],
 )
 def test_what_cannot_be_told_is_named(store, changes, field):
@@ -211,7 +219,11 @@ JUDGED = (
 )
 
 
-@pytest.mark.parametrize(("valid", "decision"), [(True, "finalize"), (False, "rerun")])
+@pytest.mark.parametrize(
+    ("valid", "decision"),
+    [(True, "finalize"), (False, "rerun")],
+    ids=["a valid summary", "an invalid summary"],
+)
 def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
     loops = GuardedLoops(store=store, judge=ScriptedModel(*[text] * 4))
@@ -347,7 +359,11 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
 # -- the parts
 
 
-@pytest.mark.parametrize(("max_reruns", "reached"), [(3, False), (0, True)])
+@pytest.mark.parametrize(
+    ("max_reruns", "reached"),
+    [(3, False), (0, True)],
+    ids=["three reruns allowed", "no rerun allowed"],
+)
 def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
     loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=max_reruns))
     limits = run_async(
@@ -660,10 +676,14 @@ def test_each_setting_is_part_of_the_policy():
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        ({"alignment_threshold": 1.1}, "alignment_threshold"),
-        ({"max_reruns": 1.5}, "max_reruns"),
-        ({"fatigue_threshold": 0}, "fatigue_threshold"),
-        ({"max_fatigue": 0.4}, "max_fatigue"),
+        pytest.param(
+            {"alignment_threshold": 1.1}, "alignment_threshold", id="alignment"
+        ),
+        pytest.param({"max_reruns": 1.5}, "max_reruns", id="reruns"),
+        pytest.param({"fatigue_threshold": 0}, "fatigue_threshold", id="fatigue"),
+        pytest.param(
+            {"max_fatigue": 0.4}, "max_fatigue", id="fatigue above its maximum"
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(wrong, field):

@@ -326,12 +326,28 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
 @pytest.mark.parametrize(
     ("prompt", "threshold", "trust", "there"),
     [
-        (PROMPT, 1.0, "operator", True),
-        (f"Please {PROMPT}", 0.7, "operator", True),  # 4 of 5 words
-        (f"Please kindly {PROMPT}", 0.7, "operator", False),  # 4 of 6
-        (f"Please kindly {PROMPT}", 0.6, "operator", True),
-        ("What is the capital of France?", 0.0, "operator", False),  # it is unrelated
-        (PROMPT, 0.7, "external", False),  # it waits in quarantine
+        pytest.param(PROMPT, 1.0, "operator", True, id="the same words"),
+        pytest.param(
+            f"Please {PROMPT}", 0.7, "operator", True, id="four of five words"
+        ),
+        pytest.param(
+            f"Please kindly {PROMPT}", 0.7, "operator", False, id="four of six words"
+        ),
+        pytest.param(
+            f"Please kindly {PROMPT}",
+            0.6,
+            "operator",
+            True,
+            id="four of six words at a lower threshold",
+        ),
+        pytest.param(
+            "What is the capital of France?",
+            0.0,
+            "operator",
+            False,
+            id="an unrelated prompt",
+        ),
+        pytest.param(PROMPT, 0.7, "external", False, id="what waits in quarantine"),
     ],
 )
 def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
@@ -366,26 +382,41 @@ def test_a_prompt_gets_entries_as_data():
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (
+        pytest.param(
             lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True),
             "iteration",
+            id="iteration",
         ),
-        (
+        pytest.param(
             lambda m: compat.persist_reflection(
                 replace(ONE, quality_delta=float("nan")), m, True
             ),
             "quality_delta",
+            id="quality_delta",
         ),
-        (
+        pytest.param(
             lambda m: compat.persist_reflection(ONE, m, True, 1.5),
             "similarity_threshold",
+            id="similarity_threshold",
         ),
-        (lambda m: compat.store(m, "", "m", "c"), "prompt"),
-        (lambda m: compat.store(m, "p", " ", "c"), "mistake"),
-        (lambda m: compat.store(m, "p", "m", None), "correction"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
-        (lambda m: compat.retrieve_similar(m, PROMPT, threshold=2), "threshold"),
-        (lambda m: compat.has_seen_error_before("abc", Lists()), "answer of recall"),
+        pytest.param(lambda m: compat.store(m, "", "m", "c"), "prompt", id="prompt"),
+        pytest.param(lambda m: compat.store(m, "p", " ", "c"), "mistake", id="mistake"),
+        pytest.param(
+            lambda m: compat.store(m, "p", "m", None), "correction", id="correction"
+        ),
+        pytest.param(
+            lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit", id="limit"
+        ),
+        pytest.param(
+            lambda m: compat.retrieve_similar(m, PROMPT, threshold=2),
+            "threshold",
+            id="threshold",
+        ),
+        pytest.param(
+            lambda m: compat.has_seen_error_before("abc", Lists()),
+            "answer of recall",
+            id="answer of recall",
+        ),
     ],
 )
 def test_bad_input_is_named(memory, call, field):

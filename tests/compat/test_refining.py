@@ -36,21 +36,61 @@ def judged(levels: dict[str, float]) -> Any:
 @pytest.mark.parametrize(
     ("levels", "revision", "best", "converged", "improvement"),
     [
-        ({"draft": 0.8}, "right", "right", True, 0.8),
-        ({"draft": 0.8, "another one": 0.5}, "another one", "another one", False, 0.3),
-        ({"draft": 0.8, "another one": 0.75}, "another one", "another one", True, 0.05),
-        ({"draft": 0.8, "another one": 0.8}, "another one", "draft", True, 0.0),
-        ({"draft": 0.8, "another one": 0.9}, "another one", "draft", True, -0.1),
-        (
+        pytest.param(
+            {"draft": 0.8},
+            "right",
+            "right",
+            True,
+            0.8,
+            id="nothing is left to criticise",
+        ),
+        pytest.param(
+            {"draft": 0.8, "another one": 0.5},
+            "another one",
+            "another one",
+            False,
+            0.3,
+            id="less is left",
+        ),
+        pytest.param(
+            {"draft": 0.8, "another one": 0.75},
+            "another one",
+            "another one",
+            True,
+            0.05,
+            id="hardly less is left",
+        ),
+        pytest.param(
+            {"draft": 0.8, "another one": 0.8},
+            "another one",
+            "draft",
+            True,
+            0.0,
+            id="as much is left",
+        ),
+        pytest.param(
+            {"draft": 0.8, "another one": 0.9},
+            "another one",
+            "draft",
+            True,
+            -0.1,
+            id="more is left",
+        ),
+        pytest.param(
             {"draft": 0.9, "another one": 0.2},
             "another one",
             "another one",
             True,
             0.7,
-        ),  # below 0.3
-        ({"draft": 0.8}, "draft", "draft", True, 0.0),  # minimal change
-        ({}, "never", "draft", True, 0.0),
-        ({"draft": 0.2}, "never", "draft", True, 0.0),
+            id="much less is left, of much",
+        ),
+        pytest.param(
+            {"draft": 0.8}, "draft", "draft", True, 0.0, id="the same revision"
+        ),
+        pytest.param({}, "never", "draft", True, 0.0, id="nothing to revise"),
+        pytest.param(
+            {"draft": 0.2}, "never", "draft", True, 0.0, id="little to revise"
+        ),
     ],
 )
 def test_one_iteration_judges_revises_and_judges_again(
@@ -107,7 +147,11 @@ def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(("limit", "converged"), [(2, True), (1, False)])
+@pytest.mark.parametrize(
+    ("limit", "converged"),
+    [(2, True), (1, False)],
+    ids=["a plateau", "out of attempts"],
+)
 def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
     options: Any = {
@@ -123,14 +167,15 @@ def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
 @pytest.mark.parametrize(
     ("attempts", "converged"),
     [
-        ([["a"]], False),
-        ([["a", "b"], ["c"]], False),
-        (
+        pytest.param([["a"]], False, id="one attempt"),
+        pytest.param([["a", "b"], ["c"]], False, id="fewer findings"),
+        pytest.param(
             [["a", "b", "c"], ["d", "e"], ["f"]],
             False,
-        ),  # it ran out of attempts while improving
-        ([["a"], ["b"]], True),  # another issue, but no improvement
-        ([["a"], []], True),
+            id="it ran out of attempts while improving",
+        ),
+        pytest.param([["a"], ["b"]], True, id="another finding but no improvement"),
+        pytest.param([["a"], []], True, id="none are left"),
     ],
 )
 def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
@@ -139,7 +184,11 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
 
 @pytest.mark.parametrize(
     ("before", "after", "score"),
-    [((0.8,), (0.5,), 0.3), ((), (0.4,), -0.4), ((1.0, 0.2), (), 1.0)],
+    [
+        pytest.param((0.8,), (0.5,), 0.3, id="less severe"),
+        pytest.param((), (0.4,), -0.4, id="worse than none"),
+        pytest.param((1.0, 0.2), (), 1.0, id="none are left"),
+    ],
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
     assert improvement_score(severe(*before), severe(*after)) == score

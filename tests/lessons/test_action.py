@@ -12,31 +12,60 @@ from heedful.lessons.action import action
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
 CALLS: list[tuple[Any, Any, bool]] = [
-    (
+    pytest.param(
         ("Bash", BUILD),
         ("Bash", {**BUILD, "description": "Build it", "timeout": 9}),
         True,
+        id="description and timeout",
     ),
-    (
+    pytest.param(
         ("Bash", BUILD),
         ("shell", {"cmd": "npm run build  --prefix /srv/app --port 8080"}),
         True,
+        id="another shell, path and port",
     ),
-    (("Bash", BUILD), ("", "npm run build --prefix ./app --port 8081"), False),
-    (
+    pytest.param(
+        ("Bash", BUILD),
+        ("", "npm run build --prefix ./app --port 8081"),
+        False,
+        id="no tool",
+    ),
+    pytest.param(
         ("shell", {"command": ["bash", "-lc", "ls src"]}),
         ("shell", {"command": "ls src"}),
         True,
+        id="a shell called by a list",
     ),
-    (("shell", {"command": ["ls", "a b"]}), ("", "ls 'a b'"), True),
-    (
+    pytest.param(
+        ("shell", {"command": ["ls", "a b"]}),
+        ("", "ls 'a b'"),
+        True,
+        id="a list as one text",
+    ),
+    pytest.param(
         ("Read", {"path": "/a/x.py", "limit": 10}),
         ("read", {"limit": 10, "path": "x.py"}),
         True,
+        id="name and directory",
     ),
-    (("Bash", BUILD), ("", "npm run lint --prefix /srv/ann/app --port 8080"), False),
-    (("Read", {"path": "/a/x.py"}), ("Read", {"path": "/a/y.py"}), False),
-    (("Read", {"path": "/a/x.py"}), ("Write", {"path": "/a/x.py"}), False),
+    pytest.param(
+        ("Bash", BUILD),
+        ("", "npm run lint --prefix /srv/ann/app --port 8080"),
+        False,
+        id="another command",
+    ),
+    pytest.param(
+        ("Read", {"path": "/a/x.py"}),
+        ("Read", {"path": "/a/y.py"}),
+        False,
+        id="another file",
+    ),
+    pytest.param(
+        ("Read", {"path": "/a/x.py"}),
+        ("Write", {"path": "/a/x.py"}),
+        False,
+        id="another tool",
+    ),
 ]
 
 

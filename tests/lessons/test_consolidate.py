@@ -65,18 +65,20 @@ def test_two_texts_differ_in_what_they_say_of_particulars(first, second, differs
 @pytest.mark.parametrize(
     ("both", "fields", "why"),
     [
-        ({}, {}, ""),
-        ({}, {"kind": "check"}, "kind"),
-        ({}, {"error_type": "other"}, "error_type"),
-        ({}, {"trust": "model"}, "trust"),
-        ({}, {"held": True}, "held"),
-        ({"trust": "tool"}, {}, "held"),
-        ({}, {"apart": True}, "apart"),
-        ({}, {"pinned": True}, ""),
-        ({}, {"text": TEXT + " twice"}, "digits"),
-        ({}, {"text": "never " + TEXT}, "negation"),
-        ({}, {"text": TEXT + " of Ada"}, "names"),
-        ({}, {"text": TEXT.replace("large", "small")}, "wording"),
+        pytest.param({}, {}, "", id="none"),
+        pytest.param({}, {"kind": "check"}, "kind", id="kind"),
+        pytest.param({}, {"error_type": "other"}, "error_type", id="error_type"),
+        pytest.param({}, {"trust": "model"}, "trust", id="trust"),
+        pytest.param({}, {"held": True}, "held", id="held"),
+        pytest.param({"trust": "tool"}, {}, "held", id="both are of a tool"),
+        pytest.param({}, {"apart": True}, "apart", id="apart"),
+        pytest.param({}, {"pinned": True}, "", id="pinned is no reason"),
+        pytest.param({}, {"text": TEXT + " twice"}, "digits", id="digits"),
+        pytest.param({}, {"text": "never " + TEXT}, "negation", id="negation"),
+        pytest.param({}, {"text": TEXT + " of Ada"}, "names", id="names"),
+        pytest.param(
+            {}, {"text": TEXT.replace("large", "small")}, "wording", id="wording"
+        ),
     ],
 )
 def test_a_veto_says_why(both, fields, why):
@@ -93,10 +95,13 @@ def test_a_veto_says_why(both, fields, why):
 @pytest.mark.parametrize(
     ("lessons", "why"),
     [
-        ([lesson()], "too few lessons: 1, and it takes two to merge"),
-        (
+        pytest.param(
+            [lesson()], "too few lessons: 1, and it takes two to merge", id="one lesson"
+        ),
+        pytest.param(
             [lesson(), lesson(2, text="wholly other words")],
             "no two lessons say the same",
+            id="two unlike lessons",
         ),
     ],
 )
@@ -162,9 +167,17 @@ TIMEOUT = signature("error", "timeout").digest
 @pytest.mark.parametrize(
     ("lessons", "expected"),
     [
-        ([rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")], []),
-        ([rule(n, f"Retry {n} times", seen=n) for n in (3, 4, 5)], [(5, 4), (5, 3)]),
-        (
+        pytest.param(
+            [rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")],
+            [],
+            id="rules of two failures",
+        ),
+        pytest.param(
+            [rule(n, f"Retry {n} times", seen=n) for n in (3, 4, 5)],
+            [(5, 4), (5, 3)],
+            id="rules of one failure",
+        ),
+        pytest.param(
             [
                 lesson(1, "Retry the call", signature="a", kind="check"),
                 *(
@@ -173,13 +186,15 @@ TIMEOUT = signature("error", "timeout").digest
                 ),
             ],
             [],
+            id="lessons that are no rules",
         ),
-        (
+        pytest.param(
             [
                 lesson(1, "Retry the call", signature=TIMEOUT, kind="check"),
                 rule(2, AGAINST, trust="model", seen=2),
             ],
             [(2, 1)],
+            id="a check and a rule",
         ),
     ],
 )
@@ -190,7 +205,13 @@ def test_each_rule_is_compared_with_the_best_one_for_its_failure(lessons, expect
 
 
 @pytest.mark.parametrize(
-    "better", [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"seen": 2}]
+    "better",
+    [
+        pytest.param({"pinned": True}, id="pinned"),
+        pytest.param({"state": "verified"}, id="verified"),
+        pytest.param({"useful": 1.2}, id="useful"),
+        pytest.param({"seen": 2}, id="seen"),
+    ],
 )
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]

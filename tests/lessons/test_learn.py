@@ -112,10 +112,10 @@ def test_a_finding_that_stayed_as_a_warning_was_not_mended():
 @pytest.mark.parametrize(
     ("scores", "gains"),
     [
-        ([0.5, 0.75], True),
-        ([0.71, 0.75], False),
-        ([0.70, 0.75], True),
-        ([0.5, 0.74, 0.76], True),
+        pytest.param([0.5, 0.75], True, id="a large gain"),
+        pytest.param([0.71, 0.75], False, id="a gain that is too small"),
+        pytest.param([0.70, 0.75], True, id="the least gain"),
+        pytest.param([0.5, 0.74, 0.76], True, id="over three attempts"),
     ],
 )
 def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gains):
@@ -139,20 +139,30 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
 @pytest.mark.parametrize(
     ("fix", "rejected", "accepted", "text"),
     [
-        ("Write a decimal.", "12 km", "12.0 km", "no decimal. Write a decimal."),
-        ("", "12 km", "12.0 km", "no decimal. Accepted: 12 km -> 12.0 km"),
-        (
+        pytest.param(
+            "Write a decimal.",
+            "12 km",
+            "12.0 km",
+            "no decimal. Write a decimal.",
+            id="a fix",
+        ),
+        pytest.param(
             "",
-            "12 a b c d 12",
-            "12.0 a b c d 12.0",
-            "no decimal.",
+            "12 km",
+            "12.0 km",
+            "no decimal. Accepted: 12 km -> 12.0 km",
+            id="a short change",
+        ),
+        pytest.param(
+            "", "12 a b c d 12", "12.0 a b c d 12.0", "no decimal.", id="two changes"
         ),  # two places: no one line
-        ("", "12 " + "km" * 60, "12.0", "no decimal."),
-        (
+        pytest.param("", "12 " + "km" * 60, "12.0", "no decimal.", id="a long change"),
+        pytest.param(
             "",
             "AKIA" + "IOSFODNN7EXAMPLE",
             "AKIA" + "IOSFODNN7EXAMPLF",
             "no decimal.",
+            id="a change of a secret",
         ),  # all that differs is secret
     ],
 )
@@ -224,7 +234,13 @@ def test_an_accepted_first_try_is_an_example_that_nothing_verified():
     assert other.signature == lesson.signature
 
 
-@pytest.mark.parametrize("task", ["", "x" * (MAX_EXAMPLE_TEXT_CHARS + 1)])
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("x" * (MAX_EXAMPLE_TEXT_CHARS + 1), id="too long"),
+    ],
+)
 def test_what_is_no_use_in_a_prompt_is_not_kept(task):
     assert learn(loop_of(PASSED), task) == ()
     long = Candidate.of("y" * (MAX_EXAMPLE_TEXT_CHARS + 1))

@@ -159,19 +159,31 @@ def test_a_table_by_hand():
 @pytest.mark.parametrize(
     ("counts", "conclusion"),
     [
-        ((0, 0, 0, 0), None),
-        ((1, 0, 0, 0), "insufficient data"),
-        ((0, 0, 0, 1), "insufficient data"),
-        ((9, 0, 0, 1), "insufficient data"),
-        ((90, 0, 10, 0), "insufficient data"),
-        ((0, 45, 5, 0), "hurts"),
-        ((45, 0, 0, 5), "helps"),
-        ((450, 450, 10, 90), "helps"),
-        ((90, 810, 50, 50), "hurts"),
-        ((450, 450, 50, 50), "insufficient data"),
-        ((4500, 4500, 500, 500), "no difference shown"),
-        ((9000, 0, 1000, 0), "no difference shown"),
-        ((0, 9000, 0, 1000), "no difference shown"),
+        pytest.param((0, 0, 0, 0), None, id="no loops"),
+        pytest.param((1, 0, 0, 0), "insufficient data", id="one shown that passed"),
+        pytest.param((0, 0, 0, 1), "insufficient data", id="one withheld that failed"),
+        pytest.param((9, 0, 0, 1), "insufficient data", id="ten loops"),
+        pytest.param(
+            (90, 0, 10, 0), "insufficient data", id="a hundred that all passed"
+        ),
+        pytest.param((0, 45, 5, 0), "hurts", id="all shown ones failed"),
+        pytest.param((45, 0, 0, 5), "helps", id="all withheld ones failed"),
+        pytest.param((450, 450, 10, 90), "helps", id="a clear gain"),
+        pytest.param((90, 810, 50, 50), "hurts", id="a clear loss"),
+        pytest.param(
+            (450, 450, 50, 50), "insufficient data", id="no difference in a thousand"
+        ),
+        pytest.param(
+            (4500, 4500, 500, 500),
+            "no difference shown",
+            id="no difference in ten thousand",
+        ),
+        pytest.param(
+            (9000, 0, 1000, 0), "no difference shown", id="ten thousand that all passed"
+        ),
+        pytest.param(
+            (0, 9000, 0, 1000), "no difference shown", id="ten thousand that all failed"
+        ),
     ],
 )
 def test_what_is_said(counts, conclusion):
@@ -210,15 +222,19 @@ def test_a_change_of_the_share_confounds_nothing():
 @pytest.mark.parametrize(
     ("evidence", "level"),
     [
-        ([], 0.025),
-        ([-inf], 0.025),
-        ([log(40)], 0.025),
-        ([0.0] * 10, 0.0025),
-        ([log(400)] + [0.0] * 9, 0.0025),
-        ([log(200)] * 2 + [0.0] * 8, 0.005),
-        ([log(199)] * 2 + [0.0] * 8, 0.0025),
-        ([log(40)] * 10, 0.025),
-        ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
+        pytest.param([], 0.025, id="no lessons"),
+        pytest.param([-inf], 0.025, id="refuted"),
+        pytest.param([log(40)], 0.025, id="one proven"),
+        pytest.param([0.0] * 10, 0.0025, id="ten without evidence"),
+        pytest.param([log(400)] + [0.0] * 9, 0.0025, id="one of ten proven"),
+        pytest.param([log(200)] * 2 + [0.0] * 8, 0.005, id="two of ten proven"),
+        pytest.param(
+            [log(199)] * 2 + [0.0] * 8, 0.0025, id="two of ten just not proven"
+        ),
+        pytest.param([log(40)] * 10, 0.025, id="all ten proven"),
+        pytest.param(
+            [log(1e9)] + [log(200)] + [0.0] * 8, 0.005, id="one of ten beyond doubt"
+        ),
     ],
 )
 def test_e_bh_by_hand(evidence, level):

@@ -23,28 +23,49 @@ from heedful.lessons.words import (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", []),
-        ("!? … —", []),
-        ("The Parcel_7 was weighed!", ["parcel", "7", "weigh"]),
-        ("what is it", ["what", "is", "it"]),  # nothing else is there to be found by
-        ("running stopped quickly", ["run", "stop", "quick"]),
-        (
+        pytest.param("", [], id="empty"),
+        pytest.param("!? … —", [], id="marks only"),
+        pytest.param(
+            "The Parcel_7 was weighed!",
+            ["parcel", "7", "weigh"],
+            id="case, digits and ends",
+        ),
+        pytest.param(
+            "what is it",
+            ["what", "is", "it"],
+            id="short words where nothing else is there to be found by",
+        ),
+        pytest.param(
+            "running stopped quickly",
+            ["run", "stop", "quick"],
+            id="endings that double",
+        ),
+        pytest.param(
             "parties party classes class bus status",
             "parti parti class class bus status".split(),
+            id="plurals",
         ),
-        ("add adding added use used", ["add", "add", "add", "use", "used"]),
-        ("Ёлка ЕЛКА", ["елка", "елка"]),
-        ("كِتَابٌ كتاب", ["كتاب", "كتاب"]),
-        ("हिन्दी भाषा।", ["हिन्दी", "भाषा"]),
-        ("ΣΊΣΥΦΟΣ", ["σισυφοσ"]),
-        ("ﬁle ２０２５", ["fil", "2025"]),
-        ("naïve cafe\u0301", ["naiv", "caf"]),
-        ("重量を kg", ["重", "重量", "量", "量を", "kg"]),
-        ("重 を", ["重", "を"]),
-        ("한국어", ["한국", "국어"]),
-        ("ไทย", ["ไท", "ทย"]),
-        ("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"]),
-        ("\ud800 lone \0 nul", ["lon", "nul"]),
+        pytest.param(
+            "add adding added use used",
+            ["add", "add", "add", "use", "used"],
+            id="one stem",
+        ),
+        pytest.param("Ёлка ЕЛКА", ["елка", "елка"], id="Cyrillic"),
+        pytest.param(
+            "كِتَابٌ كتاب", ["كتاب", "كتاب"], id="Arabic with and without vowels"
+        ),
+        pytest.param("हिन्दी भाषा।", ["हिन्दी", "भाषा"], id="Devanagari"),
+        pytest.param("ΣΊΣΥΦΟΣ", ["σισυφοσ"], id="Greek"),
+        pytest.param("ﬁle ２０２５", ["fil", "2025"], id="ligatures and wide digits"),
+        pytest.param("naïve cafe\u0301", ["naiv", "caf"], id="accents"),
+        pytest.param("重量を kg", ["重", "重量", "量", "量を", "kg"], id="Japanese"),
+        pytest.param("重 を", ["重", "を"], id="one character of Japanese"),
+        pytest.param("한국어", ["한국", "국어"], id="Korean"),
+        pytest.param("ไทย", ["ไท", "ทย"], id="Thai"),
+        pytest.param("launch 🚀🚀 now", ["launch", "🚀", "🚀", "now"], id="emoji"),
+        pytest.param(
+            "\ud800 lone \0 nul", ["lon", "nul"], id="a lone surrogate and a null"
+        ),
     ],
 )
 def test_the_words_of_a_text(text, expected):

@@ -22,13 +22,21 @@ Call = Callable[[Memory, Any], Any]
 @pytest.mark.parametrize(
     ("field", "values", "allowed"),
     [
-        (
+        pytest.param(
             "max_entries",
             (NAN, 1.5, 0, -1, HUGE, True, "5"),
             "an integer of at least 1.* or None",
+            id="max_entries",
         ),
-        ("holdout", (NAN, 1, -0.1, "x", None), "a share of at least 0 and below 1"),
-        ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
+        pytest.param(
+            "holdout",
+            (NAN, 1, -0.1, "x", None),
+            "a share of at least 0 and below 1",
+            id="holdout",
+        ),
+        pytest.param(
+            "quota", (0, 1.5, "5", None), "an integer of at least 1", id="quota"
+        ),
     ],
 )
 def test_a_memory(field, values, allowed):
@@ -64,53 +72,183 @@ FILTERS: dict[str, tuple[Any, ...]] = {
     "importance": (1.1,),
     "since": ("1", -1.0),
 }
-WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
-    ("tags", ("abc", ["a", 1]), remember("tags")),
-    ("text", (None, " "), remember("text")),
-    ("error_type", (None,), remember("error_type")),
-    ("source", (None, "x" * 501), remember("source")),
-    ("importance", (NAN,), remember("importance")),
-    ("trust", (None,), remember("trust")),
-    ("pinned", ("yes",), remember("pinned")),
-    ("derived_from", (5, ["a"]), remember("derived_from")),
-    ("example", (5,), remember("example")),
-    ("example.before", ({"q": NAN},), with_example("before")),
-    ("example.after", ({"q": float("inf")},), with_example("after")),
-    ("example.before", ([0.5],), with_example("before")),
-    ("example.wrong", (None,), with_example("wrong")),
-    ("limit", COUNTS, lambda memory, value: memory.recall("some words", value)),
-    ("limit", COUNTS, lambda memory, value: memory.top(value)),
-    ("limit", COUNTS, lambda memory, value: memory.quarantine.waiting(value)),
-    ("id", IDS, lambda memory, value: memory.pin(value, by="ada")),
-    ("id", IDS, lambda memory, value: memory.restore(value, by="ada")),
-    ("id", IDS, lambda memory, value: memory.quarantine.show(value)),
-    ("task", TEXTS, lambda memory, value: memory.recall(value)),
-    ("text", TEXTS, lambda memory, value: memory.seen("log", value)),
-    ("error_type", TEXTS, lambda memory, value: memory.seen(value, "it failed")),
-    *((name, values, recall(name)) for name, values in FILTERS.items()),
-    ("text", TEXTS[1:], lambda memory, value: memory.query(value)),
-    ("tags", ("t0",), lambda memory, value: memory.query(tags=value)),
-    ("source", TEXTS, lambda memory, value: memory.quarantine.revoke(value, by="ada")),
-    ("by", TEXTS, lambda memory, value: memory.pin(1, by=value)),
-    ("why", TEXTS, lambda memory, value: memory.pin(1, by="ada", why=value)),
-    ("by", TEXTS, lambda memory, value: memory.set_apart(KEPT, by=value)),
-    ("digests", TEXTS, lambda memory, value: memory.set_apart(value, by="ada")),
-    ("digests", ((),), lambda memory, value: memory.set_apart(*value, by="ann")),
-    (
+WRONG = [
+    pytest.param("tags", ("abc", ["a", 1]), remember("tags"), id="remember: tags"),
+    pytest.param("text", (None, " "), remember("text"), id="remember: text"),
+    pytest.param(
+        "error_type", (None,), remember("error_type"), id="remember: error_type"
+    ),
+    pytest.param(
+        "source", (None, "x" * 501), remember("source"), id="remember: source"
+    ),
+    pytest.param(
+        "importance", (NAN,), remember("importance"), id="remember: importance"
+    ),
+    pytest.param("trust", (None,), remember("trust"), id="remember: trust"),
+    pytest.param("pinned", ("yes",), remember("pinned"), id="remember: pinned"),
+    pytest.param(
+        "derived_from",
+        (5, ["a"]),
+        remember("derived_from"),
+        id="remember: derived_from",
+    ),
+    pytest.param("example", (5,), remember("example"), id="remember: example"),
+    pytest.param(
+        "example.before",
+        ({"q": NAN},),
+        with_example("before"),
+        id="remember: qualities before are no numbers",
+    ),
+    pytest.param(
+        "example.after",
+        ({"q": float("inf")},),
+        with_example("after"),
+        id="remember: qualities after are infinite",
+    ),
+    pytest.param(
+        "example.before",
+        ([0.5],),
+        with_example("before"),
+        id="remember: qualities before are a list",
+    ),
+    pytest.param(
+        "example.wrong",
+        (None,),
+        with_example("wrong"),
+        id="remember: what was wrong with an example",
+    ),
+    pytest.param(
+        "limit",
+        COUNTS,
+        lambda memory, value: memory.recall("some words", value),
+        id="recall: limit",
+    ),
+    pytest.param(
+        "limit", COUNTS, lambda memory, value: memory.top(value), id="top: limit"
+    ),
+    pytest.param(
+        "limit",
+        COUNTS,
+        lambda memory, value: memory.quarantine.waiting(value),
+        id="waiting: limit",
+    ),
+    pytest.param(
+        "id", IDS, lambda memory, value: memory.pin(value, by="ada"), id="pin: id"
+    ),
+    pytest.param(
+        "id",
+        IDS,
+        lambda memory, value: memory.restore(value, by="ada"),
+        id="restore: id",
+    ),
+    pytest.param(
+        "id", IDS, lambda memory, value: memory.quarantine.show(value), id="show: id"
+    ),
+    pytest.param(
+        "task", TEXTS, lambda memory, value: memory.recall(value), id="recall: task"
+    ),
+    pytest.param(
+        "text", TEXTS, lambda memory, value: memory.seen("log", value), id="seen: text"
+    ),
+    pytest.param(
+        "error_type",
+        TEXTS,
+        lambda memory, value: memory.seen(value, "it failed"),
+        id="seen: error_type",
+    ),
+    *(
+        pytest.param(name, values, recall(name), id=f"recall: {name}")
+        for name, values in FILTERS.items()
+    ),
+    pytest.param(
+        "text", TEXTS[1:], lambda memory, value: memory.query(value), id="query: text"
+    ),
+    pytest.param(
+        "tags",
+        ("t0",),
+        lambda memory, value: memory.query(tags=value),
+        id="query: tags",
+    ),
+    pytest.param(
+        "source",
+        TEXTS,
+        lambda memory, value: memory.quarantine.revoke(value, by="ada"),
+        id="revoke: source",
+    ),
+    pytest.param(
+        "by", TEXTS, lambda memory, value: memory.pin(1, by=value), id="pin: by"
+    ),
+    pytest.param(
+        "why",
+        TEXTS,
+        lambda memory, value: memory.pin(1, by="ada", why=value),
+        id="pin: why",
+    ),
+    pytest.param(
+        "by",
+        TEXTS,
+        lambda memory, value: memory.set_apart(KEPT, by=value),
+        id="set_apart: by",
+    ),
+    pytest.param(
+        "digests",
+        TEXTS,
+        lambda memory, value: memory.set_apart(value, by="ada"),
+        id="set_apart: digests",
+    ),
+    pytest.param(
+        "digests",
+        ((),),
+        lambda memory, value: memory.set_apart(*value, by="ann"),
+        id="set_apart: no digests",
+    ),
+    pytest.param(
         "ids",
         (["x"], "x", None),
         lambda memory, value: memory.quarantine.release(value, by="ada"),
+        id="release: ids",
     ),
-    ("ids", TEXTS, lambda memory, value: memory.quarantine.reject(value, by="ada")),
-    ("keep", COUNTS[:4], lambda memory, value: memory.prune(keep=value, by="ada")),
-    ("by", ("", " ", None), lambda memory, value: memory.prune(keep=0, by=value)),
-    ("by", ("",), lambda memory, value: memory.prune(keep=0, by=value, dry_run=True)),
-    ("by", ("",), lambda memory, value: consolidate(memory, by=value)),
-    ("mode", ("deep",), lambda memory, value: consolidate(memory, mode=value)),
-    (
+    pytest.param(
+        "ids",
+        TEXTS,
+        lambda memory, value: memory.quarantine.reject(value, by="ada"),
+        id="reject: ids",
+    ),
+    pytest.param(
+        "keep",
+        COUNTS[:4],
+        lambda memory, value: memory.prune(keep=value, by="ada"),
+        id="prune: keep",
+    ),
+    pytest.param(
+        "by",
+        ("", " ", None),
+        lambda memory, value: memory.prune(keep=0, by=value),
+        id="prune: by",
+    ),
+    pytest.param(
+        "by",
+        ("",),
+        lambda memory, value: memory.prune(keep=0, by=value, dry_run=True),
+        id="prune: by of a rehearsal",
+    ),
+    pytest.param(
+        "by",
+        ("",),
+        lambda memory, value: consolidate(memory, by=value),
+        id="consolidate: by",
+    ),
+    pytest.param(
+        "mode",
+        ("deep",),
+        lambda memory, value: consolidate(memory, mode=value),
+        id="consolidate: mode",
+    ),
+    pytest.param(
         "unused_for",
         (NAN, 0, -1, float("inf"), "x"),
         lambda memory, value: memory.prune(unused_for=value, by="ada"),
+        id="prune: unused_for",
     ),
 ]
 

@@ -95,20 +95,38 @@ BUILD = "npm ERR! missing script: build"
 @pytest.mark.parametrize(
     ("question", "lessons"),
     [
-        (("KeyError", "'a'"), ["get"]),
-        (("KeyError: 'a'",), ["get"]),
-        (("Bash", "KeyError: 'a'"), ["get"]),
-        ((TRACE,), ["get"]),
-        (("'a'",), []),
-        (("NameError", "'a'"), []),
-        (("npm", BUILD), ["bundle"]),
-        (("Bash", BUILD), ["bundle"]),
-        ((BUILD,), ["bundle"]),
-        ((f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",), ["get", "bundle"]),
-        (("ModuleNotFoundError: No module named 'x'",), ["pip"]),
-        (("ImportError", "No module named 'x'"), []),
-        (("error: unrecognized subcommand 'bun'",), ["", ""]),
-        (("all is well",), []),
+        pytest.param(("KeyError", "'a'"), ["get"], id="type and text"),
+        pytest.param(("KeyError: 'a'",), ["get"], id="type in the text"),
+        pytest.param(
+            ("Bash", "KeyError: 'a'"), ["get"], id="tool and type in the text"
+        ),
+        pytest.param((TRACE,), ["get"], id="a whole traceback"),
+        pytest.param(("'a'",), [], id="text without its type"),
+        pytest.param(("NameError", "'a'"), [], id="another type"),
+        pytest.param(("npm", BUILD), ["bundle"], id="tool and text"),
+        pytest.param(("Bash", BUILD), ["bundle"], id="another tool"),
+        pytest.param((BUILD,), ["bundle"], id="text without its tool"),
+        pytest.param(
+            (f"> build\nnpm ERR! code 1\n{BUILD}\n{TRACE}",),
+            ["get", "bundle"],
+            id="a log with two errors",
+        ),
+        pytest.param(
+            ("ModuleNotFoundError: No module named 'x'",),
+            ["pip"],
+            id="type of the last line",
+        ),
+        pytest.param(
+            ("ImportError", "No module named 'x'"),
+            [],
+            id="a type with the text of another",
+        ),
+        pytest.param(
+            ("error: unrecognized subcommand 'bun'",),
+            ["", ""],
+            id="text that waits for a release",
+        ),
+        pytest.param(("all is well",), [], id="no error"),
     ],
 )
 async def test_an_error_is_found_under_its_type_its_tool_or_none(

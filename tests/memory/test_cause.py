@@ -147,7 +147,7 @@ HOSTS = [decorated, function, nameless, stage, outside]
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("obeys", [True, False])
+@pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "disobeys"])
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.__name__)
 async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     store, host, obeys
@@ -178,10 +178,18 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
 @pytest.mark.parametrize(
     ("task", "output", "tell", "has_example"),
     [
-        (TASKS[1], "bad", "both", True),
-        (TASKS[0], "bad", "both", False),  # the example of a similar task is told
-        (TASKS[1], "bad" * MAX_RULE_EXAMPLE_CHARS, "both", False),
-        (TASKS[1], "bad", "rules", False),
+        pytest.param(TASKS[1], "bad", "both", True, id="another task gets one"),
+        pytest.param(
+            TASKS[0], "bad", "both", False, id="the same task has a nearer one"
+        ),
+        pytest.param(
+            TASKS[1],
+            "bad" * MAX_RULE_EXAMPLE_CHARS,
+            "both",
+            False,
+            id="the answer is too long",
+        ),
+        pytest.param(TASKS[1], "bad", "rules", False, id="rules alone"),
     ],
 )
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
@@ -209,12 +217,14 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 @pytest.mark.parametrize(
     ("mended", "same_key", "examples", "chosen_ids", "has_example"),
     [
-        (1, True, 3, [9, 1, 2, 3], False),  # they count as verified
-        (1, True, 2, [9, 1, 2], True),
-        (0, True, 2, [9, 1, 2], True),
-        (0, True, 0, [9], True),
-        (1, False, 3, [9], True),
-        (None, True, 3, [1, 2, 3], False),
+        pytest.param(
+            1, True, 3, [9, 1, 2, 3], False, id="three answers count as verified"
+        ),
+        pytest.param(1, True, 2, [9, 1, 2], True, id="a fixed rule and two answers"),
+        pytest.param(0, True, 2, [9, 1, 2], True, id="an unfixed rule and two answers"),
+        pytest.param(0, True, 0, [9], True, id="an unfixed rule alone"),
+        pytest.param(1, False, 3, [9], True, id="answers of another key"),
+        pytest.param(None, True, 3, [1, 2, 3], False, id="no rule"),
     ],
 )
 def test_accepted_answers_of_the_key_are_told_however_unlike(
@@ -325,7 +335,15 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     assert key_of(session["f"]) == "ask.f"
 
 
-@pytest.mark.parametrize("wrong", [7, "a\n", "x" * 201, "sk-proj-" + "a1B2" * 12])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(7, id="a number"),
+        pytest.param("a\n", id="a line break"),
+        pytest.param("x" * 201, id="too long"),
+        pytest.param("sk-proj-" + "a1B2" * 12, id="a secret"),
+    ],
+)
 async def test_a_wrong_key_or_form_is_refused_before_anything_is_written(store, wrong):
     with pytest.raises(errors.InvalidInput, match="memory_key"):
         Run("task", generate=severity, memory_key=wrong, store=store)
@@ -424,7 +442,7 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [False, True], ids=["one store", "no store"])
 async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
     store, apart
 ):
@@ -443,7 +461,13 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(("fix", "turns"), [("say P1", [2, 5, 10]), ("", [])])
+@pytest.mark.parametrize(
+    ("fix", "turns"),
+    [
+        pytest.param("say P1", [2, 5, 10], id="with a fix"),
+        pytest.param("", [], id="without a fix"),
+    ],
+)
 async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     store, fix, turns
 ):
@@ -605,7 +629,13 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert "severity" in other.choices[0].why
 
 
-@pytest.mark.parametrize("host", [nameless, outside])
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(nameless, id="run here"),
+        pytest.param(outside, id="reported from outside"),
+    ],
+)
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
     store, host
 ):

@@ -140,7 +140,10 @@ def example(n: int) -> Example:
     return Example(f"parcel number {n} from the north", f"label {n}")
 
 
-@pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
+@pytest.mark.parametrize(
+    "embedder",
+    [pytest.param(None, id="words"), pytest.param(FixedEmbedder(), id="vectors")],
+)
 async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
     store, embedder
 ):

@@ -64,26 +64,35 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
 @pytest.mark.parametrize(
     ("filters", "error_types"),
     [
-        ({}, {"a", "b", "c"}),
-        ({"tags": ["red"]}, {"a", "b"}),
-        ({"tags": ("red", "blue")}, {"a", "b", "c"}),
-        ({"tags": ["red", "blue"], "match": "all"}, {"b"}),
-        ({"tags": ["red", "red"], "match": "all"}, {"a", "b"}),
-        ({"tags": ["green"]}, set()),
-        ({"tags": ["%"]}, set()),
-        ({"tags": []}, {"a", "b", "c"}),
-        ({"kind": "error"}, {"a", "b", "c"}),
-        ({"kind": "check"}, set()),
-        ({"error_type": "b"}, {"b"}),
-        ({"error_type": "b' or 1 = 1 --"}, set()),
-        ({"importance": 0.5}, {"a", "b"}),
-        ({"importance": 0.9}, {"a"}),
-        ({"importance": 1}, set()),
-        ({"since": 1.0}, {"a", "b", "c"}),
-        ({"since": 1e12}, set()),
-        (
+        pytest.param({}, {"a", "b", "c"}, id="no filter"),
+        pytest.param({"tags": ["red"]}, {"a", "b"}, id="a tag"),
+        pytest.param(
+            {"tags": ("red", "blue")}, {"a", "b", "c"}, id="either of two tags"
+        ),
+        pytest.param(
+            {"tags": ["red", "blue"], "match": "all"}, {"b"}, id="both of two tags"
+        ),
+        pytest.param(
+            {"tags": ["red", "red"], "match": "all"}, {"a", "b"}, id="a tag twice"
+        ),
+        pytest.param({"tags": ["green"]}, set(), id="an unknown tag"),
+        pytest.param({"tags": ["%"]}, set(), id="a wildcard is no tag"),
+        pytest.param({"tags": []}, {"a", "b", "c"}, id="no tags"),
+        pytest.param({"kind": "error"}, {"a", "b", "c"}, id="kind"),
+        pytest.param({"kind": "check"}, set(), id="another kind"),
+        pytest.param({"error_type": "b"}, {"b"}, id="error type"),
+        pytest.param(
+            {"error_type": "b' or 1 = 1 --"}, set(), id="an error type is no SQL"
+        ),
+        pytest.param({"importance": 0.5}, {"a", "b"}, id="importance at the bound"),
+        pytest.param({"importance": 0.9}, {"a"}, id="importance above some"),
+        pytest.param({"importance": 1}, set(), id="importance above all"),
+        pytest.param({"since": 1.0}, {"a", "b", "c"}, id="since long ago"),
+        pytest.param({"since": 1e12}, set(), id="since the future"),
+        pytest.param(
             {"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"},
             {"b"},
+            id="all filters",
         ),
     ],
 )
@@ -140,18 +149,36 @@ BARE = replace(WRONG, fix="")
 @pytest.mark.parametrize(
     ("attempts", "texts"),
     [
-        ([("a", (WRONG,)), ("b", ())], ["n is 1. use 2 Accepted: a -> b"]),
-        ([("a", (BARE,)), ("b", ())], ["n is 1. Accepted: a -> b"]),
-        (
+        pytest.param(
+            [("a", (WRONG,)), ("b", ())],
+            ["n is 1. use 2 Accepted: a -> b"],
+            id="the fix and the change",
+        ),
+        pytest.param(
+            [("a", (BARE,)), ("b", ())],
+            ["n is 1. Accepted: a -> b"],
+            id="the change where there is no fix",
+        ),
+        pytest.param(
             [("a", (WRONG,)), ("a", ())],
             ["n is 1. use 2"],
-        ),  # a file, say, was written anew
-        ([("a", (BARE,)), ("a", ())], ["n is 1."]),
-        ([("a", ())], []),  # an accepted first try teaches nothing without its output
-        ([("a", (WRONG,)), ("b", (WRONG,))], []),
-        ([("a" * 5_000, (WRONG,)), ("b" * 5_000, ())], ["n is 1. use 2"]),
+            id="the fix where only a file changed",
+        ),
+        pytest.param(
+            [("a", (BARE,)), ("a", ())],
+            ["n is 1."],
+            id="the finding where nothing else is known",
+        ),
+        pytest.param([("a", ())], [], id="nothing from an accepted first try"),
+        pytest.param(
+            [("a", (WRONG,)), ("b", (WRONG,))], [], id="nothing from a loop that failed"
+        ),
+        pytest.param(
+            [("a" * 5_000, (WRONG,)), ("b" * 5_000, ())],
+            ["n is 1. use 2"],
+            id="no change that is too long",
+        ),
     ],
-    ids=str,
 )
 def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None:
     lessons = learn(loop_of(*attempts), TASK, outputs=False)

@@ -74,7 +74,10 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert briefing.shown == (match.id,)
 
 
-@pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
+@pytest.mark.parametrize(
+    "embedder",
+    [pytest.param(None, id="words"), pytest.param(FixedEmbedder(), id="vectors")],
+)
 async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     store, path, engine, embedder
 ):

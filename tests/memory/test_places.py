@@ -97,12 +97,28 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
 @pytest.mark.parametrize(
     ("embedder", "message"),
     [
-        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
-        (Lying(64, 0), r"1 vectors of \[0\] numbers"),
-        (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
-        (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),
-        (Lying(64, 64, fill=-65_504.0), "one that gives finite numbers"),
-        (Lying(16_001, 16_001), "1 to 16000"),
+        pytest.param(
+            Lying(64, 63),
+            r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64",
+            id="a number too few",
+        ),
+        pytest.param(Lying(64, 0), r"1 vectors of \[0\] numbers", id="no numbers"),
+        pytest.param(
+            Lying(64, 64, missing=1),
+            r"0 vectors of \[\] numbers",
+            id="a vector too few",
+        ),
+        pytest.param(
+            Lying(64, 64, fill=float("nan")),
+            "one that gives finite numbers",
+            id="not a number",
+        ),
+        pytest.param(
+            Lying(64, 64, fill=-65_504.0),
+            "one that gives finite numbers",
+            id="infinite as a half",
+        ),
+        pytest.param(Lying(16_001, 16_001), "1 to 16000", id="too long a vector"),
     ],
 )
 def test_an_embedder_that_lies_about_its_vectors_writes_nothing(

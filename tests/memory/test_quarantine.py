@@ -323,9 +323,9 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
 @pytest.mark.parametrize(
     ("source", "by", "kind"),
     [
-        ("", "ann", InvalidInput),
-        ("page", " ", InvalidInput),
-        ("another", "ann", NotFound),
+        pytest.param("", "ann", InvalidInput, id="no source"),
+        pytest.param("page", " ", InvalidInput, id="nobody rules"),
+        pytest.param("another", "ann", NotFound, id="a source of another scope"),
     ],
 )
 async def test_what_cannot_be_revoked(memory, source, by, kind):

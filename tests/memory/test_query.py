@@ -41,10 +41,19 @@ def build_lesson(text: str, trust="model", rated=None, **more) -> Lesson:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"text": SAID, "example": TASK},
-        {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
-        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
-        {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
+        pytest.param({"text": SAID, "example": TASK}, id="its text"),
+        pytest.param(
+            {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
+            id="its lesson",
+        ),
+        pytest.param(
+            {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
+            id="its pattern beside a lesson and an example",
+        ),
+        pytest.param(
+            {"text": f"{SAID} (4711 rows)", "lesson": "Filter first."},
+            id="its pattern beside a lesson",
+        ),
     ],
 )
 async def test_a_lesson_is_found_by_its_text_and_pattern_not_by_other_words(

@@ -70,15 +70,16 @@ TRACE = "Traceback (most recent call last):\n  f()\nOSError: no disk"
 # The other forms are in docs/failures.md, whose wording tests/test_failures.py
 # compares.
 RULES = [
-    (
+    pytest.param(
         FAILED,
         "price `pot` failed with “Error: 3 items match”.",
         (
             "Do not repeat price `pot` without a change: it failed with "
             "“Error: 3 items match”."
         ),
+        id="a failed call",
     ),
-    (
+    pytest.param(
         MENDED,
         (
             "price `pot` failed with “Error: 3 items match”. Later price `big pot` "
@@ -88,8 +89,9 @@ RULES = [
             "When price `pot` fails with “Error: 3 items match”, call price `big pot` "
             "instead."
         ),
+        id="a failed call that another fixed",
     ),
-    (  # an error of a run that is no loop names no fix: its content is what a tool said
+    pytest.param(
         Episode(
             (Event("error_event", TRACE, error="no disk", code="OSError"),),
             "error",
@@ -97,47 +99,65 @@ RULES = [
         ),
         "OSError said “no disk”.",
         None,
+        id="an error event names no fix: its content is what a tool said",
     ),
-    (
+    pytest.param(
         Episode(STUCK, "error", task="x"),
         "The same call gave the same result again and again",
         "Do not repeat look `x` without a change: the result stays as it is.",
+        id="the same call again and again",
     ),
-    (
+    pytest.param(
         Episode(READ, "error", task="x"),
         "read with path “a”, of “{\"b\": 1}” failed with “Error: no 'mode'”.",
         (
             'Do not repeat read with path “a”, of “{"b": 1}” without a change:'
             " it failed with “Error: no 'mode'”."
         ),
+        id="arguments with parts",
     ),
-    (
+    pytest.param(
         Episode(LATE, "error", task="x"),
         "run `x` failed with “late”.",
         "run can run out of time: ask it for less at once, and do not only repeat it.",
+        id="a call that ran out of time",
     ),
-    (
+    pytest.param(
         Episode((Event("tool_response", KEY, tool="find", error=KEY),)),
         "find failed with “KeyError: 'a'”.",
         "Do not repeat find without a change: it failed with “KeyError: 'a'”.",
+        id="a failed response without a call",
     ),
-    (
+    pytest.param(
         Episode((call("go", {}), Event("tool_response")), "error"),
         "The run ended as error",
         None,
+        id="a call without a name for its failure",
     ),
-    (
+    pytest.param(
         Episode((call("go", "{not JSON"),), "error", task="x"),
         "The run ended as error",
         None,
+        id="arguments that are no JSON",
     ),
-    (
+    pytest.param(
         Episode(FLOWN, "error", task="x", tools=("walk",)),
         "The tool fly was not offered.",
         "Call only tools that are offered: fly is none of them.",
+        id="a tool that was not offered",
     ),
-    (TIMEOUT, "The run ended in timeout_error: “no answer within 30 s”.", None),
-    (Episode(SOLD, "success", task=TASK), "The answer was “It costs 52.75”.", None),
+    pytest.param(
+        TIMEOUT,
+        "The run ended in timeout_error: “no answer within 30 s”.",
+        None,
+        id="a timeout of the run",
+    ),
+    pytest.param(
+        Episode(SOLD, "success", task=TASK),
+        "The answer was “It costs 52.75”.",
+        None,
+        id="a success",
+    ),
 ]
 
 
@@ -223,16 +243,38 @@ PLAIN = (
 )
 MATCHED = "The result of pot was “Error: 3 items match”"
 SAID = [
-    (
+    pytest.param(
         GOOD,
         "buyer called price with item pot. The result was “Error: 3 items match”.",
         [(), (2,)],
         "Before you call price, name the item in full.",
         [],
+        id="all is held",
     ),
-    (UNHELD, "buyer called price.", [()], None, ["99", "Mark Twain", "Mark Twain"]),
-    (PLAIN, "It called price. The agent was hasty!", [(), ()], "Look twice.", []),
-    (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", [(2,)], None, []),
+    pytest.param(
+        UNHELD,
+        "buyer called price.",
+        [()],
+        None,
+        ["99", "Mark Twain", "Mark Twain"],
+        id="numbers and names nobody said",
+    ),
+    pytest.param(
+        PLAIN,
+        "It called price. The agent was hasty!",
+        [(), ()],
+        "Look twice.",
+        [],
+        id="without scores",
+    ),
+    pytest.param(
+        f'{{"reflection": "{MATCHED}."}}',
+        f"{MATCHED}.",
+        [(2,)],
+        None,
+        [],
+        id="a quotation finds its event",
+    ),
 ]
 
 
@@ -258,8 +300,8 @@ async def test_what_the_events_hold_of_an_answer_is_kept(
 @pytest.mark.parametrize(
     ("strategy", "missing"),
     [
-        ("Filter before JOINs. Then check: Group late.", []),
-        ("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"]),
+        pytest.param("Filter before JOINs. Then check: Group late.", [], id="kept"),
+        pytest.param("Ask Mark Twain for 7 hints.", ["7", "Mark Twain"], id="dropped"),
     ],
 )
 async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
@@ -316,15 +358,15 @@ async def test_prompts_are_by_outcome_with_task_goal_and_error(outcome, part):
 
 
 BAD = [
-    "nonsense",
-    "[]",
-    "{}",
-    '{"reflection": 7}',
-    '{"reflection": []}',
-    answer("It cost 99 dollars."),
-    "{" * 5_000,
-    ModelTimeout("late"),
-    MalformedAnswer("no JSON"),
+    pytest.param("nonsense", id="no JSON"),
+    pytest.param("[]", id="a list"),
+    pytest.param("{}", id="no reflection"),
+    pytest.param('{"reflection": 7}', id="a number as reflection"),
+    pytest.param('{"reflection": []}', id="a list as reflection"),
+    pytest.param(answer("It cost 99 dollars."), id="a number nobody said"),
+    pytest.param("{" * 5_000, id="nested too deep"),
+    pytest.param(ModelTimeout("late"), id="a timeout"),
+    pytest.param(MalformedAnswer("no JSON"), id="a malformed answer"),
 ]
 
 
@@ -474,7 +516,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     ).strategy.trust == "model"
 
 
-@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited"])
 async def test_a_better_wording_is_a_new_version_that_can_be_undone(memory, edited):
     await memory.set_trust("tool:price", "measured", by="me")
     first = await reflect(
@@ -554,14 +596,14 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"on_model_error": "ignore"},
-        {"trust": "nobody"},
-        {"episode": "text"},
-        {"model": "embedded"},
-        {"prompts": "Say it."},
-        {"prompts": {"error": "Say it."}},
-        {"related": "7"},
-        {"related": [7]},
+        pytest.param({"on_model_error": "ignore"}, id="on_model_error"),
+        pytest.param({"trust": "nobody"}, id="trust"),
+        pytest.param({"episode": "text"}, id="episode"),
+        pytest.param({"model": "embedded"}, id="model"),
+        pytest.param({"prompts": "Say it."}, id="prompts as text"),
+        pytest.param({"prompts": {"error": "Say it."}}, id="a prompt for no outcome"),
+        pytest.param({"related": "7"}, id="related as text"),
+        pytest.param({"related": [7]}, id="related as numbers"),
     ],
 )
 async def test_wrong_arguments_are_refused(wrong):
@@ -596,11 +638,23 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 @pytest.mark.parametrize(
     ("episode", "trust", "whose"),
     [
-        (FAILED, "external", ("external", "external")),
-        (FAILED, "operator", ("tool", "model")),
+        pytest.param(
+            FAILED, "external", ("external", "external"), id="a stranger's run"
+        ),
+        pytest.param(
+            FAILED,
+            "operator",
+            ("tool", "model"),
+            id="an operator's run with a failed call",
+        ),
         # As an attack would have it: the result tells the agent what to try, and that
         # works.
-        (MENDED, "operator", ("tool", "tool")),
+        pytest.param(
+            MENDED,
+            "operator",
+            ("tool", "tool"),
+            id="an operator's run whose result says what to try",
+        ),
     ],
 )
 async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
@@ -795,20 +849,41 @@ EPISODE = Episode(
 @pytest.mark.parametrize(
     ("text", "events", "unsupported"),
     [
-        ("It read a.txt with read_file.", (0,), ()),
-        ("The agent Ann read it.", (0,), ()),
-        ("It found 1200 rows.", (1,), ()),
-        ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
-        ("It found 1200 rows.", (0,), ("1200",)),
-        ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
-        ("It said 'as good as done'.", (2,), ()),
-        ("It said “as … done”.", (2,), ()),
-        ("It said “nearly … done”.", (2,), ("nearly … done",)),
-        ("It called write_file.", (0,), ("write_file",)),
-        ("Table 7 was to be counted, within 30 s.", (0,), ()),
-        ("Nothing was done about it.", (0,), ()),
-        ("Hemingway was found.", (1,), ()),
-        ("So Twain was found.", (1,), ("Twain",)),
+        pytest.param("It read a.txt with read_file.", (0,), (), id="names of a call"),
+        pytest.param("The agent Ann read it.", (0,), (), id="the agent"),
+        pytest.param("It found 1200 rows.", (1,), (), id="a number with a separator"),
+        pytest.param(
+            "It found 1,200.0 rows of Ernest Hemingway.",
+            (1,),
+            (),
+            id="a number written otherwise, and a name",
+        ),
+        pytest.param(
+            "It found 1200 rows.", (0,), ("1200",), id="a number of another event"
+        ),
+        pytest.param(
+            "It found 12 rows of Mark Twain.",
+            (1,),
+            ("12", "Mark Twain"),
+            id="another number and name",
+        ),
+        pytest.param(
+            "It said 'as good as done'.", (2,), (), id="a quotation in other case"
+        ),
+        pytest.param("It said “as … done”.", (2,), (), id="a quotation with a gap"),
+        pytest.param(
+            "It said “nearly … done”.", (2,), ("nearly … done",), id="half a quotation"
+        ),
+        pytest.param("It called write_file.", (0,), ("write_file",), id="another tool"),
+        pytest.param(
+            "Table 7 was to be counted, within 30 s.",
+            (0,),
+            (),
+            id="numbers of the task and the fault",
+        ),
+        pytest.param("Nothing was done about it.", (0,), (), id="no particulars"),
+        pytest.param("Hemingway was found.", (1,), (), id="a part of a name"),
+        pytest.param("So Twain was found.", (1,), ("Twain",), id="another name"),
     ],
 )
 def test_numbers_names_and_quotations_must_stand_in_what_is_cited(

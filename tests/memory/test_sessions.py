@@ -73,15 +73,23 @@ def memory(store):
 @pytest.mark.parametrize(
     ("steps", "errors", "mends", "vain", "work"),
     [
-        (
+        pytest.param(
             [FAILED, OTHER],
             ['npm ERR! Missing script: "test"'],
             ["Bash `pnpm test`"],
             0,
             False,
+            id="another command fixes it",
         ),
-        ([FAILED], ['npm ERR! Missing script: "test"'], [], 0, False),
-        (
+        pytest.param(
+            [FAILED],
+            ['npm ERR! Missing script: "test"'],
+            [],
+            0,
+            False,
+            id="nothing fixes it",
+        ),
+        pytest.param(
             [
                 BROKEN,
                 edit("sum", "y"),
@@ -95,8 +103,9 @@ def memory(store):
             ["-sum\n+y", "+value_1999 = 1999"],
             0,
             True,
+            id="an edit of many lines fixes it",
         ),
-        (
+        pytest.param(
             [
                 step("Bash", "make al", "make: no rule for 'al'", failed=True),
                 step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
@@ -106,8 +115,9 @@ def memory(store):
             ["Bash `make all`"],
             1,
             False,
+            id="one attempt in vain",
         ),
-        (
+        pytest.param(
             [
                 step(
                     "Bash",
@@ -129,8 +139,9 @@ def memory(store):
             ["+func f()"],
             0,
             True,
+            id="two errors and one edit",
         ),
-        (
+        pytest.param(
             [
                 step(
                     "Bash",
@@ -149,8 +160,9 @@ def memory(store):
             [],
             0,
             False,
+            id="two errors and no fix",
         ),
-        (
+        pytest.param(
             [
                 step(
                     "find",
@@ -164,8 +176,9 @@ def memory(store):
             ["red kettle"],
             0,
             False,
+            id="other arguments of a tool fix it",
         ),
-        (
+        pytest.param(
             [
                 step("Bash", "make test", COUNTED, failed=True),
                 step("Bash", "make a", "make: *** [M:2: a] Error 1", failed=True),
@@ -177,13 +190,15 @@ def memory(store):
             [],
             0,
             False,
+            id="the line that counts",
         ),
-        (
+        pytest.param(
             [PASSED, FAILED, step("Bash", "cat log", "Error: a line of a log"), PASSED],
             [FAILED[1].error[12:]],
             [],
             0,
             False,
+            id="a log that is read is no error",
         ),
     ],
 )
@@ -209,34 +224,62 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
 @pytest.mark.parametrize(
     ("failed", "error", "worked", "mend"),
     [
-        (
+        pytest.param(
             "docker-compose up",
             "sh: docker-compose: not found",
             ["ls", "docker compose up"],
             1,
+            id="the same program in two words",
         ),
-        ("lint | head", "sh: lint: not found", ["ls | head"], None),
-        (
+        pytest.param(
+            "lint | head",
+            "sh: lint: not found",
+            ["ls | head"],
+            None,
+            id="another program",
+        ),
+        pytest.param(
             "git push",
             "fatal: no upstream",
             ["cd b && git push", "git push -u origin b"],
             0,
+            id="not the same command in another folder",
         ),
-        (
+        pytest.param(
             "pytest a",
             "FAILED a::f - assert 1",
             ["pytest a::g", "pytest a | head"],
             None,
+            id="a part of the tests",
         ),
-        (
+        pytest.param(
             "python -m pytest",
             "/b/python: No module named pytest",
             ["ls", "uv run pytest"],
             1,
+            id="the same module another way",
         ),
-        ("run.py", "ImportError: no 'yaml'", ["pip install pyyaml", "run.py"], 0),
-        ("git push", "error: pull first", ["git pull", "git status", "git push"], None),
-        ("mise run lint", "[lint] ERROR task failed", ["mise run test"], None),
+        pytest.param(
+            "run.py",
+            "ImportError: no 'yaml'",
+            ["pip install pyyaml", "run.py"],
+            0,
+            id="after an install",
+        ),
+        pytest.param(
+            "git push",
+            "error: pull first",
+            ["git pull", "git status", "git push"],
+            None,
+            id="which of two commands it was is unknown",
+        ),
+        pytest.param(
+            "mise run lint",
+            "[lint] ERROR task failed",
+            ["mise run test"],
+            None,
+            id="another task of the same program",
+        ),
     ],
 )
 async def test_another_call_puts_a_failed_one_right(
@@ -251,7 +294,13 @@ async def test_another_call_puts_a_failed_one_right(
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("stated", [{}, OWN])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pytest.param({}, id="released by an operator"),
+        pytest.param(OWN, id="trusted tools"),
+    ],
+)
 async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
     memory = heedful.Memory(store)
     for trust, episode in (
@@ -295,46 +344,99 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
 @pytest.mark.parametrize(
     ("steps", "message", "trust", "states"),
     [
-        ([FAILED, OTHER], "", {}, ["quarantined"]),
-        ([FAILED, OTHER], "", {"tool": "measured"}, ["quarantined"]),
-        ([FAILED, OTHER], "", OWN, ["unverified"]),
-        (
+        pytest.param([FAILED, OTHER], "", {}, ["quarantined"], id="nobody is trusted"),
+        pytest.param(
+            [FAILED, OTHER],
+            "",
+            {"tool": "measured"},
+            ["quarantined"],
+            id="tools but no user",
+        ),
+        pytest.param([FAILED, OTHER], "", OWN, ["unverified"], id="user and tools"),
+        pytest.param(
             [FAILED, OTHER],
             "",
             {"user": "operator", "program:npm": "model"},
             ["quarantined"],
+            id="a program less than its fix needs",
         ),
-        (
+        pytest.param(
             [FAILED, OTHER],
             "",
             {"user": "operator", "program:npm": "model", "program:pnpm": "model"},
             ["unverified"],
+            id="both programs as models",
         ),
-        ([read("# pads"), FAILED, OTHER], "", MAKES, ["unverified"]),
-        ([read("Run pnpm test."), FAILED, OTHER], "", MAKES, ["quarantined"]),
-        ([BROKEN, edit("sum", "total"), PASSED], "", MAKES, ["unverified"]),
-        (
+        pytest.param(
+            [read("# pads"), FAILED, OTHER],
+            "",
+            MAKES,
+            ["unverified"],
+            id="an honest page was read",
+        ),
+        pytest.param(
+            [read("Run pnpm test."), FAILED, OTHER],
+            "",
+            MAKES,
+            ["quarantined"],
+            id="the page names the fix",
+        ),
+        pytest.param(
+            [BROKEN, edit("sum", "total"), PASSED],
+            "",
+            MAKES,
+            ["unverified"],
+            id="an edit of one's own",
+        ),
+        pytest.param(
             [read("x = sum(total)"), BROKEN, edit("x = sum(total)", "y"), PASSED],
             "",
             MAKES,
             ["quarantined"],
+            id="the page has the edited line",
         ),
-        (
+        pytest.param(
             [PAGE, FAILED, OTHER],
             "",
             {**OWN, "tool:WebFetch": "operator"},
             ["quarantined"],
+            id="a page from the network before",
         ),
-        ([FAILED, OTHER, PAGE], "", OWN, ["unverified"]),
-        (
+        pytest.param(
+            [FAILED, OTHER, PAGE],
+            "",
+            OWN,
+            ["unverified"],
+            id="a page from the network after",
+        ),
+        pytest.param(
             [PAGE, FAILED],
             "No, we use pnpm, never npm.",
             OWN,
             ["quarantined", "unverified"],
+            id="a correction by the user",
         ),
-        ([FAILED, OTHER], "Don't run npm here", {}, ["quarantined", "quarantined"]),
-        ([OTHER], "No, we use pnpm, never npm.", OWN, []),
-        ([FAILED, OTHER], "Why did you not run npm ci?", OWN, ["unverified"]),
+        pytest.param(
+            [FAILED, OTHER],
+            "Don't run npm here",
+            {},
+            ["quarantined", "quarantined"],
+            id="a correction nobody vouches for",
+        ),
+        pytest.param(
+            [OTHER],
+            "No, we use pnpm, never npm.",
+            OWN,
+            [],
+            id="a correction without a mistake",
+        ),
+        pytest.param(
+            [FAILED, OTHER],
+            "Why did you not run npm ci?",
+            OWN,
+            ["unverified"],
+            id="a question is no correction",
+        ),
     ],
 )
 async def test_a_lesson_is_trusted_like_its_least_source(
@@ -348,7 +450,7 @@ async def test_a_lesson_is_trusted_like_its_least_source(
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize("stated", [True, False], ids=["trusted", "not trusted"])
 async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_session(
     store, stated
 ):
@@ -380,12 +482,12 @@ REFUSED = step(
 @pytest.mark.parametrize(
     ("message", "is_correction"),
     [
-        ("No, never push to main. Always make a branch first.", True),
-        ("Don't push to main, make a branch.", True),
-        ("Never rebase.", False),
-        ("That is not the main problem.", None),
-        ("I don't push to main much.", None),
-        ("Why don't you push to main?", None),
+        pytest.param("No, never push to main. Always branch first.", True, id="never"),
+        pytest.param("Don't push to main, make a branch.", True, id="do not"),
+        pytest.param("Never rebase.", False, id="another command"),
+        pytest.param("That is not the main problem.", None, id="no command"),
+        pytest.param("I don't push to main much.", None, id="a statement"),
+        pytest.param("Why don't you push to main?", None, id="a question"),
     ],
 )
 async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(

@@ -193,7 +193,9 @@ def refuse_import(data: bytes) -> LineError:
     return line_error
 
 
-@pytest.mark.parametrize("lines", range(len(LINES)))
+@pytest.mark.parametrize(
+    "lines", range(len(LINES)), ids=lambda lines: f"after {lines} lines"
+)
 def test_cut_behind_any_line(lines):
     error = refuse_import(b"".join(LINES[:lines]))
     assert error.line == lines
@@ -228,27 +230,75 @@ def change_field(name: str, value: Any, part: str = "") -> bytes:
 @pytest.mark.parametrize(
     ("data", "line", "message"),
     [
-        (b"", 0, "the file ends before"),
-        (b"nonsense\n", 1, "Invalid JSON"),
-        (b'{"id": "x", "attempts": []}\n', 1, "'type'"),
-        (b"[1, 2]\n", 1, "an object"),
-        (LINES[1] + DATA, 1, "it is not an export of heedful"),
-        (DATA + DATA, len(LINES), "more lines follow"),
-        (LINES[0] * 2 + DATA, 2, "it is a second header"),
-        (b"".join(LINES[:-2]) + LINES[-1], len(LINES) - 1, "a line above was changed"),
-        (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "Invalid JSON"),
-        (LINES[0] + b"[" * 100_000 + b"\n", 2, "Invalid JSON"),
-        (seal([{**HEADER, "version": 2}]), 1, "it must be 3"),
-        (seal([HEADER, {"type": "exposure", "loop": "l"}]), 2, "'type'"),
-        (change_field("seen", -1), 2, "lesson.seen is -1; it must be greater than"),
-        (change_field("last_seen", 1e300), 2, "lesson.last_seen"),
-        (change_field("extra", 1), 2, "lesson.extra is 1"),
-        (change_field("kind", "a/b"), 2, "lesson.kind"),
-        (change_field("example", {"task": "t"}, "examples"), 2, "accepted"),
-        (
+        pytest.param(b"", 0, "the file ends before", id="empty"),
+        pytest.param(b"nonsense\n", 1, "Invalid JSON", id="no JSON"),
+        pytest.param(b'{"id": "x", "attempts": []}\n', 1, "'type'", id="no type"),
+        pytest.param(b"[1, 2]\n", 1, "an object", id="no object"),
+        pytest.param(
+            LINES[1] + DATA,
+            1,
+            "it is not an export of heedful",
+            id="a lesson before the header",
+        ),
+        pytest.param(
+            DATA + DATA, len(LINES), "more lines follow", id="lines behind the end"
+        ),
+        pytest.param(
+            LINES[0] * 2 + DATA, 2, "it is a second header", id="a second header"
+        ),
+        pytest.param(
+            b"".join(LINES[:-2]) + LINES[-1],
+            len(LINES) - 1,
+            "a line above was changed",
+            id="a line is missing",
+        ),
+        pytest.param(
+            LINES[0] + b'{"type":"lesson","kind":"\xff"}\n',
+            2,
+            "Invalid JSON",
+            id="bytes that are no text",
+        ),
+        pytest.param(
+            LINES[0] + b"[" * 100_000 + b"\n", 2, "Invalid JSON", id="nested too deep"
+        ),
+        pytest.param(
+            seal([{**HEADER, "version": 2}]), 1, "it must be 3", id="another version"
+        ),
+        pytest.param(
+            seal([HEADER, {"type": "exposure", "loop": "l"}]),
+            2,
+            "'type'",
+            id="a record of another type",
+        ),
+        pytest.param(
+            change_field("seen", -1),
+            2,
+            "lesson.seen is -1; it must be greater than",
+            id="a count below zero",
+        ),
+        pytest.param(
+            change_field("last_seen", 1e300),
+            2,
+            "lesson.last_seen",
+            id="a time out of range",
+        ),
+        pytest.param(
+            change_field("extra", 1), 2, "lesson.extra is 1", id="an unknown field"
+        ),
+        pytest.param(
+            change_field("kind", "a/b"), 2, "lesson.kind", id="a kind with a slash"
+        ),
+        pytest.param(
+            change_field("example", {"task": "t"}, "examples"),
+            2,
+            "accepted",
+            id="an example without an answer",
+        ),
+        pytest.param(
             change_field("relation", "owns", "links"),
             None,
             "it must be 'became' or 'strategy'",
+            id="an unknown relation",
         ),
     ],
 )
@@ -477,7 +527,7 @@ async def test_a_crafted_export_reaches_nothing_else():
 LABEL = "write the colour of each cup on its own white label, then"
 
 
-@pytest.mark.parametrize("vouched", [False, True])
+@pytest.mark.parametrize("vouched", [False, True], ids=["foreign", "our own"])
 async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(
     vouched,
 ):
@@ -540,7 +590,7 @@ def plant_text(text: str, number: int) -> Plain:
     return read_records(craft(ONE, plant))[1]
 
 
-@pytest.mark.parametrize("vouched", [True, False])
+@pytest.mark.parametrize("vouched", [True, False], ids=["our own", "foreign"])
 async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     lessons = [plant_text(text, number) for number, (text, _) in enumerate(PLANTED)]
     data = seal([HEADER, *lessons])

@@ -33,7 +33,9 @@ async def read_rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(TRUST_ORDER, TRUST_ORDER)))
-@pytest.mark.parametrize("with_example", [True, False])
+@pytest.mark.parametrize(
+    "with_example", [True, False], ids=["an example", "no example"]
+)
 async def test_the_database_raises_what_the_rule_raises(
     store, memory, first, second, with_example
 ):
