@@ -102,7 +102,13 @@ async def test_a_schema_is_kept_or_refused():
 
 
 # The model was trained on 2048 tokens.
-@pytest.mark.parametrize(("context", "holds"), [(512, 512), (8192, 2048)])
+@pytest.mark.parametrize(
+    ("context", "holds"),
+    [
+        pytest.param(512, 512, id="a context below the model's"),
+        pytest.param(8192, 2048, id="a context above the model's"),
+    ],
+)
 async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
     async with fresh(context=context) as model:
         with pytest.raises(
@@ -118,13 +124,47 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
 @pytest.mark.parametrize(
     ("name", "settings", "error", "words"),
     [
-        ("smollm2", {"threads": 0}, errors.InvalidInput, "threads"),
-        ("smollm2", {"context": 10}, errors.InvalidInput, "context"),
-        ("smollm2", {"timeout": 0}, errors.InvalidInput, "timeout"),
-        ("/nowhere/model.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
-        (f"{'x' * 300}.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
-        ("nul\0.gguf", {}, errors.InvalidInput, r"an existing \.gguf file"),
-        ("gpt-5", {}, errors.UnknownName, "embedded:smollm2"),
+        pytest.param(
+            "smollm2", {"threads": 0}, errors.InvalidInput, "threads", id="no threads"
+        ),
+        pytest.param(
+            "smollm2",
+            {"context": 10},
+            errors.InvalidInput,
+            "context",
+            id="a context of 10 tokens",
+        ),
+        pytest.param(
+            "smollm2", {"timeout": 0}, errors.InvalidInput, "timeout", id="no time"
+        ),
+        pytest.param(
+            "/nowhere/model.gguf",
+            {},
+            errors.InvalidInput,
+            r"an existing \.gguf file",
+            id="no such file",
+        ),
+        pytest.param(
+            f"{'x' * 300}.gguf",
+            {},
+            errors.InvalidInput,
+            r"an existing \.gguf file",
+            id="a name too long for a file",
+        ),
+        pytest.param(
+            "nul\0.gguf",
+            {},
+            errors.InvalidInput,
+            r"an existing \.gguf file",
+            id="a name with a null character",
+        ),
+        pytest.param(
+            "gpt-5",
+            {},
+            errors.UnknownName,
+            "embedded:smollm2",
+            id="a model of somebody else",
+        ),
     ],
 )
 def test_a_name_or_a_setting_that_cannot_be(name, settings, error, words):

@@ -79,12 +79,14 @@ def test_an_endpoint_embeds(server, remote):
 @pytest.mark.parametrize(
     "body",
     [
-        vectors([3.0, 4.0]),
-        vectors([1.0], [1.0]),
-        vectors([0.0, 0.0], [1.0, 0.0]),
-        vectors(["a", "b"], [1.0, 0.0]),  # type: ignore[list-item]
-        vectors([1.0, 0.0], [float("nan"), 1.0]),
-        b"<html>",
+        pytest.param(vectors([3.0, 4.0]), id="one vector for two texts"),
+        pytest.param(vectors([1.0], [1.0]), id="too few dimensions"),
+        pytest.param(
+            vectors([0.0, 0.0], [1.0, 0.0]), id="a vector without a direction"
+        ),
+        pytest.param(vectors(["a", "b"], [1.0, 0.0]), id="texts for numbers"),  # type: ignore[list-item]
+        pytest.param(vectors([1.0, 0.0], [float("nan"), 1.0]), id="not a number"),
+        pytest.param(b"<html>", id="no JSON"),
     ],
 )
 def test_wrong_vectors_are_malformed(server, remote, body):
@@ -106,7 +108,12 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"dimensions": 0}, {"timeout": 0}, {"url": "http://[::1"}]
+    "settings",
+    [
+        pytest.param({"dimensions": 0}, id="no dimensions"),
+        pytest.param({"timeout": 0}, id="no time"),
+        pytest.param({"url": "http://[::1"}, id="no address"),
+    ],
 )
 def test_a_wrong_setting_is_refused(settings):
     with pytest.raises(errors.InvalidInput, match=next(iter(settings))):

@@ -29,7 +29,14 @@ class Echoing:
         return messages[-1].content.upper()
 
 
-@pytest.mark.parametrize("call", [shout, Echoing().__call__, Echoing()])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(shout, id="a function"),
+        pytest.param(Echoing().__call__, id="a bound method"),
+        pytest.param(Echoing(), id="an object that can be called"),
+    ],
+)
 async def test_a_callable_answers(call):
     answer = await ask(call)
     assert answer.text == "HELLO"
@@ -98,48 +105,92 @@ async def slow_too(messages: Any) -> str:
 @pytest.mark.parametrize(
     ("call", "options", "error", "words"),
     [
-        (
+        pytest.param(
             lambda messages: None,
             {},
             errors.MalformedAnswer,
             "returned NoneType, not str",
+            id="no answer",
         ),
-        (
+        pytest.param(
             shout,
             {"schema": {"type": "object"}},
             errors.MalformedAnswer,
             "its answer is not JSON",
+            id="no JSON for a schema",
         ),
-        (raising(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
-        (
+        pytest.param(
+            raising(KeyError("unit")),
+            {},
+            errors.ModelError,
+            "raised KeyError: 'unit'",
+            id="an error of its own",
+        ),
+        pytest.param(
             lambda messages: next(iter(())),
             {},
             errors.ModelError,
             "raised StopIteration",
+            id="an iterator that ends",
         ),
-        (
+        pytest.param(
             raising(errors.ModelUnavailable("not today")),
             {},
             errors.ModelUnavailable,
             "not today",
+            id="an error of heedful",
         ),
-        (raising_later, {}, errors.ModelError, "raised TimeoutError: mine"),
-        (slow, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
-        (slow_too, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
-        (shout, {"chat": []}, errors.InvalidInput, "messages"),
-        (shout, {"max_tokens": 0}, errors.InvalidInput, "max_tokens is 0"),
-        (shout, {"temperature": -0.1}, errors.InvalidInput, "temperature is -0.1"),
-        (
+        pytest.param(
+            raising_later,
+            {},
+            errors.ModelError,
+            "raised TimeoutError: mine",
+            id="a time-out of its own, later",
+        ),
+        pytest.param(
+            slow,
+            {"timeout": 0.05},
+            errors.ModelTimeout,
+            r"within 0\.05 s",
+            id="a slow function",
+        ),
+        pytest.param(
+            slow_too,
+            {"timeout": 0.05},
+            errors.ModelTimeout,
+            r"within 0\.05 s",
+            id="a slow coroutine",
+        ),
+        pytest.param(
+            shout, {"chat": []}, errors.InvalidInput, "messages", id="no messages"
+        ),
+        pytest.param(
+            shout,
+            {"max_tokens": 0},
+            errors.InvalidInput,
+            "max_tokens is 0",
+            id="no tokens",
+        ),
+        pytest.param(
+            shout,
+            {"temperature": -0.1},
+            errors.InvalidInput,
+            "temperature is -0.1",
+            id="a negative temperature",
+        ),
+        pytest.param(
             shout,
             {"temperature": float("nan")},
             errors.InvalidInput,
             "temperature is nan",
+            id="a temperature that is no number",
         ),
-        (
+        pytest.param(
             shout,
             {"schema": {"enum": {"a"}}},
             errors.InvalidInput,
             "schema is .* plain data",
+            id="a schema that is no plain data",
         ),
     ],
 )
@@ -182,15 +233,36 @@ async def test_a_name_finds_its_function():
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
-        ("my_models:third", errors.InvalidInput, "no attribute 'third'"),
-        ("my_models:number", errors.InvalidInput, "a function, as in module:function"),
-        (
+        pytest.param(
+            "my_models:third",
+            errors.InvalidInput,
+            "no attribute 'third'",
+            id="no such attribute",
+        ),
+        pytest.param(
+            "my_models:number",
+            errors.InvalidInput,
+            "a function, as in module:function",
+            id="no function",
+        ),
+        pytest.param(
             "nowhere_at_all.sub:f",
             errors.InvalidInput,
             "No module named 'nowhere_at_all'",
+            id="no such module",
         ),
-        ("my_broken:f", errors.ModelError, "raised ZeroDivisionError"),
-        ("my_needy:f", errors.InvalidInput, "No module named 'my'"),
+        pytest.param(
+            "my_broken:f",
+            errors.ModelError,
+            "raised ZeroDivisionError",
+            id="a module that fails",
+        ),
+        pytest.param(
+            "my_needy:f",
+            errors.InvalidInput,
+            "No module named 'my'",
+            id="a module without a package that it needs",
+        ),
     ],
 )
 def test_a_name_without_a_function_is_refused(name, error, words):

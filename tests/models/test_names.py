@@ -17,14 +17,22 @@ from heedful.models.remote import RemoteModel
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("embedded", EmbeddedModel),
-        ("embedded:smollm2", EmbeddedModel),
-        ("openai:gpt-5", RemoteModel),
-        ("anthropic:some-model", RemoteModel),
-        ("google:gemini-2.5-flash", RemoteModel),
-        ("http://127.0.0.1:8000/v1#qwen", RemoteModel),
-        ("https://models.example/v1#org/name:tag", RemoteModel),
-        ("json:dumps", Function),
+        pytest.param("embedded", EmbeddedModel, id="embedded"),
+        pytest.param("embedded:smollm2", EmbeddedModel, id="embedded by name"),
+        pytest.param("openai:gpt-5", RemoteModel, id="openai"),
+        pytest.param("anthropic:some-model", RemoteModel, id="anthropic"),
+        pytest.param("google:gemini-2.5-flash", RemoteModel, id="google"),
+        pytest.param(
+            "http://127.0.0.1:8000/v1#qwen",
+            RemoteModel,
+            id="an address on this machine",
+        ),
+        pytest.param(
+            "https://models.example/v1#org/name:tag",
+            RemoteModel,
+            id="an address elsewhere",
+        ),
+        pytest.param("json:dumps", Function, id="a function"),
     ],
 )
 def test_a_name_opens_its_model_and_is_kept(name, kind):

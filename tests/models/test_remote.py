@@ -85,11 +85,11 @@ GARBAGE = "did not answer with a completion"
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (completion(""), r"answered no text \(stop\)"),
-        (completion("x", choices=[]), GARBAGE),
-        (b"<html>a proxy's page</html>", GARBAGE),
-        (b"", GARBAGE),
-        (b"\xff\xfe", GARBAGE),
+        pytest.param(completion(""), r"answered no text \(stop\)", id="an empty text"),
+        pytest.param(completion("x", choices=[]), GARBAGE, id="no choices"),
+        pytest.param(b"<html>a proxy's page</html>", GARBAGE, id="a page of a proxy"),
+        pytest.param(b"", GARBAGE, id="nothing"),
+        pytest.param(b"\xff\xfe", GARBAGE, id="no UTF-8"),
     ],
 )
 def test_garbage_is_malformed(server, endpoint, body, words):
@@ -104,23 +104,55 @@ LONG = failure("maximum context length is 10 tokens", code="context_length_excee
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (
+        pytest.param(
             401,
             failure("bad"),
             errors.ModelUnavailable,
             "a wrong one; pass api_key: .*bad",
+            id="a wrong key",
         ),
-        (
+        pytest.param(
             404,
             failure("no such model"),
             errors.ModelUnavailable,
             "check its name and the address",
+            id="no such model",
         ),
-        (429, failure("slow down"), errors.ModelUnavailable, "try later"),
-        (500, failure("it broke"), errors.ModelError, "failed: .*it broke"),
-        (503, failure("busy"), errors.ModelUnavailable, "try later"),
-        (400, failure("bad seed"), errors.ModelError, "failed: .*bad seed"),
-        (400, LONG, errors.PromptTooLong, "maximum context length is 10"),
+        pytest.param(
+            429,
+            failure("slow down"),
+            errors.ModelUnavailable,
+            "try later",
+            id="too many requests",
+        ),
+        pytest.param(
+            500,
+            failure("it broke"),
+            errors.ModelError,
+            "failed: .*it broke",
+            id="a failure inside",
+        ),
+        pytest.param(
+            503,
+            failure("busy"),
+            errors.ModelUnavailable,
+            "try later",
+            id="a busy server",
+        ),
+        pytest.param(
+            400,
+            failure("bad seed"),
+            errors.ModelError,
+            "failed: .*bad seed",
+            id="a wrong request",
+        ),
+        pytest.param(
+            400,
+            LONG,
+            errors.PromptTooLong,
+            "maximum context length is 10",
+            id="a prompt too long",
+        ),
     ],
 )
 def test_a_refusal_has_its_type(server, endpoint, status, body, error, words):
@@ -252,19 +284,33 @@ def test_google(server, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "variable", "module", "extra"),
     [
-        ("openai:gpt-5", "OPENAI_API_KEY", "pydantic_ai.direct", "models"),
-        ("http://127.0.0.1:9/v1#m", "", "pydantic_ai.models.openai", "models"),
-        (
+        pytest.param(
+            "openai:gpt-5",
+            "OPENAI_API_KEY",
+            "pydantic_ai.direct",
+            "models",
+            id="openai",
+        ),
+        pytest.param(
+            "http://127.0.0.1:9/v1#m",
+            "",
+            "pydantic_ai.models.openai",
+            "models",
+            id="an address",
+        ),
+        pytest.param(
             "anthropic:m",
             "ANTHROPIC_API_KEY",
             "pydantic_ai.providers.anthropic",
             "anthropic",
+            id="anthropic",
         ),
-        (
+        pytest.param(
             "google:gemini-2.5-flash",
             "GOOGLE_API_KEY",
             "pydantic_ai.providers.google",
             "google",
+            id="google",
         ),
     ],
 )

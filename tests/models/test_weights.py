@@ -119,9 +119,9 @@ def test_a_broken_download_leaves_nothing_half(server, official, cache):
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        ({"status": 404}, "HTTP Error 404"),
-        ({"body": CONTENT, "never": True}, "timed out"),
-        (None, "refused"),
+        pytest.param({"status": 404}, "HTTP Error 404", id="not found"),
+        pytest.param({"body": CONTENT, "never": True}, "timed out", id="no answer"),
+        pytest.param(None, "refused", id="no connection"),
     ],
 )
 def test_every_source_is_tried_and_named_with_its_reason(

@@ -109,33 +109,39 @@ def test_the_html_page_has_the_same_words():
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        (
+        pytest.param(
             stage_report("a", "passed", attempt("passed")),
             "Passed: every stage, each at its first attempt",
+            id="passed",
         ),
-        (
+        pytest.param(
             stage_report("a", "continued", status="failed"),
             "Degraded: the run went on after a stage that did not pass",
+            id="degraded",
         ),
-        (
+        pytest.param(
             stage_report("a", "not_run"),
             "Open: the run was interrupted, or is still going on",
+            id="open",
         ),
-        (
+        pytest.param(
             stage_report(
                 "a", "passed", attempt("not_validated"), status="not_validated"
             ),
             "not validated: it has no check",
+            id="not validated",
         ),
-        (
+        pytest.param(
             stage_report(
                 "a", "best", *3 * [attempt("failed")], accepted=2, status="failed"
             ),
             "continued degraded after 3 attempts, with attempt 2",
+            id="degraded with its best attempt",
         ),
-        (
+        pytest.param(
             stage_report("a", "halted", attempt("passed"), status="not_validated"),
             "not validated, halted after 1 attempt",
+            id="halted, not validated",
         ),
     ],
 )
@@ -329,22 +335,44 @@ def shown(was: str | None, now: str) -> tuple[list[str], str]:
 @pytest.mark.parametrize(
     ("was", "now", "lines"),
     [
-        ("a\nb\nc", "a\nX\nc", ["@@ -1,3 +1,3 @@", " a", "-b", "+X", " c"]),
-        ("", "a", ["@@ -0,0 +1 @@", "+a"]),
-        ("a", "", ["@@ -1 +0,0 @@", "-a"]),
-        (
+        pytest.param(
+            "a\nb\nc",
+            "a\nX\nc",
+            ["@@ -1,3 +1,3 @@", " a", "-b", "+X", " c"],
+            id="a line changed",
+        ),
+        pytest.param("", "a", ["@@ -0,0 +1 @@", "+a"], id="after nothing"),
+        pytest.param("a", "", ["@@ -1 +0,0 @@", "-a"], id="then nothing"),
+        pytest.param(
             '{"b": 1, "a": 2}',
             '{"a": 3, "b": 1}',
             ["@@ -1,3 +1,3 @@", " {", '-  "a": 2,', '+  "a": 3,', '   "b": 1'],
+            id="JSON by key",
         ),
-        ('{"a": 1', '{"a": 2', ["@@ -1 +1 @@", '-{"a": 1', '+{"a": 2']),
-        (
+        pytest.param(
+            '{"a": 1',
+            '{"a": 2',
+            ["@@ -1 +1 @@", '-{"a": 1', '+{"a": 2'],
+            id="no whole JSON",
+        ),
+        pytest.param(
             f"{'x' * 200}. No! y",
             f"{'x' * 200}. Yes! y",
             ["@@ -1,3 +1,3 @@", f" {'x' * 200}. ", "-No! ", "+Yes! ", " y"],
+            id="a long line by sentence",
         ),
-        (None, "[" * 2_000, ["[" * MAX_PAGE_LINE_CHARS + " … and 1,600 characters"]),
-        (None, '{"b":1,"a":\u202e2}', ['{"b":1,"a":[U+202E]2}']),
+        pytest.param(
+            None,
+            "[" * 2_000,
+            ["[" * MAX_PAGE_LINE_CHARS + " … and 1,600 characters"],
+            id="a first output, cut",
+        ),
+        pytest.param(
+            None,
+            '{"b":1,"a":\u202e2}',
+            ['{"b":1,"a":[U+202E]2}'],
+            id="a first output in JSON, made visible",
+        ),
     ],
 )
 def test_an_output_is_shown_or_how_it_differs(was, now, lines):
@@ -359,27 +387,47 @@ WIDEST = "a" * (MAX_OUTPUT_READ_CHARS + 5)
 @pytest.mark.parametrize(
     ("was", "now", "note"),
     [
-        ("a", "a", "the same output as before"),
-        (
+        pytest.param("a", "a", "the same output as before", id="the same"),
+        pytest.param(
             '{"a": 1, "b": 2}',
             '{"b":2,"a":1}',
             "no line differs, except for secrets or formatting",
+            id="JSON in another form",
         ),
-        (KEY, KEY[:-1] + "F", "no line differs, except for secrets or formatting"),
-        ("a\nb", "a", "1 line removed, 0 added"),
-        ("a", "\n".join("b" * 70), "1 line removed, 70 added; 32 more lines not shown"),
-        (LONG, f"{LONG}X", "no line differs, except for secrets or formatting; 70,001"),
-        (
+        pytest.param(
+            KEY,
+            KEY[:-1] + "F",
+            "no line differs, except for secrets or formatting",
+            id="a secret changed",
+        ),
+        pytest.param("a\nb", "a", "1 line removed, 0 added", id="a line removed"),
+        pytest.param(
+            "a",
+            "\n".join("b" * 70),
+            "1 line removed, 70 added; 32 more lines not shown",
+            id="more lines than are shown",
+        ),
+        pytest.param(
+            LONG,
+            f"{LONG}X",
+            "no line differs, except for secrets or formatting; 70,001",
+            id="a change where nothing is read",
+        ),
+        pytest.param(
             WIDEST,
             f"{WIDEST}X",
             "no line differs, except for secrets or formatting; 2,006",
+            id="a change in a line too wide",
         ),
-        (
+        pytest.param(
             LONG,
             LONG.replace("i", "o"),
             "2,000 lines removed, 2,000 added; 3,961 more lines not",
+            id="more changes than are shown",
         ),
-        (None, WIDEST, "2,005 characters not read"),
+        pytest.param(
+            None, WIDEST, "2,005 characters not read", id="a first output too wide"
+        ),
     ],
 )
 def test_a_note_says_how_much_changed(was, now, note):

@@ -59,15 +59,18 @@ async def ask(service, method="POST", *path, body=None, **options):
     )
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        LOST,
-        httpx.RemoteProtocolError("the server left"),
-        *(httpx.Response(status, text="slowly") for status in (429, 500)),
-        httpx.Response(409, headers={"retry-after": "1"}, text="at work"),
-    ],
-)
+PASSING = {
+    "no connection": LOST,
+    "a connection that broke": httpx.RemoteProtocolError("the server left"),
+    "too many requests": httpx.Response(429, text="slowly"),
+    "a failure of the server": httpx.Response(500, text="slowly"),
+    "the same at work": httpx.Response(
+        409, headers={"retry-after": "1"}, text="at work"
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", PASSING.values(), ids=PASSING.keys())
 def test_what_may_pass_is_tried_again_under_the_same_key(wrong, slept):
     service = Service(wrong, wrong, GOOD)
     for method in ("POST", "POST", "PUT"):
@@ -91,7 +94,13 @@ def test_what_stays_wrong_is_not_tried_again(status, slept):
     assert slept == []
 
 
-@pytest.mark.parametrize(("last", "kind"), [(LOST, Unreachable), (BUSY, Refused)])
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        pytest.param(LOST, Unreachable, id="unreachable"),
+        pytest.param(BUSY, Refused, id="busy"),
+    ],
+)
 def test_in_the_end_it_says_why(last, kind, slept):
     service = Service(last)
     with pytest.raises(kind):
@@ -129,7 +138,14 @@ def test_an_answer_is_json_or_empty():
         asyncio.run(Service(GOOD).client().remember("a", "b"))
 
 
-@pytest.mark.parametrize("body", [float("nan"), {1, 2}, object()])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(float("nan"), id="not a number"),
+        pytest.param({1, 2}, id="a set"),
+        pytest.param(object(), id="an object"),
+    ],
+)
 def test_what_is_no_json_is_not_sent(body):
     service = Service(GOOD)
     with pytest.raises(InvalidInput, match="JSON"):
@@ -146,15 +162,26 @@ def test_ids_cannot_leave_their_place_in_the_path():
 @pytest.mark.parametrize(
     ("url", "key", "options"),
     [
-        ("http://heedful.example.com", KEY, {}),
-        ("ftp://heedful.example.com", "", {}),
-        ("heedful.example.com", "", {}),
-        ("https://user:word@heedful.example.com", "", {}),
-        ("https://heedful.example.com?key=word", "", {}),
-        ("https://heedful.example.com", "word\n", {}),
-        ("https://heedful.example.com", "wörd", {}),
-        (HERE, "", {"timeout": 0}),
-        (HERE, "", {"retries": -1}),
+        pytest.param("http://heedful.example.com", KEY, {}, id="a key without TLS"),
+        pytest.param("ftp://heedful.example.com", "", {}, id="another protocol"),
+        pytest.param("heedful.example.com", "", {}, id="no protocol"),
+        pytest.param(
+            "https://user:word@heedful.example.com",
+            "",
+            {},
+            id="a password in the address",
+        ),
+        pytest.param(
+            "https://heedful.example.com?key=word", "", {}, id="a query in the address"
+        ),
+        pytest.param(
+            "https://heedful.example.com", "word\n", {}, id="a key with a line feed"
+        ),
+        pytest.param(
+            "https://heedful.example.com", "wörd", {}, id="a key beyond ASCII"
+        ),
+        pytest.param(HERE, "", {"timeout": 0}, id="no time"),
+        pytest.param(HERE, "", {"retries": -1}, id="a negative number of tries"),
     ],
 )
 def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, options):
@@ -167,11 +194,13 @@ def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, option
 @pytest.mark.parametrize(
     ("url", "insecure"),
     [
-        ("https://heedful.example.com", False),
-        ("http://localhost:8000", False),
-        ("http://127.0.0.9", False),
-        ("http://[::1]:8000/heedful/", False),
-        ("http://10.0.0.7", True),
+        pytest.param("https://heedful.example.com", False, id="https"),
+        pytest.param("http://localhost:8000", False, id="localhost"),
+        pytest.param("http://127.0.0.9", False, id="a loopback address"),
+        pytest.param(
+            "http://[::1]:8000/heedful/", False, id="a loopback address of IPv6"
+        ),
+        pytest.param("http://10.0.0.7", True, id="insecure on demand"),
     ],
 )
 def test_a_key_is_sent_over_https_or_to_this_machine_and_follows_no_redirect(

@@ -220,28 +220,44 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
 @pytest.mark.parametrize(
     ("path", "body", "message", "loop"),
     [
-        (
+        pytest.param(
             COMPLETE,
             {**DOCUMENTED, "alignment_score": 1.5},
             "alignment_score",
             ["loop_001"],
+            id="a score above 1",
         ),
-        (
+        pytest.param(
             COMPLETE,
             {**DOCUMENTED, "summary": "All is well."},
             "configure a judge",
             ["loop_001"],
+            id="a summary without a judge",
         ),
-        (COMPLETE, {"loop_id": 3}, "loop_id", [None]),
-        (GENERATE, {**FAILED, "events": [], "error": None}, "events", []),
-        (QUERY, {"match": "none"}, "match", []),
+        pytest.param(
+            COMPLETE, {"loop_id": 3}, "loop_id", [None], id="an id that is no text"
+        ),
+        pytest.param(
+            GENERATE,
+            {**FAILED, "events": [], "error": None},
+            "events",
+            [],
+            id="no events",
+        ),
+        pytest.param(QUERY, {"match": "none"}, "match", [], id="an unknown match"),
     ],
 )
 def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
     assert message in refused(api.post(path, json=body), 422, *loop)
 
 
-@pytest.mark.parametrize("run", [FAILED, TALK])
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(FAILED, id="a tool's error"),
+        pytest.param(TALK, id="a key that may not approve"),
+    ],
+)
 def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
     api.post(
         GENERATE, json=run, key=None if run is FAILED else api.key("read", "write")
@@ -264,10 +280,10 @@ def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        (COMPLETE, {**DOCUMENTED, **POOR}),
-        (f"{OVERRIDE}/loop_001", LIFT),
-        (GENERATE, TALK),
-        (QUERY, ASKED),
+        pytest.param(COMPLETE, {**DOCUMENTED, **POOR}, id="a loop complete"),
+        pytest.param(f"{OVERRIDE}/loop_001", LIFT, id="an override"),
+        pytest.param(GENERATE, TALK, id="a reflection"),
+        pytest.param(QUERY, ASKED, id="a query"),
     ],
 )
 def test_unknown_fields_are_ignored_and_named(api, path, body):

@@ -22,7 +22,7 @@ FAILS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("trusted", [False, True], ids=["a stranger's", "trusted"])
 def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
     with served(tmp_path, work=(work := Handed())) as api:
         shop = Project(api, "shop")

@@ -55,7 +55,11 @@ async def states(store, scope=SCOPE):
 
 
 @pytest.mark.parametrize(
-    ("trust", "state"), [({}, "quarantined"), (MEASURED, "unverified")]
+    ("trust", "state"),
+    [
+        pytest.param({}, "quarantined", id="without a setting"),
+        pytest.param(MEASURED, "unverified", id="trusted by the setting"),
+    ],
 )
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (digest,) = await put(store, SCOPE, "pot")
@@ -318,7 +322,13 @@ async def test_a_night_is_for_every_scope_as_the_settings_say(store):
     assert await told(full) == ["prove", "embed", "dream", "prune"]
 
 
-@pytest.mark.parametrize(("grace", "end"), [(0.01, "given back"), (30.0, "again")])
+@pytest.mark.parametrize(
+    ("grace", "end"),
+    [
+        pytest.param(0.01, "given back", id="no time is left"),
+        pytest.param(30.0, "again", id="time is left"),
+    ],
+)
 async def test_at_the_end_what_runs_may_finish_or_is_given_back(
     store, monkeypatch, grace, end
 ):

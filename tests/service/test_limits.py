@@ -178,8 +178,10 @@ def test_a_key_has_a_rate(tmp_path):
 @pytest.mark.parametrize(
     ("concurrent", "waiters", "mine", "theirs"),
     [
-        (2, 2, (503, "busy"), (503, "busy")),
-        (8, 7, (429, "too_many_requests"), None),  # no tenant takes all the places
+        pytest.param(2, 2, (503, "busy"), (503, "busy"), id="all of the service"),
+        pytest.param(
+            8, 7, (429, "too_many_requests"), None, id="all of a tenant"
+        ),  # no tenant takes all the places
     ],
 )
 def test_so_many_at_a_time(tmp_path, concurrent, waiters, mine, theirs):

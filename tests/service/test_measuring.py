@@ -81,13 +81,14 @@ MEASURED = ("verified", "measured")
 @pytest.mark.parametrize(
     ("may", "loop", "reports", "expected"),
     [
-        (
+        pytest.param(
             "write",
             "a",
             [{"output": LONG, "checks": [CHECK]}, {"output": RIGHT, "checks": [CHECK]}],
             WAITS,
+            id="a check that the key chose",
         ),
-        (
+        pytest.param(
             "write",
             "a",
             [
@@ -95,18 +96,38 @@ MEASURED = ("verified", "measured")
                 {"output": RIGHT, "checks": [{"name": "not_empty"}]},
             ],
             WAITS,
+            id="a check after its own word",
         ),
-        ("write", "a", [{"output": RIGHT, "evaluation": {}}], WAITS),
-        ("write", "pinned", [LONG, RIGHT], MEASURED),
-        ("write", "pinned", [LONG, {"output": RIGHT, "checks": [CHECK]}], MEASURED),
-        ("write", "pinned", [LONG, {"output": RIGHT, "evaluation": {}}], WAITS),
-        (
+        pytest.param(
+            "write",
+            "a",
+            [{"output": RIGHT, "evaluation": {}}],
+            WAITS,
+            id="its own word",
+        ),
+        pytest.param("write", "pinned", [LONG, RIGHT], MEASURED, id="a pinned check"),
+        pytest.param(
+            "write",
+            "pinned",
+            [LONG, {"output": RIGHT, "checks": [CHECK]}],
+            MEASURED,
+            id="a pinned check that is sent, too",
+        ),
+        pytest.param(
+            "write",
+            "pinned",
+            [LONG, {"output": RIGHT, "evaluation": {}}],
+            WAITS,
+            id="its own word after a pinned check",
+        ),
+        pytest.param(
             "write",
             "pinned",
             [LONG, {"output": RIGHT, "checks": [{"name": "any"}]}],
             WAITS,
+            id="another check after a pinned one",
         ),
-        (
+        pytest.param(
             "write",
             "judged",
             [
@@ -114,8 +135,9 @@ MEASURED = ("verified", "measured")
                 {"output": RIGHT, "evaluation": {"scores": {"quality": 1}}},
             ],
             WAITS,
+            id="a pinned score",
         ),
-        (
+        pytest.param(
             "approve",
             "a",
             [
@@ -123,6 +145,7 @@ MEASURED = ("verified", "measured")
                 {"output": RIGHT, "evaluation": {}},
             ],
             MEASURED,
+            id="the word of a key that may approve",
         ),
     ],
 )
@@ -203,7 +226,13 @@ def test_scores_of_a_completion_wait_too(api):
     assert stored_lessons(api) == {WAITS}
 
 
-@pytest.mark.parametrize(("pin", "waits"), [("mail", False), ("mail_r1", True)])
+@pytest.mark.parametrize(
+    ("pin", "waits"),
+    [
+        pytest.param("mail", False, id="the loop"),
+        pytest.param("mail_r1", True, id="the name of a rerun"),
+    ],
+)
 def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, waits):
     key = api.key()
     api.setup.pins[f"acme/main/{pin}"] = [id_of(key)]
@@ -350,12 +379,21 @@ LOW = {"scores": {"quality": 0.1}}
 @pytest.mark.parametrize(
     ("report", "pins"),
     [
-        ({"digest": "0f", "evaluation": LOW}, ["short", "quality >= 0.75"]),
-        (
+        pytest.param(
+            {"digest": "0f", "evaluation": LOW},
+            ["short", "quality >= 0.75"],
+            id="a digest",
+        ),
+        pytest.param(
             {"output": LONG, "checks": [{"name": "any"}], "evaluation": LOW},
             ["quality >= 0.75"],
+            id="a check that is gone",
         ),
-        ({"output": LONG, "evaluation": LOW}, ["key:0cb7fbdbffce", "quality >= 0.5"]),
+        pytest.param(
+            {"output": LONG, "evaluation": LOW},
+            ["key:0cb7fbdbffce", "quality >= 0.5"],
+            id="a pin of the key",
+        ),
     ],
 )
 def test_a_retry_is_harmless_also_after_the_settings_changed(

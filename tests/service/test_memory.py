@@ -60,9 +60,21 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
 @pytest.mark.parametrize(
     ("path", "body", "may"),
     [
-        ("recall", {"task": "a", "loop": "b"}, ["read"]),
-        ("episodes?trust=operator", {"events": [{"type": "a"}]}, ["read", "write"]),
-        ("traces?trust=operator", {"resourceSpans": []}, ["write"]),
+        pytest.param(
+            "recall", {"task": "a", "loop": "b"}, ["read"], id="a loop is shown lessons"
+        ),
+        pytest.param(
+            "episodes?trust=operator",
+            {"events": [{"type": "a"}]},
+            ["read", "write"],
+            id="an operator's episode",
+        ),
+        pytest.param(
+            "traces?trust=operator",
+            {"resourceSpans": []},
+            ["write"],
+            id="an operator's traces",
+        ),
     ],
 )
 def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):

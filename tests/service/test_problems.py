@@ -59,37 +59,63 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
 @pytest.mark.parametrize(
     ("error", "status", "headers", "words"),
     [
-        (errors.LeaseLost("at work"), 409, {"retry-after": "1"}, "at work"),
-        (errors.StoreUnavailable("gone"), 503, {"retry-after": "1"}, "the store"),
-        (errors.ModelUnavailable("gone"), 503, {"retry-after": "1"}, "gone"),
-        (
+        pytest.param(
+            errors.LeaseLost("at work"),
+            409,
+            {"retry-after": "1"},
+            "at work",
+            id="a lease lost",
+        ),
+        pytest.param(
+            errors.StoreUnavailable("gone"),
+            503,
+            {"retry-after": "1"},
+            "the store",
+            id="no store",
+        ),
+        pytest.param(
+            errors.ModelUnavailable("gone"),
+            503,
+            {"retry-after": "1"},
+            "gone",
+            id="no model",
+        ),
+        pytest.param(
             errors.KeyRefused("no"),
             401,
             {"www-authenticate": 'Bearer realm="heedful"'},
             "no",
+            id="a key refused",
         ),
-        (errors.Conflict("other"), 409, {}, "other"),
-        (HTTPException(404), 404, {}, "/docs lists all routes"),
-        (
+        pytest.param(errors.Conflict("other"), 409, {}, "other", id="a conflict"),
+        pytest.param(
+            HTTPException(404), 404, {}, "/docs lists all routes", id="an unknown path"
+        ),
+        pytest.param(
             HTTPException(405, headers={"Allow": "GET"}),
             405,
             {"allow": "GET"},
             "allows GET",
+            id="an unknown method",
         ),
-        (RecursionError(), 422, {}, "nested too deeply"),
-        (
+        pytest.param(
+            RecursionError(), 422, {}, "nested too deeply", id="nested too deeply"
+        ),
+        pytest.param(
             problems.Problem(
                 status=428, code="precondition_required", detail="send It"
             ),
             428,
             {},
             "send It",
+            id="a problem",
         ),
-        (
+        pytest.param(
             errors.PackageMissing("this", "xllamacpp", "embedded"),
             501,
             {},
             "without xllamacpp",
+            id="a package missing",
         ),
     ],
 )

@@ -42,8 +42,10 @@ LESSON = {"error_type": "TypeError", "text": "a number is no text"}
 @pytest.mark.parametrize(
     ("harm", "status", "code"),
     [
-        (os.remove, 503, "store_unavailable"),
-        (lambda path: path.write_bytes(b""), 500, "store_corrupt"),
+        pytest.param(os.remove, 503, "store_unavailable", id="deleted"),
+        pytest.param(
+            lambda path: path.write_bytes(b""), 500, "store_corrupt", id="emptied"
+        ),
     ],
 )
 def test_a_database_that_is_lost_underneath_is_not_ready(
@@ -187,21 +189,42 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--host", "0.0.0.0"), 2, "there is no key yet"),
-        (("--key-required",), 2, "there is no key yet"),
-        (
+        pytest.param(
+            ("--host", "0.0.0.0"),
+            2,
+            "there is no key yet",
+            id="open to all without a key",
+        ),
+        pytest.param(
+            ("--key-required",),
+            2,
+            "there is no key yet",
+            id="a key required and none there",
+        ),
+        pytest.param(
             ("--host", "no.such.host.invalid"),
             2,
             "cannot listen on no.such.host.invalid",
+            id="an unknown host",
         ),
-        (("--port", "70000"), 2, "--port is 70000"),
-        (("--port", "TAKEN"), 2, "Address already in use"),
-        (
+        pytest.param(
+            ("--port", "70000"), 2, "--port is 70000", id="an impossible port"
+        ),
+        pytest.param(
+            ("--port", "TAKEN"), 2, "Address already in use", id="a port in use"
+        ),
+        pytest.param(
             ("--db", "postgresql://h@db/h", "--workers", "3"),
             2,
             "heedful worker --concurrency 3",
+            id="workers beside PostgreSQL",
         ),
-        (("--db", "nowhere/heedful.db"), 4, "nowhere/heedful.db cannot be opened"),
+        pytest.param(
+            ("--db", "nowhere/heedful.db"),
+            4,
+            "nowhere/heedful.db cannot be opened",
+            id="no folder of the database",
+        ),
     ],
 )
 def test_it_does_not_start_where_it_should_not(

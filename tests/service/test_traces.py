@@ -115,7 +115,7 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     assert page[0].record["trust"] == "operator"
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("kind", ["json", "protobuf"])
 def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
     *children, root = genai()
@@ -160,13 +160,8 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status", "code"),
     [
-        *(
-            ("traces", body, headers, 400, "invalid_traces")
-            for body, headers in (
-                (b"\xff\xff\xff", PROTOBUF),
-                (b'{"resourceSpans": 1}', JSON),
-            )
-        ),
+        ("traces", b"\xff\xff\xff", PROTOBUF, 400, "invalid_traces"),
+        ("traces", b'{"resourceSpans": 1}', JSON, 400, "invalid_traces"),
         (
             "traces",
             b"\x00" * (16 * LIMITS_MIB_BYTES + 1),
@@ -176,13 +171,20 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
         ),
         ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
     ],
+    ids=["no protobuf", "no list of spans", "too large", "an episode in protobuf"],
 )
 def test_what_is_no_trace_is_refused(project, path, body, headers, status, code):
     project.refused(status, code, "POST", path, content=body, headers=headers)
 
 
 @pytest.mark.parametrize(
-    "change", [{"events": []}, {"events": [{"type": "a", "at": "yesterday"}]}]
+    "change",
+    [
+        pytest.param({"events": []}, id="no events"),
+        pytest.param(
+            {"events": [{"type": "a", "at": "yesterday"}]}, id="a time in words"
+        ),
+    ],
 )
 def test_what_is_no_episode_is_refused(project, change):
     assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422
