@@ -229,9 +229,9 @@ _DATE_PREFIX_REGEX = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # A shape is tried only at the start of a date or of a word that is not all letters, so
 # most of a text is passed in one step. The time is linear: each character is looked at
 # from few places.
-_PARTICULAR_GROUPS = (
-    f"(?P<{name}>{regex})" for name, regex in _PARTICULAR_SHAPES.items()
-)
+_PARTICULAR_GROUPS = [
+    f"(?P<{name}>{shape})" for name, shape in _PARTICULAR_SHAPES.items()
+]
 _PARTICULAR_PATTERN = (
     rf"(?<![\w.])(?:{_DATE_PREFIX_REGEX})?(?=[\w<>~≤≥+./-])"
     rf"(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"

@@ -9,8 +9,8 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, field
-from itertools import accumulate, chain, groupby, pairwise, takewhile
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import accumulate, chain, groupby, pairwise, product, takewhile
 from operator import or_
 from typing import Any
 
@@ -51,35 +51,52 @@ MAX_CALL_ERRORS = 5  # errors of one failed call
 # on.
 WORK_FAILURE_IMPORTANCE = 0.5
 FAILURE_IMPORTANCE = 0.7
-# A clause of the user with the names of programs and options right after a negation, or
-# with any words of the agent's last actions right after an order.
 MAX_CORRECTION_CHARS = 300
+# A clause of the user that forbids what the agent did. After an order ("please do not
+# run the tests", "never push") the `names` are any words of the agent's last actions;
+# after another negation ("npm, not yarn") only names of programs and options. "I never
+# said that" and "why do you not use npm?" forbid nothing.
 _PROHIBITION_PATTERN = re.compile(
-    r"(?:(?P<order>(?<!\bi )(?<!\bthey )\bnever|(?:^|[.!?;:\n]\s*|\b(?:no|please|and|we|you),? )"
-    r"(?:stop|(?:do|must|should)(?: not|n['’]t)))|\b(?:not|no|never|don['’]t|instead of))"
+    r"(?:(?P<order>(?<!\bi )(?<!\bthey )\bnever"
+    r"|(?:^|[.!?;:\n]\s*|\b(?:no|please|and|we|you),? )"
+    r"(?:stop|(?:do|must|should)(?: not|n['’]t)))"
+    r"|\b(?:not|no|never|don['’]t|instead of))"
     r"(?P<names>(?: +[\w@./-]+){1,3})(?![^.!?\n]*\?)"
 )
 _COMMON_WORDS = frozenset(
     "a all an and as at be by do for from if in is it on or that the to".split()
 )
+# An option of a command: "--force" in "git push --force".
 _COMMAND_OPTION_PATTERN = re.compile(r"(?<=\s)--?[a-z][\w-]*")
+# A program, a package or a file in a command or a clause: "npm", "@types/node".
 _COMMAND_NAME_PATTERN = re.compile(r"[\w@-][\w@./-]*\w")
-# In an edit as text: the names of its files, and the lines that it adds and removes.
+# A file in the text of an edit: "app.py" in "edit app.py:", as `edit_of` writes it, and
+# in "*** Update File: app.py", as in a patch.
 _EDITED_FILE_PATTERN = re.compile(r"^(?:edit|\*\*\* \w+ File:) (.+?):?$", re.MULTILINE)
+# A line that an edit adds or removes.
 _CHANGED_LINE_PATTERN = re.compile(r"^[+-].*", re.MULTILINE)
+# The name of an argument, as in {"path":"app.py"}: two calls never differ in it, and an
+# error that says "path" means its value.
 _PATH_ARGUMENT_PATTERN = re.compile(rf'"(?:{"|".join(PATH_ARGUMENTS)})":')
 _NAME_WORD_PATTERN = re.compile(r"\w+")
+# What the lines of one message have in common: "npm ERR!", "error[E0432]:", "fatal:".
 _ERROR_LABEL_PATTERN = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
-# Lines that only count failures, name the place of one, or say that what a runner ran
-# has failed.
+# A line that names no error of its own: "make: *** [Makefile:3: test] Error 2", a count
+# such as "2 failed, 3 passed in 0.1s", a place such as "a.py:1: AssertionError", "FAIL"
+# or "errors: 2".
 _FAILURE_COUNT_PATTERN = re.compile(
     r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
     r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
     r"|\S+:\d+: \w+(?:Error|Exception|Failed)$|FAIL$|[a-z]+: \d+$"
 )
-# What stands before a message: who says it.
+# Who says a message: "bash:" or "[eslint]". It is no word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
-_WORD_PART_PATTERN = re.compile(r"[a-z0-9]{2,}")  # of a word
+# A part of a word: "build" and "docs" in "build_docs".
+_WORD_PART_PATTERN = re.compile(r"[a-z0-9]{2,}")
+# Where the arguments of a command end: "|", "&&", ";", "> log", "2>&1".
+_SHELL_OPERATOR_PATTERN = re.compile(r"\d?[|&;<>]")
+# What separates the words of an error, so that "sh: 'pip': not found" names pip.
+_ERROR_SEPARATOR_PATTERN = re.compile(r"[\s:'\"`,]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +123,12 @@ class Mistake:
     @property
     def text(self) -> str:
         """The mistake as a lesson."""
-        said = [f"{self.call} failed with “{self.error}”."]
+        lines = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
-            said.append(f"Tried in vain: {'; '.join(self.vain)}.")
+            lines.append(f"Tried in vain: {'; '.join(self.vain)}.")
         if self.mends:
-            said += MEND_HEADING, *self.mends
-        return "\n".join(said)
+            lines += [MEND_HEADING, *self.mends]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +136,8 @@ class Learned:
     """What a session taught: its mistakes, the corrections of its user, and what was
     stored.
 
-    `stored` are the lessons by the digests of their signatures. `again` is true, and
-    all else is empty, if this session was learnt before.
+    `stored` maps the digests of signatures to stored lessons. If the session was learnt
+    before, `again` is true and the other fields are empty.
     """
 
     mistakes: tuple[Mistake, ...] = ()
@@ -147,369 +164,457 @@ async def learn_session(
     a service. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
-    kept = Memory.of(memory, None)
+    memory = Memory.of(memory, None)
     digest = digest or episode.digest
-    if await kept.store.read(kept.scope, episodes.state, digest):
+    if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
-    made = await asyncio.to_thread(_SessionStudy, episode)
-    lessons = made.lessons(await kept.stated_trust(), sources)
+    study = await asyncio.to_thread(_SessionStudy, episode)
+    lessons = study.lessons(await memory.stated_trust(), sources)
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
     work = episodes.record_session
-    stored = await write_lessons(kept, lessons, work, digest, head, made.actions)
-    marks = (one.signature.digest for one in lessons)
+    answers = await write_lessons(memory, lessons, work, digest, head, study.actions)
+    digests = [lesson.signature.digest for lesson in lessons]
     return Learned(
-        made.mistakes, made.corrections, stored=dict(zip(marks, stored, strict=False))
+        tuple(case.mistake for case in study.cases),
+        study.corrections,
+        stored=dict(zip(digests, answers, strict=False)),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _MistakeCase:
+    """A mistake, and what decides how far its lesson is trusted.
+
+    `words` are what the agent said and did about it, each with the last step that has
+    it. `steps` are the failed step, the tries in vain, and the step that worked.
+    """
+
+    mistake: Mistake
+    words: Mapping[str, int]
+    steps: Set[int]
+
+
 class _SessionStudy:
-    """An episode, its steps, and what they teach."""
+    """The steps of a session, and what they teach.
+
+    A step is a call with a result; it is named by the position of its event. `failures`
+    has the text of each failed step, and `errors` the lines in it that name an error.
+    `forbidden` are the steps that the user forbade afterwards, in the messages
+    `corrections`. `good` are the steps that worked and were not forbidden, and `edits`
+    what those of them changed that changed a file. `calls` are the commands or
+    arguments of all steps, and `texts` the same with the tool. `cases` are the mistakes
+    in their order.
+    """
 
     def __init__(self, episode: Episode) -> None:
-        self.episode = remove_lessons(episode)
-        self.run = run = trace.course(self.episode)
-        self.events = run.events
-        self.steps = [
-            n for n, role in enumerate(run.roles) if role == "act" and run.result[n]
-        ]
-        results = {n: self.events[run.result[n] or n] for n in self.steps}
-        # Where a format marks failures, a text that only begins like an error is none.
-        marked = any(event.error for event in results.values())
-        bad = {n: event for n, event in results.items() if trace.call_failed(run, n)}
-        self.failed = [n for n, event in bad.items() if not marked or failure(event)]
-        self.said = {
-            n: run.failure[n] or run.failure[run.result[n] or n] for n in self.failed
-        }
-        self.banned = banned = self._bans()
-        self.good = [n for n in self.steps if n not in bad and n not in banned]
-        self.edits = {n: text for n in self.good if (text := edit_of(self.events[n]))}
+        episode = remove_lessons(episode)
+        self.name = episode.session or episode.id or episode.digest[:32]
+        self.run = trace.course(episode)
+        self.events = self.run.events
+        calls = [n for n, role in enumerate(self.run.roles) if role == "act"]
+        self.steps = [n for n in calls if self.run.result[n]]
         self.calls = {n: call_text(self.events[n]) for n in self.steps}
-        self.texts = {
-            n: f"{self.events[n].tool} `{text}`" for n, text in self.calls.items()
-        }
-        # Of each mistake, the words of the agent with their steps, and the steps that
-        # it tells.
-        self._parts: list[tuple[list[tuple[str, int]], set[int]]] = []
-        self.mistakes = tuple(self._mistakes())
-        self.actions = steps_of(
-            run, errors={n: self._errors(n)[0] for n in self.failed}
-        )
+        self.texts = {n: f"{self.events[n].tool} `{self.calls[n]}`" for n in self.steps}
 
-    def lessons(self, stated: Mapping[str, Trust], also: Set[str]) -> list[Lesson]:
-        """Return the lessons; `stated` is the trust of sources, all depend on those in
-        `also`.
+        self.failures = self._find_failures()
+        self.errors = {n: _named_errors(text) for n, text in self.failures.items()}
+        self.corrections, self.forbidden = self._find_corrections()
+        worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
+        self.good = [n for n in worked if n not in self.forbidden]
+        edits = {n: edit_of(self.events[n]) for n in self.good}
+        self.edits = {n: text for n, text in edits.items() if text}
+
+        self.cases = list(self._find_mistakes())
+        first_errors = {n: errors[0] for n, errors in self.errors.items()}
+        self.actions = steps_of(self.run, errors=first_errors)
+
+    def _find_failures(self) -> dict[int, str]:
+        """Return the text of each failed step.
+
+        Where a format marks failures, a text that only begins like an error is none.
         """
-        sources_at = (trace.sources_at(self.run, at) for at in range(len(self.events)))
-        known = list(accumulate(sources_at, or_))
-        session = self.episode.session or self.episode.id or self.episode.digest[:32]
-        made: dict[str, Lesson] = {}
-
-        def teach(
-            error: str, text: str, sources: Set[str], own: Trust, weight: float
-        ) -> None:
-            mark = signature("", error)
-            sources = sources | also
-            trust = trusts.lowest_trust(
-                (own, *(trusts.source_trust(one, stated) for one in sources))
-            )
-            about: Any = {
-                "trust": trust,
-                "state": trusts.initial_state(trust),
-                "importance": weight,
-            }
-            about["meta"] = {"forbidden": True} if self.banned else {}
-            about |= {
-                "source": f"episode:{session}"[:200],
-                "sources": tuple(sorted(sources)),
-            }
-            one = Lesson(
-                "reflection", mark, error_type="", text=text, sighting=error, **about
-            )
-            made.setdefault(mark.digest, one)
-
-        words = [word for said, _ in self._parts for word, _ in said]
-        quoted = trace.find_quoted(self.run, words)
-        shown = trace.quoted_sources(self.run, words)
-        for one, (said, told) in zip(self.mistakes, self._parts, strict=True):
-            pasted = any(quoted.get(word, one.end) < one.end for word, _ in said)
-            tools = (trace.sources_at(self.run, self.run.result[n] or n) for n in told)
-            read = {
-                s
-                for word, by in said
-                for s, at in shown.get(word, {}).items()
-                if at < by
-            }
-            # That a call worked after others had failed is a measured outcome: its text
-            # replaces one without a mend.
-            own: Trust = "measured" if one.mends else "model"
-            weight = (
-                FAILURE_IMPORTANCE
-                if one.mends and not one.work
-                else WORK_FAILURE_IMPORTANCE
-            )
-            far = {
-                source
-                for source in known[one.end]
-                if not source.startswith(trusts.LOCAL_SOURCE_PREFIXES)
-            }
-            sources = far.union(read, *tools) | (
-                {trusts.NETWORK_SOURCE} if pasted else set()
-            )
-            teach(one.error, text=one.text, sources=sources, own=own, weight=weight)
-        others = (
-            event_text(e)
-            for e in self.events
-            if e.type not in trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
-        )
-        quoted = trusts.find_quotations(self.corrections, others)
-        for text in (
-            self.corrections
-        ):  # the user may have pasted it, or repeat what a tool said
-            own_words = {"user", trusts.NETWORK_SOURCE} if "\n" in text else {"user"}
-            teach(
-                text,
-                text,
-                sources=known[-1] if text in quoted else own_words,
-                own="operator",
-                weight=FAILURE_IMPORTANCE,
-            )
-        return list(made.values())
-
-    def _errors(self, at: int) -> list[str]:
-        """Return the lines that name the errors of a failed step."""
-        said = output(self.said[at]).splitlines()  # an exit status names no error
-        lines = error_lines(said, others=False) or ["error"]
-        # Neighbouring lines with the same label are one message.
-        bare = filter(None, map(without_margin, said))
-        labelled = groupby(
-            bare, lambda line: (_ERROR_LABEL_PATTERN.match(line) or [line])[0]
-        )
-        parts = [{*part} for _, part in labelled]
-        less = {
-            line for part in parts for line in [one for one in lines if one in part][1:]
+        results = {n: self.events[self.run.result[n] or n] for n in self.steps}
+        is_marked = any(event.error for event in results.values())
+        texts = self.run.failure
+        return {
+            n: texts[n] or texts[self.run.result[n] or n]
+            for n, event in results.items()
+            if trace.call_failed(self.run, n) and (not is_marked or failure(event))
         }
-        found = [line for line in lines[:MAX_CALL_ERRORS] if line not in less]
-        # A line that another one quotes, and a count or an echo beside it, name no
-        # other error.
-        kept = [one for one in found if not _FAILURE_COUNT_PATTERN.match(one)] or found[
-            :1
-        ]
-        twice = {a for a in kept for b in kept if b.endswith(f" - {a}")}
-        return [redact(line) for line in kept if line not in twice]
 
-    def _mistakes(self) -> Iterator[Mistake]:
-        known = set[str]()
-        for at in self.failed:
-            for error in self._errors(at):
-                if (mark := signature("", error).digest) not in known:
-                    known.add(mark)
-                    yield self._mistake(at, error)
+    def _find_corrections(self) -> tuple[tuple[str, ...], set[int]]:
+        """Return the messages of the user that forbid a step, and the steps."""
+        corrections = list[str]()
+        forbidden = set[int]()
+        calls = list[int]()  # since the last message
+        for position, event in enumerate(self.events):
+            if event.type == "tool_call":
+                calls.append(position)
+            elif event.type == "user_message":
+                text = redact(event.content.strip())
+                steps = set[int]()
+                if len(text) <= MAX_CORRECTION_CHARS:
+                    for clause in _PROHIBITION_PATTERN.finditer(text.lower()):
+                        steps.update(self._forbidden_by(clause, calls))
+                if steps:
+                    corrections.append(text)
+                    forbidden |= steps
+                calls = []
+        return tuple(corrections), forbidden
 
-    def _mistake(self, at: int, error: str) -> Mistake:
-        again = next(
-            (n for n in self.good if n > at and self.texts[n] == self.texts[at]), at
-        )
-        edits = [n for n in self.edits if at < n < again and self._concerns(n, error)]
-        until = again if edits else self._other_call(at, again, error)
-        mends = [self.edits[n] for n in edits] or [self.texts[until]] * (until != at)
-        tries = [n for n in self.failed if at < n < until and self._likeness(at, n)]
-        vain = list(
-            dict.fromkeys(
-                self.texts[n] for n in tries if self.texts[n] != self.texts[at]
-            )
-        )
-        used = [(n,) for n in (at, *tries, *edits)] if edits else [(at, *tries, until)]
-        words = [(w, one[-1]) for one in used for w in trace.words_of(self.run, one)]
-        self._parts.append((words, {at, *tries, until}))
-        tried, right = (
-            tuple(map(redact, each)) for each in (vain[-MAX_FAILED_TRIES:], mends)
-        )
-        steps = sum(at < n <= until for n in self.steps)
-        end = self.run.result[until] or until
-        return Mistake(
-            redact(self.texts[at]),
+    def _forbidden_by(self, clause: re.Match[str], calls: Sequence[int]) -> list[int]:
+        """Return the calls that hold most of the words that a clause forbids."""
+        names = set(_COMMAND_NAME_PATTERN.findall(clause["names"]))
+        counts = dict[int, int]()
+        for call in calls:
+            arguments = trace.given_to(self.events[call])
+            command = command_of(arguments).lower()
+            options = _COMMAND_OPTION_PATTERN.findall(command)
+            words = {*trusts.programs(command), *options}
+            if clause["order"]:
+                path = _first_text(arguments, PATH_ARGUMENTS) or ""
+                action = f"{self.events[call].tool} {path}".lower()
+                action = trusts.without_data(command) or action
+                parts = _COMMAND_NAME_PATTERN.findall(action)
+                last_parts = (part.rpartition("/")[2].lstrip("-") for part in parts)
+                words = {*words, *parts, *last_parts} - _COMMON_WORDS
+            counts[call] = len(names & words)
+        highest = max(counts.values(), default=0)
+        return [call for call in calls if highest and counts[call] == highest]
+
+    def _find_mistakes(self) -> Iterator[_MistakeCase]:
+        """Yield the mistake of each error that no step had before."""
+        digests = set[str]()
+        for step, errors in self.errors.items():
+            for error in errors:
+                digest = signature("", error).digest
+                if digest not in digests:
+                    digests.add(digest)
+                    yield self._study_error(step, error)
+
+    def _study_error(self, failed: int, error: str) -> _MistakeCase:
+        """Find what put an error right: edits before the same call worked, or else
+        another call.
+        """
+        same = [n for n in self.good if self.texts[n] == self.texts[failed]]
+        again = next((n for n in same if n > failed), failed)
+        between = [n for n in self.edits if failed < n < again]
+        edits = [n for n in between if _concerns(self.edits[n], error)]
+        end = again if edits else self._other_call(failed, again, error)
+        mends = [self.edits[n] for n in edits]
+        if not edits and end != failed:
+            mends = [self.texts[end]]
+
+        later = [n for n in self.failures if failed < n < end]
+        tries = [n for n in later if self._likeness(failed, n)]
+        vain = dict.fromkeys(self.texts[n] for n in tries)
+        vain.pop(self.texts[failed], None)
+        # The edits count as they are, a call of another form only with its new words.
+        groups: list[tuple[int, ...]] = [(n,) for n in (failed, *tries, *edits)]
+        if not edits:
+            groups = [(failed, *tries, end)]
+        words: dict[str, int] = {}
+        for group in groups:
+            for word in trace.words_of(self.run, group):
+                words[word] = max(group[-1], words.get(word, 0))
+
+        mistake = Mistake(
+            redact(self.texts[failed]),
             error,
-            vain=tried,
-            mends=right,
-            steps=steps,
+            vain=tuple(map(redact, [*vain][-MAX_FAILED_TRIES:])),
+            mends=tuple(map(redact, mends)),
+            steps=sum(failed < n <= end for n in self.steps),
             work=bool(edits),
-            end=end,
+            end=self.run.result[end] or end,
         )
+        return _MistakeCase(mistake, words, {failed, *tries, end})
 
-    def _concerns(self, edit: int, error: str) -> bool:
-        """Return True if an edit changes a file that the error names, or a word that it
-        quotes.
-        """
-        text = self.edits[edit]
-        files = (name.rpartition("/")[2] for name in _EDITED_FILE_PATTERN.findall(text))
-        changed = _NAME_WORD_PATTERN.findall(
-            "\n".join(_CHANGED_LINE_PATTERN.findall(text))
-        )
-        quoted = _NAME_WORD_PATTERN.findall(
-            " ".join(chain.from_iterable(QUOTED_TEXT_PATTERN.findall(error)))
-        )
-        return any(name in error for name in files) or not {*changed}.isdisjoint(quoted)
-
-    def _other_call(self, at: int, again: int, error: str) -> int:
-        """Return the call that put an error right, or `at`; no edit stands before it.
+    def _other_call(self, failed: int, again: int, error: str) -> int:
+        """Return the call that put an error right, or `failed`; no edit stands before
+        it.
 
         If the same call worked `again`, it is the step right before, if it is new, and
         has a word that only the failure has or is a form of the call. Else it is the
         form most like the call.
         """
-        edit = min((n for n in self.edits if n > at), default=len(self.events))
-        if again != at:
-            last = max(n for n in self.steps if n < again)
-            call = self.texts[at].lower()
-            step = self.texts[last].lower()
-            words = {
-                word
-                for word in _NAME_WORD_PATTERN.findall(self.said[at].lower())
-                if word not in call
-            }
-            named = any(word[3:] and word in step for word in words)
-            first = next(n for n in self.steps if self.texts[n] == self.texts[last])
-            works = last > at and first == last and last in self.good and again <= edit
-            return last if works and (named or self._is_form(at, last, error)) else at
-        near = [n for n in self.steps if at < n < edit][
-            : trace.MAX_RETRY_DISTANCE_CALLS
-        ]
-        fit = [n for n in near if n in self.good and self._is_form(at, n, error)]
-        return max(fit, key=lambda n: self._likeness(at, n), default=at)
+        edit = min((n for n in self.edits if n > failed), default=len(self.events))
+        if again == failed:
+            steps = [n for n in self.steps if failed < n < edit]
+            good = [
+                n for n in steps[: trace.MAX_RETRY_DISTANCE_CALLS] if n in self.good
+            ]
+            forms = [n for n in good if self._is_form(failed, n, error)]
+            return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
 
-    def _is_form(self, at: int, other: int, error: str) -> bool:
+        last = max(n for n in self.steps if n < again)
+        first = next(n for n in self.steps if self.texts[n] == self.texts[last])
+        if not (failed < last == first and last in self.good and again <= edit):
+            return failed
+        call = self.texts[failed].lower()
+        step = self.texts[last].lower()
+        words = _NAME_WORD_PATTERN.findall(self.failures[failed].lower())
+        is_new = any(word[3:] and word in step and word not in call for word in words)
+        return last if is_new or self._is_form(failed, last, error) else failed
+
+    def _is_form(self, failed: int, other: int, error: str) -> bool:
         """Return True if a call is another form of a failed one.
 
         It has more words, at its end only options; or another program, which the error
         names; or it is alike, and differs in a word that all errors of this signature
         have.
         """
-        old = self.calls[at]
+        old = self.calls[failed]
         new = self.calls[other]
-        if len({(self.events[n].tool, self.events[n].agent) for n in (at, other)}) > 1:
+        if self._actor(failed) != self._actor(other):
             return False
         if new.startswith(old) and not new[len(old) :][:1].isalnum():
             return new.startswith(f"{old} -")
-        was = old.split()
-        now = new.split()
-        head = count_common(was, now)
-        gone = was[head : len(was) - count_common(was[head:][::-1], now[head:][::-1])]
-        kept = takewhile(
-            lambda word: not re.match(r"\d?[|&;<>]", word), was[head + len(gone) :]
-        )
-        if not gone:
-            return len(now) > len(was)
-        starts = was[:head][-1:] in ([], ["&&"])
-        named = [word.rpartition("/")[2] for word in re.split(r"[\s:'\"`,]+", error)]
-        program = starts and gone[0].rpartition("/")[2] in named
-        if program and any(word[0] != "-" for word in kept):
+        before, replaced, after = _split_change(old.split(), new.split())
+        if not replaced:
+            return len(new.split()) > len(old.split())
+        names_program = _names_program(error, before, replaced[0], after)
+        if names_program or _adds_to_argument(old, new):
             return True
-        # Words in which the calls differ, each with the words beside it.
-        parts = [
-            _WORD_PART_PATTERN.findall(_PATH_ARGUMENT_PATTERN.sub("", text).lower())
-            for text in (old, new)
-        ]
-        head = count_common(*parts)
-        more = (
-            len(parts[1]) > len(parts[0])
-            and parts[1][head - len(parts[0]) :] == parts[0][head:]
-        )
-        if old[:1] == "{" and "/" not in old and more:
-            return True  # an argument has more words; another path is another file
-        pairs = ({*pairwise(["", *words, ""])} for words in parts)
-        changed = {*chain.from_iterable(next(pairs) ^ next(pairs))}
-        named = _WORD_PART_PATTERN.findall(
-            _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern).lower()
-        )
-        return not changed.isdisjoint(named) and self._likeness(at, other) > 0
-
-    def _likeness(self, at: int, other: int) -> float:
-        """Return how much two steps are forms of one action, 0..1."""
-        tools = {(self.events[n].tool, self.events[n].agent) for n in (at, other)}
+        pattern = _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern)
+        error_words = _WORD_PART_PATTERN.findall(pattern.lower())
         return (
-            trace.likeness(self.calls[at], self.calls[other])
-            if len(tools) == 1
-            else 0.0
+            not _changed_words(old, new).isdisjoint(error_words)
+            and self._likeness(failed, other) > 0
         )
 
-    def _bans(self) -> set[int]:
-        """Return the steps that the user then forbade, and keep the messages as
-        `corrections`.
-        """
-        banned = set[int]()
-        since = list[int]()
-        said = list[str]()
-        for at, event in enumerate(self.events):
-            if event.type == "tool_call":
-                since.append(at)
-            elif event.type == "user_message":
-                text = redact(event.content.strip())
-                found = (
-                    _PROHIBITION_PATTERN.finditer(text.lower())
-                    if len(text) <= MAX_CORRECTION_CHARS
-                    else ()
-                )
-                steps = {n for one in found for n in self._meant(one, since)}
-                said += [text] * bool(steps)
-                banned |= steps
-                since = []
-        self.corrections = tuple(said)
-        return banned
+    def _likeness(self, step: int, other: int) -> float:
+        """Return how much two steps are forms of one action, 0..1."""
+        if self._actor(step) != self._actor(other):
+            return 0.0
+        return trace.likeness(self.calls[step], self.calls[other])
 
-    def _meant(self, clause: re.Match[str], steps: Sequence[int]) -> list[int]:
-        """Return the steps that hold most of the words that a clause forbids."""
-        names = {*_COMMAND_NAME_PATTERN.findall(clause["names"])}
-        held = dict[int, int]()
-        for at in steps:
-            given = trace.given_to(self.events[at])
-            command = command_of(given).lower()
-            words = {
-                *trusts.programs(command),
-                *_COMMAND_OPTION_PATTERN.findall(command),
+    def _actor(self, step: int) -> tuple[str, str]:
+        """Return the tool and the agent of a step."""
+        return self.events[step].tool, self.events[step].agent
+
+    def lessons(self, stated: Mapping[str, Trust], common: Set[str]) -> list[Lesson]:
+        """Return the lessons, one for each signature.
+
+        `stated` is the trust of sources; all lessons depend on those in `common`.
+        """
+        by_event = (trace.sources_at(self.run, n) for n in range(len(self.events)))
+        sources_until = list(accumulate(by_event, or_))
+        lessons: dict[str, Lesson] = {}
+        mistakes = self._mistake_lessons(sources_until)
+        corrections = self._correction_lessons(sources_until)
+        for lesson in chain(mistakes, corrections):
+            sources = {*lesson.sources, *common}
+            trust = trusts.lowest_trust(
+                [lesson.trust, *(trusts.source_trust(s, stated) for s in sources)]
+            )
+            lesson = replace(
+                lesson,
+                trust=trust,
+                state=trusts.initial_state(trust),
+                sources=tuple(sorted(sources)),
+            )
+            lessons.setdefault(lesson.signature.digest, lesson)
+        return list(lessons.values())
+
+    def _mistake_lessons(self, sources_until: Sequence[Set[str]]) -> Iterator[Lesson]:
+        """Yield a lesson about each mistake, with what it depends on.
+
+        That is what came from outside before its end, the programs of its steps, what
+        the agent's words repeat of a result, and the network if they repeat a prompt.
+        """
+        words = {*chain.from_iterable(case.words for case in self.cases)}
+        prompt_at = trace.find_quoted(self.run, words)
+        result_at = trace.quoted_sources(self.run, words)
+        for case in self.cases:
+            mistake = case.mistake
+            sources = {
+                source
+                for source in sources_until[mistake.end]
+                if not source.startswith(trusts.LOCAL_SOURCE_PREFIXES)
             }
-            if clause["order"]:
-                path = f"{self.events[at].tool} {_text(given, PATH_ARGUMENTS) or ''}".lower()
-                parts = _COMMAND_NAME_PATTERN.findall(
-                    trusts.without_data(command) or path
-                )
-                words |= {part.rpartition("/")[2].lstrip("-") for part in parts} | {
-                    *parts
-                }
-                words -= _COMMON_WORDS
-            held[at] = len(names & words)
-        most = max(held.values(), default=0)
-        return [at for at in steps if most and held[at] == most]
+            for step in case.steps:
+                sources |= trace.sources_at(self.run, self.run.result[step] or step)
+            for word, step in case.words.items():
+                results = result_at.get(word, {}).items()
+                sources |= {source for source, position in results if position < step}
+                if prompt_at.get(word, mistake.end) < mistake.end:
+                    sources.add(trusts.NETWORK_SOURCE)
+            # That a call worked after others had failed is a measured outcome: its text
+            # replaces one without a mend.
+            trust: Trust = "measured" if mistake.mends else "model"
+            importance = WORK_FAILURE_IMPORTANCE
+            if mistake.mends and not mistake.work:
+                importance = FAILURE_IMPORTANCE
+            yield self._lesson(
+                mistake.error,
+                mistake.text,
+                sources=sources,
+                trust=trust,
+                importance=importance,
+            )
+
+    def _correction_lessons(
+        self, sources_until: Sequence[Set[str]]
+    ) -> Iterator[Lesson]:
+        """Yield a lesson with each message of the user that forbids a step.
+
+        The user may have pasted it, or may repeat what a tool said.
+        """
+        surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
+        others = (event_text(e) for e in self.events if e.type not in surroundings)
+        quoted = trusts.find_quotations(self.corrections, others)
+        for text in self.corrections:
+            sources: Set[str] = {"user"}
+            if text in quoted:
+                sources = sources_until[-1]
+            elif "\n" in text:
+                sources = {"user", trusts.NETWORK_SOURCE}
+            yield self._lesson(
+                text,
+                text,
+                sources=sources,
+                trust="operator",
+                importance=FAILURE_IMPORTANCE,
+            )
+
+    def _lesson(
+        self,
+        error: str,
+        text: str,
+        *,
+        sources: Set[str],
+        trust: Trust,
+        importance: float,
+    ) -> Lesson:
+        """Return a lesson about an error, before `trust` is lowered to its sources'."""
+        meta = {"forbidden": True} if self.forbidden else {}
+        return Lesson(
+            "reflection",
+            signature("", error),
+            error_type="",
+            text=text,
+            sighting=error,
+            trust=trust,
+            importance=importance,
+            meta=meta,
+            source=f"episode:{self.name}"[:200],
+            sources=tuple(sources),
+        )
+
+
+def _named_errors(failure: str) -> list[str]:
+    """Return the lines that name the errors of a failed step, at least one."""
+    lines = output(failure).splitlines()  # an exit status names no error
+    errors = error_lines(lines, others=False) or ["error"]
+    # Neighbouring lines with the same label are one message; its best line names it.
+    bare = filter(None, map(without_margin, lines))
+    repeated = set[str]()
+    for _, group in groupby(
+        bare, lambda line: (_ERROR_LABEL_PATTERN.match(line) or [line])[0]
+    ):
+        message = {*group}
+        repeated.update([line for line in errors if line in message][1:])
+    messages = [line for line in errors[:MAX_CALL_ERRORS] if line not in repeated]
+    # A line that another one quotes, and a count or an echo beside it, name no other
+    # error.
+    errors = [line for line in messages if not _FAILURE_COUNT_PATTERN.match(line)]
+    errors = errors or messages[:1]
+    quoted = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
+    return [redact(line) for line in errors if line not in quoted]
+
+
+def _concerns(edit: str, error: str) -> bool:
+    """Return True if an edit changes a file that the error names, or a word that it
+    quotes.
+    """
+    files = (path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(edit))
+    changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
+    quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
+    quoted_words = set(_NAME_WORD_PATTERN.findall(quoted))
+    return any(name in error for name in files) or not quoted_words.isdisjoint(
+        _NAME_WORD_PATTERN.findall(changed)
+    )
+
+
+def _split_change(
+    old: Sequence[str], new: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """Return the old words before, in and after the place where the new ones differ."""
+    start = count_common(old, new)
+    end = len(old) - count_common(old[start:][::-1], new[start:][::-1])
+    return old[:start], old[start:end], old[end:]
+
+
+def _names_program(
+    error: str, before: Sequence[str], program: str, after: Sequence[str]
+) -> bool:
+    """Return True if an error names the program that a command replaces, and some of
+    its arguments stay: "sh: pip: not found" does, if "pip3 list" follows "pip list".
+    """
+    is_program = not before or before[-1] == "&&"
+    names = (word.rpartition("/")[2] for word in _ERROR_SEPARATOR_PATTERN.split(error))
+    arguments = takewhile(lambda word: not _SHELL_OPERATOR_PATTERN.match(word), after)
+    stays = any(word[0] != "-" for word in arguments)
+    return is_program and stays and program.rpartition("/")[2] in names
+
+
+def _adds_to_argument(old: str, new: str) -> bool:
+    """Return True if an argument has more words; another path is another file."""
+    old_words = _call_words(old)
+    new_words = _call_words(new)
+    tail = old_words[count_common(old_words, new_words) :]
+    grows = len(new_words) > len(old_words)
+    ends_alike = bool(tail) and new_words[-len(tail) :] == tail
+    return old.startswith("{") and "/" not in old and grows and ends_alike
+
+
+def _changed_words(old: str, new: str) -> set[str]:
+    """Return the words in which two calls differ, each with the words beside it."""
+    old_pairs = {*pairwise(["", *_call_words(old), ""])}
+    new_pairs = {*pairwise(["", *_call_words(new), ""])}
+    return {*chain.from_iterable(old_pairs ^ new_pairs)}
+
+
+def _call_words(call: str) -> list[str]:
+    """Return the words of a call, without the names of arguments for paths."""
+    return _WORD_PART_PATTERN.findall(_PATH_ARGUMENT_PATTERN.sub("", call).lower())
 
 
 def call_text(event: Event) -> str:
     """Return the command of a call, or its arguments without a file's text."""
-    given = trace.given_to(event)
-    held = given if isinstance(given, Mapping) else {}
-    named = {name: value for name, value in held.items() if name not in EDIT_ARGUMENTS}
-    text = json.dumps(named, ensure_ascii=False, separators=(",", ":"), default=str)
-    return command_of(given) or text
+    arguments = trace.given_to(event)
+    fields = arguments if isinstance(arguments, Mapping) else {}
+    fields = {name: fields[name] for name in fields if name not in EDIT_ARGUMENTS}
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str)
+    return command_of(arguments) or text
 
 
 def edit_of(event: Event) -> str:
     """Return what a call changes in a file, whole, with signs as in a difference; "" if
     nothing.
     """
-    given = trace.given_to(event)
-    held = {"input": given} if isinstance(given, str) else given
-    if "*** Begin Patch" in (patch := str(held.get("input", ""))):
+    arguments = trace.given_to(event)
+    if isinstance(arguments, str):
+        arguments = {"input": arguments}
+    patch = str(arguments.get("input", ""))
+    if "*** Begin Patch" in patch:
         return patch
+    edits = arguments.get("edits")
     lines: list[str] = []
-    for change in held["edits"] if isinstance(held.get("edits"), list) else [held]:
-        old, new = (
-            _text(change, names) for names in (OLD_TEXT_ARGUMENTS, NEW_TEXT_ARGUMENTS)
-        )
+    for edit in edits if isinstance(edits, list) else [arguments]:
+        old = _first_text(edit, OLD_TEXT_ARGUMENTS) or ""
+        new = _first_text(edit, NEW_TEXT_ARGUMENTS)
         if new is not None:
-            texts = (old or "").splitlines(), new.splitlines()
-            lines += [*difflib.unified_diff(*texts, n=1, lineterm="")][2:]
-    return "\n".join([f"edit {_text(held, PATH_ARGUMENTS)}:", *lines]) if lines else ""
+            difference = difflib.unified_diff(
+                old.splitlines(), new.splitlines(), n=1, lineterm=""
+            )
+            lines += [*difference][2:]
+    path = _first_text(arguments, PATH_ARGUMENTS)
+    return "\n".join([f"edit {path}:", *lines]) if lines else ""
 
 
-def _text(given: Any, names: Sequence[str]) -> str | None:
+def _first_text(arguments: Any, names: Sequence[str]) -> str | None:
     """Return the first text that an object has under one of the names."""
-    held = given if isinstance(given, Mapping) else {}
-    return next((held[name] for name in names if isinstance(held.get(name), str)), None)
+    fields = arguments if isinstance(arguments, Mapping) else {}
+    texts = (fields.get(name) for name in names)
+    return next((text for text in texts if isinstance(text, str)), None)
