@@ -4,15 +4,18 @@ installation.
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import shlex
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from httpx import ASGITransport, AsyncClient
 
 from heedful import Lesson, Memory, signature
 from heedful.errors import UsageError
-from heedful.integrations import install
+from heedful.integrations import hook, install
 from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
 from heedful.service.app import application
@@ -54,7 +57,7 @@ async def send_event(
     row = AGENTS[agent]
     head = {"session_id": "one", "cwd": "/", "permission_mode": "plan"}
     content = {**head, **data, **fields}
-    stated = content.pop("settings", {})
+    settings = HookSettings(**content.pop("settings", {}))
     message = {row.fields.get(name, name): value for name, value in content.items()}
     host = Host(memory=memory, strict=True)
     answer = await reply(
@@ -62,7 +65,7 @@ async def send_event(
         json.loads(json.dumps(message)),
         host,
         agent=agent,
-        settings=HookSettings(**stated),
+        settings=settings,
     )
     if answer.work:
         await work(host, answer.session, answer.work)
@@ -92,7 +95,7 @@ async def run_working_call(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-async def test_a_known_failure_is_told_and_denied_only_if_asked(
+async def test_a_known_failure_is_shown_and_denied_only_if_asked(
     agent: str, memory: Memory
 ) -> None:
     assert await run_failing_call(memory, "first", agent) == ["null", "null"]
@@ -229,7 +232,11 @@ async def test_who_is_believed(
     assert [lesson["state"] for lesson in await memory.top()] == kept
 
 
-@pytest.mark.parametrize(("source", "kept"), [("user", 1), ("sdk", 1), ("system", 0)])
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [("user", 1), ("sdk", 1), ("system", 0)],
+    ids=["the user", "an SDK", "the system is not kept"],
+)
 async def test_a_known_id_replaces_an_event(
     source: str, kept: int, memory: Memory
 ) -> None:
@@ -366,9 +373,7 @@ def approve(folder: Path) -> None:
     Desk(folder).heedful("hook approve", HOME=str(folder.parent))
 
 
-def start_hook(
-    folder: Path, *words: str, env: Mapping[str, str] = {}
-) -> subprocess.Popen[bytes]:
+def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """Start the hook process, or Python with options, and its home above the folder."""
     inherited = {
         name: value
@@ -381,19 +386,57 @@ def start_hook(
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
-        env={**inherited, **settings, **env},
+        env={**inherited, **settings},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def run_hook(
-    folder: Path, name: str, data: bytes, *words: str, env: Mapping[str, str] = {}
-) -> tuple[int, str, str]:
+def run_hook(folder: Path, name: str, data: bytes, *words: str) -> tuple[int, str, str]:
     """Send an event to a hook process; return its exit code, output and errors."""
-    with start_hook(folder, name, *words, env=env) as process:
+    with start_hook(folder, name, *words) as process:
         out, err = process.communicate(data, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def call_hook(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Answer an event as the hook process does, within this process."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder.parent))
+    for name in [
+        name for name in os.environ if name.startswith(("HEEDFUL_", "CLAUDE_"))
+    ]:
+        monkeypatch.delenv(name)
+    # The hook adds a handler: its log ends with its process.
+    monkeypatch.setattr(logging.getLogger("heedful"), "handlers", [])
+
+    def call(data: bytes, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        capsys.readouterr()
+        code = hook.main(words)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
+    """Start a hook process and send it an event, without waiting for its answer."""
+    process = start_hook(folder, name)
+    assert process.stdin
+    process.stdin.write(data)
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Return the exit code, output and errors of a hook process."""
+    out, err = process.communicate(timeout=60)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -413,19 +456,28 @@ def rows(folder: Path, query: str) -> list[Any]:
         return db.execute(query).fetchall()
 
 
+def await_gone(pid: int) -> None:
+    """Wait until there is no process of this id; a killed one stays for a moment."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} runs on")
+
+
 def await_learning(folder: Path) -> None:
     until = time.monotonic() + 60
     while not rows(folder, "select * from action") and time.monotonic() < until:
         time.sleep(0.05)  # the detached process learns
 
 
-def test_what_one_session_learns_another_is_told(folder: Path) -> None:
+def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
     assert run_hook(folder, "-c", call_event(folder), MODULES) == (0, "[]\n", "")
-    assert run_hook(folder, "PostToolUseFailure", call_event(folder, error=ERROR)) == (
-        0,
-        "",
-        "",
-    )
+    failed = call_event(folder, error=ERROR)
+    assert run_hook(folder, "PostToolUseFailure", failed) == (0, "", "")
     await_learning(folder)
     code, out, err = run_hook(folder, "PreToolUse", call_event(folder, "two"))
     assert code == 0
@@ -437,99 +489,101 @@ def test_what_one_session_learns_another_is_told(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "toml", "env", "why"),
-    [
-        ("PreToolUse", b"", "", {}, "is not JSON"),
-        ("PreToolUse", b"[1]", "", {}, "is not an object"),
-        ("PreToolUse", b"[" * 200_000, "", {}, "is not JSON"),
-        ("PreToolUse", b'{"a": "' + b"x" * 100_000_000, "", {}, "more than"),
-        ("Nothing", b'{"session_id": "a"}', "", {}, "Nothing"),
-        ("Stop", b"{}", "", {}, "session_id"),
-        (
-            "Stop",
-            b'{"session_id": "a"}',
-            "",
-            {"HEEDFUL_HOOK": '{"stop": "make"}'},
-            "hook.stop",
-        ),
-        (
-            "SessionStart",
-            b'{"session_id": "a"}',
-            "",
-            {"HEEDFUL_HOOK": '{"deny": 1}'},
-            "hook.deny",
-        ),
-        ("Stop", b'{"session_id": "a"}', "[broken", {}, "heedful.toml"),
-        (
-            "PreToolUse",
-            b'{"session_id": "a"}',
-            "",
-            {"HEEDFUL_DB": "/dev/null/a.db"},
-            "",
-        ),
-        (
-            "PreToolUse",
-            b'{"session_id": "a"}',
-            "",
-            {"HEEDFUL_TRUST": "{"},
-            "HEEDFUL_TRUST",
-        ),
-    ],
-    ids=[
-        "no event",
-        "a list",
-        "too deep",
-        "too long",
-        "an unknown event",
-        "no session",
-        "a wrong stop",
-        "a wrong deny",
-        "a broken settings file",
-        "no place for a database",
-        "a wrong environment variable",
-    ],
-)
+SESSION = b'{"session_id": "a"}'
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An event that cannot be answered, and a part of the reason."""
+
+    event: str
+    data: bytes
+    why: str
+    toml: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+FAILURES = {
+    "no event": Failure("PreToolUse", b"", "is not JSON"),
+    "a list": Failure("PreToolUse", b"[1]", "is not an object"),
+    "too deep": Failure("PreToolUse", b"[" * 200_000, "is not JSON"),
+    "too long": Failure("PreToolUse", b'{"a": "' + b"x" * 2**23, "more than"),
+    "an unknown event": Failure("Nothing", SESSION, "Nothing"),
+    "no session": Failure("Stop", b"{}", "session_id"),
+    "a wrong stop": Failure(
+        "Stop", SESSION, "hook.stop", env={"HEEDFUL_HOOK": '{"stop": "make"}'}
+    ),
+    "a wrong deny": Failure(
+        "SessionStart", SESSION, "hook.deny", env={"HEEDFUL_HOOK": '{"deny": 1}'}
+    ),
+    "a broken settings file": Failure("Stop", SESSION, "heedful.toml", toml="[broken"),
+    "no place for a database": Failure(
+        "PreToolUse", SESSION, "", env={"HEEDFUL_DB": "/dev/null/a.db"}
+    ),
+    "a wrong environment variable": Failure(
+        "PreToolUse", SESSION, "HEEDFUL_TRUST", env={"HEEDFUL_TRUST": "{"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
 def test_what_goes_wrong_is_a_line_in_the_log(
-    name: str, data: bytes, toml: str, env: dict[str, str], why: str, folder: Path
+    case: str,
+    folder: Path,
+    call_hook: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (folder / "heedful.toml").write_text(toml)
+    failure = FAILURES[case]
+    name = failure.event
+    data = failure.data
+    why = failure.why
+    (folder / "heedful.toml").write_text(failure.toml)
     approve(folder)
-    code, out, err = run_hook(folder, name, data, env=env)
+    for variable, value in failure.env.items():
+        monkeypatch.setenv(variable, value)
+    code, out, err = call_hook(data, name)
     assert code == 0
     assert err == ""
     assert len(log(folder)) == 1
-    is_shown = name in (
-        "Stop",
-        "SessionStart",
-    )  # the user hears that nothing guards the turn
+    # The user hears that nothing guards the turn.
+    is_shown = name in ("Stop", "SessionStart")
     assert bool(out) == is_shown
     assert not is_shown or why in json.loads(out)["systemMessage"]
-    code, out, err = run_hook(folder, name, data, "--strict", env=env)
+    code, out, err = call_hook(data, name, "--strict")
     assert code == 0
     assert bool(out) == is_shown
-    assert ("Traceback" in err) is False
+    assert "Traceback" not in err
     assert why in err
-    assert run_hook(folder, name, data, "two", "words")[:2] == (
-        1,
-        "",
-    )  # 2 would block the agent
+    code, out, _ = call_hook(data, name, "two", "words")
+    assert code == 1  # 2 would block the agent
+    assert out == ""
+
+
+def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
+    stream = io.BytesIO(b"x" * (hook.MAX_HOOK_EVENT_BYTES + 2**21))
+    with pytest.raises(UsageError, match="has more than"):
+        hook.read_event(stream)
+    assert stream.read() == b""
 
 
 def test_a_locked_database_says_nothing(folder: Path) -> None:
     run_hook(folder, "PreToolUse", call_event(folder))
+    (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
+    approve(folder)
+    call = call_event(folder, "two")
     with closing(sqlite3.connect(folder / "heedful.db", isolation_level=None)) as db:
         db.execute("begin exclusive")
-        for name in ("PreToolUse", "PostToolUse"):
-            assert run_hook(folder, name, call_event(folder, "two")) == (0, "", "")
+        before = send_to_hook(folder, "PreToolUse", call)
+        after = send_to_hook(folder, "PostToolUse", call)
+        assert await_hook(before) == (0, "", "")
+        assert await_hook(after) == (0, "", "")
         assert len(log(folder)) == 2
-        (folder / "heedful.toml").write_text('[hook]\nstop = ["false"]')
-        approve(folder)
-        for active in (False, True):  # the commands alone decide, once a turn
-            out = run_hook(folder, "Stop", call_event(folder, stop_hook_active=active))[
-                1
-            ]
-            assert ("block" in out) != active
+        stop = send_to_hook(folder, "Stop", call_event(folder))
+        again = call_event(folder, stop_hook_active=True)
+        stop_again = send_to_hook(folder, "Stop", again)
+        # The commands alone decide, once a turn.
+        assert "block" in await_hook(stop)[1]
+        assert "block" not in await_hook(stop_again)[1]
 
 
 def test_a_command_ends_with_the_hook(folder: Path) -> None:
@@ -545,30 +599,24 @@ def test_a_command_ends_with_the_hook(folder: Path) -> None:
             time.sleep(0.05)
         process.terminate()
         assert process.wait() == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((folder / "pid").read_text()), 0)
+    await_gone(int((folder / "pid").read_text()))
 
 
 def test_eight_sessions_at_once_beside_four_that_are_killed(folder: Path) -> None:
     run_hook(folder, "PreToolUse", call_event(folder, "first"))
-    processes = [start_hook(folder, "PreToolUse") for _ in range(12)]
-    for number, process in enumerate(processes):
-        assert process.stdin
-        process.stdin.write(call_event(folder, f"s{number}"))
-        process.stdin.close()
-        process.stdin = None
+    processes = [
+        send_to_hook(folder, "PreToolUse", call_event(folder, f"s{n}"))
+        for n in range(12)
+    ]
     for process in processes[8:]:
         time.sleep(0.1)  # in the middle of something, each elsewhere
         process.kill()
-    ends = [
-        (*process.communicate(timeout=60), process.returncode) for process in processes
-    ]
-    assert ends[:8] == [(b"", b"", 0)] * 8
+    results = [await_hook(process) for process in processes]
+    assert results[:8] == [(0, "", "")] * 8
     sent = {f"s{n}" for n in range(8)}
     events = rows(folder, "select session from event")
-    assert (
-        len(sent & {process for (process,) in events}) + len(log(folder)) >= 8
-    )  # late ones are logged
+    stored = sent & {session for (session,) in events}
+    assert len(stored) + len(log(folder)) >= 8  # late ones are logged
     assert rows(folder, "pragma integrity_check") == [("ok",)]
 
 
@@ -583,17 +631,14 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     assert install.command() == "heedful-hook"
     monkeypatch.setenv("VIRTUAL_ENV", str(folder))  # the agent may start without it
     first, *words = shlex.split(install.command())[1:]
-    words.append("PostToolUseFailure")
-    assert run_hook(folder, first, call_event(folder, error=ERROR), *words) == (
-        0,
-        "",
-        "",
-    )
+    event = call_event(folder, error=ERROR)
+    result = run_hook(folder, first, event, *words, "PostToolUseFailure")
+    assert result == (0, "", "")
     await_learning(folder)
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize("key", ["", "x"])
+@pytest.mark.parametrize("key", ["", "x"], ids=["without a key", "with a key"])
 async def test_the_installed_address_answers(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -614,7 +659,9 @@ async def test_the_installed_address_answers(
             assert response.status_code == (401 if key else 200)
 
 
-def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> None:
+def test_what_a_clone_brings_is_ignored_until_it_is_approved(
+    folder: Path, call_hook: Callable[..., tuple[int, str, str]]
+) -> None:
     desk = Desk(folder)
     home = str(folder.parent)
     toml = (
@@ -624,7 +671,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
 
     def stops(turn: str) -> bool:
         (folder / "ran").unlink(missing_ok=True)
-        code, out, err = run_hook(folder, "Stop", call_event(folder, prompt_id=turn))
+        code, out, err = call_hook(call_event(folder, prompt_id=turn), "Stop")
         assert code == 0
         assert err == ""
         assert ("block" in out) == (folder / "ran").exists()
@@ -645,7 +692,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(folder: Path) -> No
     assert not stops("p3")
     (folder / "heedful.toml").unlink()
     assert not stops("p4")
-    out = run_hook(folder, "SessionStart", call_event(folder))[1]
+    _, out, _ = call_hook(call_event(folder), "SessionStart")
     assert "approve" in json.loads(out)["systemMessage"]
     assert ["ignored" in line for line in log(folder)][:2] == [True] * 2
     private = [
@@ -669,7 +716,9 @@ def test_trust_for_all_projects(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "toml", ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"]
+    "toml",
+    ["[hook]\nsecond = 3", '[hook]\npolicy = "x"', "[trust]\na = 1"],
+    ids=["an unknown setting", "an unknown policy", "a number as trust"],
 )
 def test_wrong_settings_are_refused_and_status_shows_what_holds(
     toml: str, folder: Path
@@ -807,7 +856,7 @@ def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:
     assert "already" in desk.heedful("hook install --trust none", HOME=home).out
     status = desk.heedful("hook status --json", HOME=home).json
     assert "tool:Edit is measured" in desk.heedful("hook status", HOME=home).out
-    assert [*status.values()] == [list(AGENTS["claude-code"].events)]
+    assert list(status.values()) == [list(AGENTS["claude-code"].events)]
     listed = desk.heedful("trust list --json", HOME=home).json["trust"]
     assert {row["source"] for row in listed} >= {"tool:mine", "tool:Edit", "user"}
     assert {(*row.values(),) for row in listed} >= {
