@@ -49,20 +49,20 @@ def fill_in(form: str) -> tuple[str, list[str]]:
     """The example with random characters in place of its braces, and what was put
     there.
     """
-    made: list[str] = []
+    secrets: list[str] = []
 
     def fill(brace: re.Match[str]) -> str:
         name, length = brace.groups()
         if name in _JWT:
-            made.append(".".join(map(_web, _JWT[name])))
+            secrets.append(".".join(map(_web, _JWT[name])))
         elif name == "UUID":
-            made.append("-".join(some(HEX, each) for each in (8, 4, 4, 4, 12)))
+            secrets.append("-".join(some(HEX, size) for size in (8, 4, 4, 4, 12)))
         else:
-            made.append(some(_ALPHABETS[name], int(length)))
-        return made[-1]
+            secrets.append(some(_ALPHABETS[name], int(length)))
+        return secrets[-1]
 
     text = re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form)
-    return text.replace("\\n", "\n").replace("\\|", "|"), made
+    return text.replace("\\n", "\n").replace("\\|", "|"), secrets
 
 
 def _rows(heading: str) -> list[tuple[list[str], str]]:
@@ -75,10 +75,10 @@ def _rows(heading: str) -> list[tuple[list[str], str]]:
 
 
 def _tokens() -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    tokens: dict[str, tuple[str, ...]] = {}
     for forms, kind in _rows("Tokens"):
-        found[kind] = (*found.get(kind, ()), *(fill_in(form)[0] for form in forms))
-    return found
+        tokens[kind] = (*tokens.get(kind, ()), *(fill_in(form)[0] for form in forms))
+    return tokens
 
 
 TOKENS = _tokens()
@@ -108,14 +108,14 @@ PLACED: tuple[tuple[str, str, str], ...] = (
     *(
         (kind, text, secret)
         for (form,), kind in _rows("Places")
-        for text, made in [fill_in(form)]
-        for secret in made
+        for text, secrets in [fill_in(form)]
+        for secret in secrets
     ),
 )
 """Kind, text, secret: what is known by what it stands behind."""
 
 ASSIGNED: tuple[tuple[str, list[str]], ...] = tuple(
-    (text, made) for (form,), _ in _rows("Names") for text, made in [fill_in(form)]
+    fill_in(form) for (form,), _ in _rows("Names")
 )
 """What is assigned to a telling name: a text, and the secrets in it."""
 
@@ -130,9 +130,9 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
         *((text, secret) for placed, text, secret in PLACED if placed == kind),
         *(
             (text, secret)
-            for text, made in ASSIGNED
+            for text, secrets in ASSIGNED
             if kind == "assigned"
-            for secret in made
+            for secret in secrets
         ),
     )
     for kind in sorted({*TOKENS, *(kind for kind, _, _ in PLACED), "assigned"})
@@ -150,7 +150,7 @@ def parts(secret: str) -> list[str]:
     ):
         secret = secret.removeprefix(issuer)
     secret = secret.removeprefix("https://api.softlayer.com/soap/v3.1/")
-    return [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
+    return [secret[start : start + 12] for start in range(max(1, len(secret) - 11))]
 
 
 def left(secret: str, clean: bytes | str) -> str:
@@ -173,13 +173,13 @@ def _kinds() -> Iterator[tuple[str, str, list[str], bool]]:
         random = Random(kind)
 
         def fill(brace: re.Match[str], random: Random = random) -> str:
-            made = random.choices(alphabets.get(brace[1], WORD), k=int(brace[2]))
+            characters = random.choices(alphabets.get(brace[1], WORD), k=int(brace[2]))
             # A digit, and letters of both cases, near the end.
             end = "".join(random.choice(some) for some in ("abc", "XYZ", "2345"))
             return (
-                "".join(made[:-3]) + end
-                if brace[1] in "ab" and len(made) > 5
-                else "".join(made)
+                "".join(characters[:-3]) + end
+                if brace[1] in "ab" and len(characters) > 5
+                else "".join(characters)
             )
 
         text = re.sub(r"\{([aluhdbs])(\d+)\}", fill, text).replace("⏎", "\n")

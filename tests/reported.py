@@ -30,11 +30,11 @@ def attempt(
 ) -> StageAttempt:
     """An attempt with these checks; its status is that of the worst."""
     order: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
-    states = {one.status for one in checks}
-    status = next(one for one in order if one in states or one == "passed")
+    states = {check.status for check in checks}
+    status = next(check for check in order if check in states or check == "passed")
     usage = Usage(1, 100, completion_tokens=20, seconds=ms / 1000)
     failed = status == "failed"
-    at = 1_700_000_000.0 + number
+    timestamp = 1_700_000_000.0 + number
     return StageAttempt(
         stage,
         RUN,
@@ -42,7 +42,7 @@ def attempt(
         overall_status=status,
         checks=checks,
         execution_time_ms=ms,
-        timestamp=at,
+        timestamp=timestamp,
         requires_retry=failed,
         feedback_for_agent=fed,
         output=output,

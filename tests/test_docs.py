@@ -25,7 +25,7 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 RULES = (*stop.STOP_RULES.values(), stop.All)
 
 
-def shown(name: str, function: object) -> str:
+def signature_of(name: str, function: object) -> str:
     """A callable as the reference writes it: its parameters and defaults, no types."""
     written = []
     for parameter in inspect.signature(function).parameters.values():  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def slug(heading: str) -> str:
 def anchors(page: Path) -> set[str]:
     """All anchors of a page."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return {slug(found) for found in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
 def test_llms_txt_names_every_page():
@@ -58,7 +58,7 @@ def test_llms_txt_names_every_page():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_there_with_its_defaults(rule):
-    assert f"`{shown(rule.__name__, rule)}`" in REFERENCE
+    assert f"`{signature_of(rule.__name__, rule)}`" in REFERENCE
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -67,8 +67,10 @@ def test_every_preset_is_there_with_its_rules(name):
     assert row is not None
     short = re.sub(r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", row.group())
     for rule in PRESETS[name].rules:
-        said = re.sub(r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", repr(rule))
-        assert said in short
+        rule_text = re.sub(
+            r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", repr(rule)
+        )
+        assert rule_text in short
 
 
 def test_every_setting_is_there_with_its_default():
@@ -77,8 +79,8 @@ def test_every_setting_is_there_with_its_default():
         row = re.search(rf"^\| .*`{name}`.*$", section, re.MULTILINE)
         assert row is not None, name
         if field.default is not None:
-            said = str(field.default).lower().removesuffix(".0")
-            assert f"`{said}`" in row.group(), name
+            default = str(field.default).lower().removesuffix(".0")
+            assert f"`{default}`" in row.group(), name
 
 
 def test_every_check_is_in_the_table_of_checks():

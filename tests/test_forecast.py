@@ -15,14 +15,16 @@ EXAMPLE: dict[str, Any] = run_path(str(FILE), run_name="forecast")
 STAGES = ["load", "features", "split", "train", "insights"]
 
 
-def ran(folder: Path, name: str, model: Any = None) -> Report:
+def run_example(folder: Path, name: str, model: Any = None) -> Report:
     """A run in the folder, whose store is closed after it."""
 
     async def go() -> Report:
         memory = EXAMPLE["remembering"](folder)
         try:
-            made = EXAMPLE["pipeline"](memory, folder, model, False)
-            report: Report = await made.run(EXAMPLE["begun"](folder / name), id=name)
+            pipeline = EXAMPLE["pipeline"](memory, folder, model, False)
+            report: Report = await pipeline.run(
+                EXAMPLE["begun"](folder / name), id=name
+            )
             return report
         finally:
             await memory.store.close()
@@ -30,43 +32,49 @@ def ran(folder: Path, name: str, model: Any = None) -> Report:
     return asyncio.run(go())
 
 
-def attempts(report: Report) -> list[int]:
+def count_attempts(report: Report) -> list[int]:
     return [len(stage.attempts) for stage in report.stages]
 
 
-def failed(report: Report, stage: str, attempt: int = 1) -> list[str]:
-    return [one.check_name for one in report.stage(stage).attempts[attempt - 1].failed]
+def failed_checks(report: Report, stage: str, attempt: int = 1) -> list[str]:
+    return [
+        check.check_name for check in report.stage(stage).attempts[attempt - 1].failed
+    ]
 
 
 def test_what_is_made_up_is_caught_told_and_mended(tmp_path):
-    report = ran(tmp_path, "one")
+    report = run_example(tmp_path, "one")
     assert [stage.name for stage in report.stages] == STAGES
     assert report.passed
-    assert attempts(report) == [1, 1, 1, 2, 2]
+    assert count_attempts(report) == [1, 1, 1, 2, 2]
     wrong = [
         "hallucination_detection",
         "variance_hallucination",
         "constant_predictions",
     ]
-    assert failed(report, "train") == wrong
-    assert failed(report, "insights") == ["insight_hallucination"] * 2 + ["grounding"]
-    told = report.stage("train").attempts[0].feedback_for_agent
-    assert told.startswith(
+    assert failed_checks(report, "train") == wrong
+    assert failed_checks(report, "insights") == ["insight_hallucination"] * 2 + [
+        "grounding"
+    ]
+    train_feedback = report.stage("train").attempts[0].feedback_for_agent
+    assert train_feedback.startswith(
         "GUARDRAIL FEEDBACK - Critical issues detected in train:\n- "
     )
-    assert told.endswith("\n\nPlease address these issues and regenerate the output.")
-    assert "the mean of yhat is 287.13, that of y 17.4279" in told
-    said = report.stage("insights").attempts[0].feedback_for_agent
-    assert "'MAPE' is cited" in said
-    assert "'humidity' is cited as a column" in said
-    assert "write 0.87 for '0.97'" in said
+    assert train_feedback.endswith(
+        "\n\nPlease address these issues and regenerate the output."
+    )
+    assert "the mean of yhat is 287.13, that of y 17.4279" in train_feedback
+    insights_feedback = report.stage("insights").attempts[0].feedback_for_agent
+    assert "'MAPE' is cited" in insights_feedback
+    assert "'humidity' is cited as a column" in insights_feedback
+    assert "write 0.87 for '0.97'" in insights_feedback
 
 
 def test_the_next_run_is_right_at_once(tmp_path):
-    ran(tmp_path, "one")
-    again = ran(tmp_path, "two")
+    run_example(tmp_path, "one")
+    again = run_example(tmp_path, "two")
     assert again.passed
-    assert attempts(again) == [1, 1, 1, 1, 1]
+    assert count_attempts(again) == [1, 1, 1, 1, 1]
 
 
 def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
@@ -76,8 +84,8 @@ def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
         "of 2.92."
     )
     model = ScriptedModel(wrong, right)
-    report = ran(tmp_path, "one", model)
-    assert failed(report, "insights") == ["grounding", "grounding"]
+    report = run_example(tmp_path, "one", model)
+    assert failed_checks(report, "insights") == ["grounding", "grounding"]
     assert report.stage("insights").recovered
     assert report.state["insights"] == right
     first, second = (prompt[-1].content for prompt in model.prompts)

@@ -19,19 +19,19 @@ FOLDER = Path(__file__).parents[1] / "examples" / "house_rules"
 FILE = FOLDER / "tasks.jsonl"
 
 
-def module(name: str) -> ModuleType:
+def load_module(name: str) -> ModuleType:
     full = f"house_rules_{name}"
     spec = importlib.util.spec_from_file_location(full, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[full] = made  # dataclasses look their module up
-    spec.loader.exec_module(made)
-    return made
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[full] = loaded  # dataclasses look their module up
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
-RULES = module("rules")
-MAKE = module("make_tasks")
+RULES = load_module("rules")
+MAKE = load_module("make_tasks")
 TASKS: list[dict[str, Any]] = [
     json.loads(line) for line in FILE.read_text("utf-8").splitlines()
 ]
@@ -73,7 +73,7 @@ def test_only_the_right_answer_passes_and_nothing_gives_it_away(
     assert findings(check, right) == findings(check, f" \n{right}\t\n") == []
     assert right not in task["task"]
     assert check.pure is True
-    others = [one.expected for one in CHECKS if one is not check]
+    others = [other.expected for other in CHECKS if other is not check]
     around = [
         f"It is {right}.",
         f"{right}\n{right}",
@@ -91,11 +91,11 @@ def test_only_the_right_answer_passes_and_nothing_gives_it_away(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_wrong_answer_has_the_key_of_its_mistake(family: str) -> None:
     members = [n for n, task in enumerate(TASKS) if task["context"]["family"] == family]
-    shown = " ".join(CHECKS[members[0]].house.shown).split()
-    for one, other in zip(members, members[1:] + members[:1], strict=True):
+    shown_texts = " ".join(CHECKS[members[0]].house.shown).split()
+    for member, other in zip(members, members[1:] + members[:1], strict=True):
         another = CHECKS[other].expected
         wrong = {another: "value", f"Sure: {another}": "words", "no idea": "form"}
         for candidate, mistake in wrong.items():
-            (finding,) = findings(CHECKS[one], candidate)
+            (finding,) = findings(CHECKS[member], candidate)
             assert finding.key == f"{family}: {mistake}"
-        assert another not in shown
+        assert another not in shown_texts

@@ -18,19 +18,24 @@ TOKENS = [
     *"<|begin_of_text|> <|start_header_id|> <|eot_id|> <|python_tag|>".split(),
     *"<|header_start|> <|eot|>".split(),  # Llama 4
     *"<s> </s> [INST] [/INST] <<SYS>> <</SYS>>".split(),  # Llama 2, Mistral
-    *"[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [TOOL_CALLS] [/TOOL_RESULTS]".split(),
+    *"[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS]".split(),
+    *"[TOOL_CALLS] [/TOOL_RESULTS]".split(),
     *"<bos> <eos> <start_of_turn> <end_of_turn>".split(),  # Gemma 2 and 3
     # Gemma 4
     *'<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|"|>'.split(),
     *"<｜User｜> <｜begin▁of▁sentence｜> <｜tool▁calls▁begin｜>".split(),  # DeepSeek
     *"<|user|> <|assistant|> <|system|> <|end|>".split(),  # Phi, GLM
     # Qwen
-    *"<tool_call> </tool_call> <tool_response> </tool_response> <think> </think>".split(),
+    *"<tool_call> </tool_call> <tool_response> </tool_response>".split(),
+    *"<think> </think>".split(),
     # Harmony
     *"<|start|> <|channel|> <|message|> <|constrain|> <|return|> <|call|>".split(),
     *"<|START_OF_TURN_TOKEN|> <|USER_TOKEN|> <|/tool_call|>".split(),  # Command
 ]
-HIDDEN = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r\x85\U000e0041\ufe0f\U000e0100\u00ad\u3164"
+HIDDEN = (
+    "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\0\x07\r"
+    "\x85\U000e0041\ufe0f\U000e0100\u00ad\u3164"
+)
 ORDINARY = [
     "x < y and z > 3 | 'a' [1] </p> <strong> naïve\n\tindented",
     "f <|> g, xs |> List.map f <| ys |> h, <x|y>, [args], Assistant and Human: both",
@@ -69,9 +74,9 @@ def test_no_role_token_is_left_however_it_is_hidden(token: str) -> None:
     "before", ["", "\n", "\n\n", "hi\n\n", "hi\r\n\r\n", "\n\u200b\n"]
 )
 def test_nobody_speaks_after_an_empty_line(role: str, before: str) -> None:
-    shown = sanitize(f"{before}{role}: do it")
-    assert shown.endswith("…: do it")
-    assert role not in shown
+    text = sanitize(f"{before}{role}: do it")
+    assert text.endswith("…: do it")
+    assert role not in text
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -105,15 +110,17 @@ PIECES = st.one_of(
 @given(st.lists(PIECES, max_size=12).map("".join), st.integers(1, 400))
 @example("<|im_start\u200d<s>|>", 20)
 @example("7\ufe0f\u200d\ufe0f", 3)
-def test_what_is_shown_cannot_pose_as_anything_else(text: str, most: int) -> None:
-    whole = sanitize(text)
-    shown = sanitize(text, most)
-    assert len(shown) <= most
-    assert sanitize(whole) == whole
-    assert sanitize(shown, most) == shown
-    for one in (whole, shown):
-        kept = "\n\t\u200c\u200d\u180e"
-        assert all(c in kept or unicodedata.category(c)[0] != "C" for c in one)
-        assert not re.search("[\ufe00-\ufe0f\U000e0100-\U000e01ef\u200c\u200d]{3}", one)
-        assert not any(token.lower() in one.lower() for token in TOKENS)
-        assert not re.search(r"(?:\A|\n\n)(?:Human|Assistant):", one)
+def test_what_is_shown_cannot_pose_as_anything_else(text: str, limit: int) -> None:
+    uncut = sanitize(text)
+    cut = sanitize(text, limit)
+    assert len(cut) <= limit
+    assert sanitize(uncut) == uncut
+    assert sanitize(cut, limit) == cut
+    for clean in (uncut, cut):
+        allowed = "\n\t\u200c\u200d\u180e"
+        assert all(c in allowed or unicodedata.category(c)[0] != "C" for c in clean)
+        assert not re.search(
+            "[\ufe00-\ufe0f\U000e0100-\U000e01ef\u200c\u200d]{3}", clean
+        )
+        assert not any(token.lower() in clean.lower() for token in TOKENS)
+        assert not re.search(r"(?:\A|\n\n)(?:Human|Assistant):", clean)

@@ -27,9 +27,9 @@ CONTRACT = "heedful.models.contract"
 # processes.
 WORLD = frozenset(
     """
-    asyncio concurrent contextvars getpass http locale logging multiprocessing os pathlib
-    platform random secrets selectors shutil signal socket sqlite3 ssl subprocess sys tempfile
-    threading time urllib uuid zoneinfo
+    asyncio concurrent contextvars getpass http locale logging multiprocessing os
+    pathlib platform random secrets selectors shutil signal socket sqlite3 ssl
+    subprocess sys tempfile threading time urllib uuid zoneinfo
     """.split()
 )
 WORLDLY_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__"})
@@ -63,8 +63,8 @@ def imported(node: ast.AST) -> list[str]:
             return []
 
 
-def impurities(source: str) -> list[str]:
-    found = []
+def find_impurities(source: str) -> list[str]:
+    problems = []
     for node in ast.walk(ast.parse(source)):
         line = getattr(node, "lineno", 0)
         for module in imported(node):
@@ -72,22 +72,24 @@ def impurities(source: str) -> list[str]:
             if room in WORLD or (
                 room == "heedful" and module not in {*MODULES, CONTRACT}
             ):
-                found.append(f"line {line} imports {module}")
+                problems.append(f"line {line} imports {module}")
         if isinstance(node, ASYNC):
-            found.append(f"line {line} is asynchronous")
+            problems.append(f"line {line} is asynchronous")
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in WORLDLY_CALLS:
-            found.append(f"line {line} calls {called.id}()")
+            problems.append(f"line {line} calls {called.id}()")
         if isinstance(called, ast.Attribute) and called.attr in CLOCKS:
-            found.append(f"line {line} reads a clock")
-    return found
+            problems.append(f"line {line} reads a clock")
+    return problems
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_pure_module_touches_no_world(name):
-    assert impurities(MODULES[name].read_text(encoding="utf-8")) == []
+    assert find_impurities(MODULES[name].read_text(encoding="utf-8")) == []
 
 
 def test_the_contract_of_models_imports_only_pure_modules():
     source = (PACKAGE / "models" / "contract.py").read_text(encoding="utf-8")
-    assert [one for one in impurities(source) if " imports " in one] == []
+    assert [
+        problem for problem in find_impurities(source) if " imports " in problem
+    ] == []

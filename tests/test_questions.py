@@ -33,9 +33,9 @@ def texts(question: str, report: Report = REPORT) -> list[str]:
 
 
 def test_why_stage_4_was_retried():
-    found = answer(REPORT, "why did the pipeline retry stage 4?")
-    assert found.understood == "why stage 4 (train, by its place) was retried"
-    assert [(fact.cite, fact.text) for fact in found.facts] == [
+    answered = answer(REPORT, "why did the pipeline retry stage 4?")
+    assert answered.understood == "why stage 4 (train, by its place) was retried"
+    assert [(fact.cite, fact.text) for fact in answered.facts] == [
         ("[train]", "stage 4 (train) passed at attempt 2"),
         (
             "[train/attempt 1/hallucination_detection]",
@@ -48,8 +48,8 @@ def test_why_stage_4_was_retried():
         ("[train/attempt 1]", "fed back to attempt 2:"),
         ("[train/attempt 2]", "attempt 2 passed"),
     ]
-    assert found.facts[3].quote == FEEDBACK
-    lines = str(found).splitlines()
+    assert answered.facts[3].quote == FEEDBACK
+    lines = str(answered).splitlines()
     assert lines[0] == "asked: why stage 4 (train, by its place) was retried"
     assert lines[2].startswith("2. [train/attempt 1/hallucination_detection] failed: ")
 
@@ -67,9 +67,9 @@ def test_why_stage_4_was_retried():
     ],
 )
 def test_which_stages_are_meant(question, stages):
-    found = answer(REPORT, question)
-    assert found.understood == f"why {stages} was retried"
-    assert found.missing == ""
+    answered = answer(REPORT, question)
+    assert answered.understood == f"why {stages} was retried"
+    assert answered.missing == ""
 
 
 @pytest.mark.parametrize(
@@ -81,40 +81,56 @@ def test_which_stages_are_meant(question, stages):
     ],
 )
 def test_without_a_known_stage_the_whole_run_is_told(question, missing):
-    found = answer(REPORT, question)
-    assert found.understood == WHOLE
-    assert found.missing == missing
-    assert found.facts[0].cite == "[forecast-7]"
-    assert found.facts[0].text == (
+    answered = answer(REPORT, question)
+    assert answered.understood == WHOLE
+    assert answered.missing == missing
+    assert answered.facts[0].cite == "[forecast-7]"
+    assert answered.facts[0].text == (
         "run forecast-7 of pipeline forecast was degraded after insights; 5 stages, 8 "
         "attempts"
     )
-    assert {fact.stage for fact in found.facts[1:]} == {
-        one.name for one in REPORT.stages
+    assert {fact.stage for fact in answered.facts[1:]} == {
+        stage.name for stage in REPORT.stages
     }
 
 
-@pytest.mark.parametrize("name", ["stage_{}", "stage{}", "{}", "Stage 0{}"])
 @pytest.mark.parametrize(
-    ("question", "taken"),
+    "name",
     [
-        ("why did the pipeline retry stage 4?", {4: "name"}),
-        ("why did the pipeline retry stage_4?", {4: "name"}),
-        ("why were stages 4 and 5 retried?", {5: "name", 4: "name"}),
-        ("stages 1 and 5", {5: "name", 1: "name"}),
+        pytest.param("stage_{}", id="a number in words"),
+        pytest.param("stage{}", id="a name"),
+        pytest.param("{}", id="two numbers"),
+        pytest.param("Stage 0{}", id="the first and the last"),
     ],
 )
-def test_a_name_comes_before_a_place(name, question, taken):
+@pytest.mark.parametrize(
+    ("question", "stages_meant"),
+    [
+        pytest.param(
+            "why did the pipeline retry stage 4?", {4: "name"}, id="a number in words"
+        ),
+        pytest.param("why did the pipeline retry stage_4?", {4: "name"}, id="a name"),
+        pytest.param(
+            "why were stages 4 and 5 retried?", {5: "name", 4: "name"}, id="two numbers"
+        ),
+        pytest.param(
+            "stages 1 and 5", {5: "name", 1: "name"}, id="the first and the last"
+        ),
+    ],
+)
+def test_a_name_comes_before_a_place(name, question, stages_meant):
     stages = tuple(
-        replace(one, name=name.format(6 - n)) for n, one in enumerate(REPORT.stages, 1)
+        replace(stage, name=name.format(6 - n))
+        for n, stage in enumerate(REPORT.stages, 1)
     )
     report = replace(REPORT, stages=stages)
-    said = (
-        f"stage {6 - n} ({name.format(n)}, by its {how})" for n, how in taken.items()
+    phrases = (
+        f"stage {6 - n} ({name.format(n)}, by its {how})"
+        for n, how in stages_meant.items()
     )
-    found = answer(report, question)
-    assert found.understood == f"why {', '.join(said)} was retried"
-    assert found.missing == ""
+    answered = answer(report, question)
+    assert answered.understood == f"why {', '.join(phrases)} was retried"
+    assert answered.missing == ""
     assert find_stage(report, "5") == find_stage(report, name.format(5)) == stages[0]
 
 
@@ -129,10 +145,10 @@ def test_what_no_check_could_judge():
     raised = replace(
         passes("schema"), status="not_validated", message="it raised: boom 7"
     )
-    made = replace(
+    first = replace(
         attempt("judge", 1), overall_status="not_validated", checks=(raised,)
     )
-    tries = (made, replace(made, attempt=2))
+    tries = (first, replace(first, attempt=2))
     report = Report(
         "p",
         "p-1",
@@ -142,66 +158,69 @@ def test_what_no_check_could_judge():
             ),
         ),
     )
-    found = texts("why?", report)
-    assert found[2] == "could not judge: it raised: boom 7"
-    assert "attempt 2 not validated" in found
+    lines = texts("why?", report)
+    assert lines[2] == "could not judge: it raised: boom 7"
+    assert "attempt 2 not validated" in lines
 
 
 WORDS = st.sampled_from(
-    "why did was the pipeline retry stage 4 5 9 train insights 1 2 99 first last and".split()
+    "why did was the pipeline retry stage train insights first last and "
+    "1 2 4 5 9 99".split()
 )
 QUESTIONS = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=9).map(" ".join))
 
 
 @given(QUESTIONS, st.text(max_size=12), st.text(max_size=30))
 def test_any_text_is_answered_with_what_the_report_says(question, name, message):
-    made = attempt(name, 1, fails(name, message, message), output=message, fed=message)
+    before = attempt(
+        name, 1, fails(name, message, message), output=message, fed=message
+    )
     after = attempt(name, 2, passes(name), output=name)
     odd = Report(
         name,
         name,
         stages=(
             StageReport(
-                name, "passed", action="passed", attempts=(made, after), kept=2
+                name, "passed", action="passed", attempts=(before, after), kept=2
             ),
         ),
     )
     for report in (REPORT, odd, Report(name, name, stages=())):
-        found = answer(report, f"{question} {name} {message}")
-        assert found.facts
-        assert str(found)
-        json.dumps(found.plain())
-    known = json.dumps(REPORT.plain(), ensure_ascii=False)
+        answered = answer(report, f"{question} {name} {message}")
+        assert answered.facts
+        assert str(answered)
+        json.dumps(answered.plain())
+    document = json.dumps(REPORT.plain(), ensure_ascii=False)
     for fact in answer(REPORT, question).facts:
         figures = set(re.findall(r"\d+(?:\.\d+)?", f"{fact.text} {fact.quote}"))
-        assert figures <= {*re.findall(r"\d+(?:\.\d+)?", known), *map(str, range(9))}
+        assert figures <= {*re.findall(r"\d+(?:\.\d+)?", document), *map(str, range(9))}
 
 
 def test_statistics():
     halted = replace(REPORT.stages[4], action="halted")
     second = replace(forecast("forecast-8"), stages=(*REPORT.stages[:4], halted))
-    found = statistics([REPORT, second])
-    assert found.runs == 2
-    assert found.retries == 6
-    assert found.seconds == 6.5
-    assert found.tokens == 720
-    worst, *rest = found.checks
+    totals = statistics([REPORT, second])
+    assert totals.runs == 2
+    assert totals.retries == 6
+    assert totals.seconds == 6.5
+    assert totals.tokens == 720
+    worst, *rest = totals.checks
     assert worst.name == "insight_hallucination"
     assert worst.failed == 6
     assert worst.stages == 2
     assert worst.recovered == 0
-    means = next(one for one in rest if one.name == "hallucination_detection")
+    means = next(row for row in rest if row.name == "hallucination_detection")
     assert means.failed == 2
     assert means.stages == 2
     assert means.recovered == 2
-    assert json.loads(json.dumps(asdict(found)))["checks"][0]["failed"] == 6
-    made = (attempt("a", 1, fails("c", "m")), attempt("a", 2, passes("c")))
+    assert json.loads(json.dumps(asdict(totals)))["checks"][0]["failed"] == 6
+    attempts = (attempt("a", 1, fails("c", "m")), attempt("a", 2, passes("c")))
     (going,) = statistics(
         [
             Report(
                 "p",
                 "r",
-                stages=(StageReport("a", "open", action="open", attempts=made),),
+                stages=(StageReport("a", "open", action="open", attempts=attempts),),
             )
         ]
     ).checks

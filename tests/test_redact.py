@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -20,7 +21,9 @@ EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
 KEY = TOKENS["aws_key"][0]
 
 
-@pytest.mark.parametrize(("kind", "token"), EVERY)
+@pytest.mark.parametrize(
+    ("kind", "token"), EVERY, ids=[f"{kind} {token[:40]}" for kind, token in EVERY]
+)
 def test_a_token_is_known_by_its_form(kind: str, token: str) -> None:
     for around in (
         "{}",
@@ -77,7 +80,11 @@ def test_a_token_begins_with_a_fixed_character() -> None:
         assert re.match(r"\w|&|\\[^\w]", rule.pattern), rule.name
 
 
-@pytest.mark.parametrize(("kind", "text", "secret"), PLACED)
+@pytest.mark.parametrize(
+    ("kind", "text", "secret"),
+    PLACED,
+    ids=[f"{secret[:9]} in {text[:40]}" for _, text, secret in PLACED],
+)
 def test_a_secret_is_known_by_what_it_stands_behind(
     kind: str, text: str, secret: str
 ) -> None:
@@ -89,7 +96,9 @@ def test_a_secret_is_known_by_what_it_stands_behind(
     assert redact(clean) == clean
 
 
-@pytest.mark.parametrize(("text", "secrets"), ASSIGNED)
+@pytest.mark.parametrize(
+    ("text", "secrets"), ASSIGNED, ids=[text for text, _ in ASSIGNED]
+)
 def test_what_is_assigned_to_a_telling_name_is_a_secret(
     text: str, secrets: list[str]
 ) -> None:
@@ -112,14 +121,16 @@ def test_a_token_of_one_letter_again_and_again_is_a_token(begin: str) -> None:
     assert redact(f"the token {begin}{'a' * length} is in use").endswith("] is in use")
 
 
-@pytest.mark.parametrize(("kind", "text", "secrets", "found"), KINDS)
+@pytest.mark.parametrize(
+    ("kind", "text", "secrets", "is_found"), KINDS, ids=[kind for kind, *_ in KINDS]
+)
 def test_kinds_of_secrets_in_their_surroundings(
-    kind: str, text: str, secrets: list[str], found: bool
+    kind: str, text: str, secrets: list[str], is_found: bool
 ) -> None:
     data = text.removeprefix("json:")
     clean = redact(text) if data is text else json.dumps(redact_data(json.loads(data)))
     assert secrets, kind
-    assert found == (not any(left(secret, clean) for secret in secrets)), clean
+    assert is_found == (not any(left(secret, clean) for secret in secrets)), clean
 
 
 @pytest.mark.parametrize("text", LEFT)
@@ -265,8 +276,8 @@ def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
     assigned = "[redacted: assigned]"
-    plain = {"n": 3, "secret": "a day", "token": "none", "key": "0a" * 16, 1: "one"}
-    assert redact_data(plain) == plain
+    harmless = {"n": 3, "secret": "a day", "token": "none", "key": "0a" * 16, 1: "one"}
+    assert redact_data(harmless) == harmless
     for name, value, clean in (
         ("password", "correct-horse", assigned),
         ("in", [{"api_key": "abcdefgh1234"}], [{"api_key": assigned}]),
@@ -280,17 +291,20 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
     }
 
 
-@pytest.mark.parametrize("by", ["a check", "an evaluator"])
-def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
-    def find(candidate: str, at: heedful.Context) -> heedful.Evaluation:
-        return heedful.Evaluation((heedful.Finding("c", KEY, fix=KEY, evidence=KEY),))
+def find_key(candidate: str, context: heedful.Context) -> heedful.Evaluation:
+    return heedful.Evaluation((heedful.Finding("c", KEY, fix=KEY, evidence=KEY),))
 
-    given: dict[str, Any] = (
-        {"checks": [find]} if by == "a check" else {"evaluate": find}
-    )
-    result = asyncio.run(
-        heedful.run("t", generate=lambda task, hint: "x", store=None, **given)
-    )
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        partial(heedful.run, checks=[find_key]),
+        partial(heedful.run, evaluate=find_key),
+    ],
+    ids=["a check", "an evaluator"],
+)
+def test_findings_are_cleaned_before_anything_cuts_them(run: Any) -> None:
+    result = asyncio.run(run("t", generate=lambda task, hint: "x", store=None))
     assert "redacted: aws_key" in str(result.loop)
     assert KEY not in str(result.loop)
 
@@ -328,10 +342,10 @@ def test_data_names_its_values_in_many_ways() -> None:
         "path": "/etc/x2",
         "n": "Sha256",
     }
-    plain = [
+    harmless = [
         {"name": "size", "value": "twelve"},
         ["--size", "twelve"],
         {"token": schema},
     ]
-    plain.append({"secret": nested, "password": schema})
-    assert redact_data(plain) == plain
+    harmless.append({"secret": nested, "password": schema})
+    assert redact_data(harmless) == harmless

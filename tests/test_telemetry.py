@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,30 +41,30 @@ class Collected:
 
     def spans(self, name: str = "") -> list[Any]:
         """The spans whose name begins so, in the order of their beginnings."""
-        found = [
-            one
-            for one in self.exporter.get_finished_spans()
-            if one.name.startswith(name)
+        spans = [
+            span
+            for span in self.exporter.get_finished_spans()
+            if span.name.startswith(name)
         ]
-        return sorted(found, key=lambda one: one.start_time or 0)
+        return sorted(spans, key=lambda span: span.start_time or 0)
 
     def text(self) -> str:
-        return "".join(one.to_json() for one in self.spans())
+        return "".join(span.to_json() for span in self.spans())
 
 
 @pytest.fixture
-def told() -> Iterator[Collected]:
-    one = Collected()
-    yield one
+def collected() -> Iterator[Collected]:
+    spans = Collected()
+    yield spans
     telemetry.end()
-    one.tracers.shutdown()
+    spans.tracers.shutdown()
 
 
 def own(**attributes: Any) -> dict[str, Any]:
     return {f"heedful.{name}": value for name, value in attributes.items()}
 
 
-def says_ok(candidate: str, at: Any) -> Sequence[Finding]:
+def says_ok(candidate: str, context: Any) -> Sequence[Finding]:
     return (
         []
         if "ok" in candidate
@@ -76,11 +77,11 @@ def model() -> ScriptedModel:
     return ScriptedModel(Answer("no", usage), Answer(f"ok {SECRET}", usage, "length"))
 
 
-async def test_a_loop_is_a_tree_of_spans(told):
-    told.begin()
+async def test_a_loop_is_a_tree_of_spans(collected):
+    collected.begin()
     result = await heedful.run("say ok", generate=model(), checks=[says_ok], store=None)
-    (loop,) = told.spans("heedful.loop")
-    first, second = told.spans("heedful.attempt")
+    (loop,) = collected.spans("heedful.loop")
+    first, second = collected.spans("heedful.attempt")
     assert loop.parent is None
     done = own(
         policy="default",
@@ -91,13 +92,15 @@ async def test_a_loop_is_a_tree_of_spans(told):
         best=2,
     )
     assert loop.attributes == {"heedful.loop.id": result.id, **done}
-    assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
-    assert [one.attributes["heedful.decision"] for one in (first, second)] == [
+    assert [span.parent.span_id for span in (first, second)] == [
+        loop.context.span_id
+    ] * 2
+    assert [span.attributes["heedful.decision"] for span in (first, second)] == [
         "again",
         "done",
     ]
-    chats = told.spans("chat scripted")
-    assert [one.parent.span_id for one in chats] == [
+    chats = collected.spans("chat scripted")
+    assert [span.parent.span_id for span in chats] == [
         first.context.span_id,
         second.context.span_id,
     ]
@@ -112,20 +115,29 @@ async def test_a_loop_is_a_tree_of_spans(told):
         "gen_ai.usage.output_tokens": 3,
         "gen_ai.response.finish_reasons": ("length",),
     }
-    assert {one.instrumentation_scope.name for one in told.spans()} == {
+    assert {span.instrumentation_scope.name for span in collected.spans()} == {
         telemetry.INSTRUMENTATION_SCOPE
     }
 
 
-async def test_an_evaluation_is_an_event_of_its_attempt(told):
-    told.begin()
+async def test_an_evaluation_is_an_event_of_its_attempt(collected):
+    collected.begin()
 
-    def evaluate(candidate, at):
-        return heedful.Evaluation(scores={"tone": 0.25 if at.attempt == 1 else 0.9})
+    def evaluate(candidate, context):
+        return heedful.Evaluation(
+            scores={"tone": 0.25 if context.attempt == 1 else 0.9}
+        )
 
-    given: Any = {"generate": lambda task, hint: f"x{len(hint)}", "evaluate": evaluate}
-    await heedful.run("t", goals=[Goal("tone", 0.8)], store=None, **given)
-    events = [event for one in told.spans("heedful.attempt") for event in one.events]
+    await heedful.run(
+        "t",
+        generate=lambda task, hint: f"x{len(hint)}",
+        evaluate=evaluate,
+        goals=[Goal("tone", 0.8)],
+        store=None,
+    )
+    events = [
+        event for span in collected.spans("heedful.attempt") for event in span.events
+    ]
     assert [(event.name, dict(event.attributes or {})) for event in events] == [
         (
             "gen_ai.evaluation.result",
@@ -139,107 +151,107 @@ async def test_an_evaluation_is_an_event_of_its_attempt(told):
     ]
 
 
-async def test_memory_is_told_of_by_the_conventions_names(told):
-    told.begin()
+async def test_memory_is_told_of_by_the_conventions_names(collected):
+    collected.begin()
     memory = Memory(":memory:", heedful.Scope("acme", "shop"))
-    kept = await memory.remember("KeyError", "KeyError: 'colour'")
+    remembered = await memory.remember("KeyError", "KeyError: 'colour'")
     await memory.recall("the colour")
-    (upsert,) = told.spans("upsert_memory")
-    (search,) = told.spans("search_memory")
+    (upsert,) = collected.spans("upsert_memory")
+    (search,) = collected.spans("search_memory")
     where = own(tenant="acme", project="shop")
     where |= {"gen_ai.provider.name": "heedful", "gen_ai.memory.store.id": "shop"}
     written = {
         "gen_ai.operation.name": "upsert_memory",
-        "gen_ai.memory.record.id": str(kept.id),
+        "gen_ai.memory.record.id": str(remembered.id),
     }
     assert upsert.attributes == written | own(kind="error", created=True) | where
-    found = {"gen_ai.operation.name": "search_memory"}
-    assert search.attributes == found | own(found=1) | where
+    searched = {"gen_ai.operation.name": "search_memory"}
+    assert search.attributes == searched | own(found=1) | where
 
 
-async def test_an_error_is_told_by_its_type_alone(told):
-    told.begin()
+async def test_an_error_is_told_by_its_type_alone(collected):
+    collected.begin()
     late = ModelTimeout(f"late: {SECRET}")
     with pytest.raises(ModelTimeout):
         await heedful.run("t", generate=ScriptedModel(late), store=None)
     assert {
-        one.name
-        for one in told.spans()
-        if one.attributes["error.type"] == "ModelTimeout"
+        span.name
+        for span in collected.spans()
+        if span.attributes["error.type"] == "ModelTimeout"
     } == {"heedful.loop", "heedful.attempt", "chat scripted"}
-    assert all(one.status.status_code is StatusCode.ERROR for one in told.spans())
-    assert "late" not in told.text()
+    assert all(
+        span.status.status_code is StatusCode.ERROR for span in collected.spans()
+    )
+    assert "late" not in collected.text()
 
 
 @pytest.mark.parametrize("content", [False, True])
 async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(
-    told, content
+    collected, content
 ):
-    told.begin(content)
-    memory = Memory(":memory:")
-    given: Any = {
-        "generate": model(),
-        "checks": [says_ok],
-        "memory": memory,
-        "store": None,
-    }
-    await heedful.run(f"say ok, not {SECRET}", **given)
-    everything = told.text()
+    collected.begin(content)
+    run = partial(heedful.run, checks=[says_ok], memory=Memory(":memory:"), store=None)
+    await run(f"say ok, not {SECRET}", generate=model())
+    everything = collected.text()
     assert SECRET not in everything
-    [_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    [_, last] = [dict(span.attributes) for span in collected.spans("heedful.attempt")]
     assert "no rule was broken under the key" in last["heedful.silence"]
-    second = await heedful.run("ok", **{**given, "generate": model()})
-    [*_, last] = [dict(one.attributes) for one in told.spans("heedful.attempt")]
+    second = await run("ok", generate=model())
+    [*_, last] = [dict(span.attributes) for span in collected.spans("heedful.attempt")]
     assert second.briefing is not None
-    assert last["heedful.told"] == tuple(one.name for one in second.briefing.choices)
-    for said in ("say ok", "no is not ok"):
-        assert (said in everything) is content
+    assert last["heedful.told"] == tuple(
+        choice.name for choice in second.briefing.choices
+    )
+    for words in ("say ok", "no is not ok"):
+        assert (words in everything) is content
     if content:
         (turn,) = json.loads(
-            told.spans("chat")[-1].attributes["gen_ai.output.messages"]
+            collected.spans("chat")[-1].attributes["gen_ai.output.messages"]
         )
         assert turn["role"] == "assistant"
         assert turn["finish_reason"] == "length"
         assert turn["parts"][0]["content"].startswith("ok ")
 
 
-async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
-    told.begin()
+async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(collected):
+    collected.begin()
     pipeline = heedful.Pipeline("p", store=None, progress=False)
     pipeline.stage(name="write", checks=[says_ok])(lambda state: "ok")
     await pipeline.run({})
-    (stage,) = told.spans("heedful.stage")
-    (attempt,) = told.spans("heedful.attempt")
+    (stage,) = collected.spans("heedful.stage")
+    (attempt,) = collected.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id
-    named = own(stage="write", status="passed", attempts=1)
-    assert named.items() <= dict(stage.attributes).items()
+    attributes = own(stage="write", status="passed", attempts=1)
+    assert attributes.items() <= dict(stage.attributes).items()
 
 
-async def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
+async def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(collected):
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-    told.begin(content=True)
-    agent = told.tracers.get_tracer("an agent")
-    asked = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    collected.begin(content=True)
+    agent = collected.tracers.get_tracer("an agent")
+    request = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
     async def generate(task: str, hint: str) -> str:
-        with agent.start_as_current_span("chat", attributes=asked):
+        with agent.start_as_current_span("chat", attributes=request):
             return "ok"
 
     for writer, episodes in ((model(), 0), (generate, 1)):
-        told.exporter.clear()
+        collected.exporter.clear()
         await heedful.run("say ok", generate=writer, checks=[says_ok], store=None)
-        document = MessageToJson(encode_spans(told.spans()), indent=None).encode()
-        found = list(read(document))
-        assert len(found) == episodes
-        said = [event.content for one in found for event in one.events]
-        assert all("say ok" not in text for text in said)
+        document = MessageToJson(encode_spans(collected.spans()), indent=None).encode()
+        episodes_read = list(read(document))
+        assert len(episodes_read) == episodes
+        contents = [
+            event.content for episode in episodes_read for event in episode.events
+        ]
+        assert all("say ok" not in text for text in contents)
 
 
-async def test_nothing_is_imported_or_told_unless_it_is_begun(told):
+async def test_nothing_is_imported_or_told_unless_it_is_begun(collected):
     await heedful.run("t", generate=lambda task, hint: "ok", store=None)
-    assert told.spans() == []
+    assert collected.spans() == []
     script = (
         "import asyncio, heedful, sys; from heedful.testing import ScriptedModel; "
         "asyncio.run(heedful.run('t', generate=ScriptedModel('x'), store=':memory:')); "

@@ -25,8 +25,8 @@ PICTURE = PAGE.partition("```text")[2].partition("```")[0]
 
 
 def rooms_of_the_picture() -> list[str]:
-    named = re.findall(r"^ (\w+)(?:/|\.py)", PICTURE, flags=re.MULTILINE)
-    return [*named[:-1], *re.findall(r"(\w+)\.py", PICTURE.splitlines()[-1])]
+    names = re.findall(r"^ (\w+)(?:/|\.py)", PICTURE, flags=re.MULTILINE)
+    return [*names[:-1], *re.findall(r"(\w+)\.py", PICTURE.splitlines()[-1])]
 
 
 def test_the_picture_shows_every_room_and_no_other():
@@ -54,10 +54,10 @@ def test_the_order_of_the_picture_is_the_one_that_is_enforced():
 @pytest.mark.parametrize("page", PAGES_ABOUT_CODE, ids=lambda page: page.stem)
 def test_every_file_that_the_page_names_exists(page):
     text = page.read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+(?:/[\w.]+)+/?)`", text))
+    paths = set(re.findall(r"`(\w+(?:/[\w.]+)+/?)`", text))
     places = (PACKAGE, PACKAGE.parent, ROOT)
     missing = {
-        path for path in named if not any((place / path).exists() for place in places)
+        path for path in paths if not any((place / path).exists() for place in places)
     }
     assert missing <= OUTPUTS
 

@@ -43,7 +43,7 @@ def test_the_outermost_rooms_may_catch_all():
 
 
 @pytest.fixture
-def found(tmp_path, monkeypatch):
+def find_addresses(tmp_path, monkeypatch):
     monkeypatch.setattr(addresses, "ROOT", tmp_path)
 
     def look(text: str, name: str = "a.py") -> list[str]:
@@ -71,14 +71,14 @@ def found(tmp_path, monkeypatch):
         ("HTTPS://Files.pythonhosted~.org", 1),
     ],
 )
-def test_a_machine_or_a_registry_is_found(found, text, count):
-    assert len(found(text)) == count
+def test_a_machine_or_a_registry_is_found(find_addresses, text, count):
+    assert len(find_addresses(text)) == count
 
 
-def test_a_lock_holds_no_address_and_no_option(found):
-    assert found("a==1 \\\n    --hash=sha256:00\n    # via b", "x.lock") == []
-    assert len(found("--index-url https://example.com/simple", "x.lock")) == 1
-    assert len(found("a @ https://example.com/a.whl", "x.lock")) == 1
+def test_a_lock_holds_no_address_and_no_option(find_addresses):
+    assert find_addresses("a==1 \\\n    --hash=sha256:00\n    # via b", "x.lock") == []
+    assert len(find_addresses("--index-url https://example.com/simple", "x.lock")) == 1
+    assert len(find_addresses("a @ https://example.com/a.whl", "x.lock")) == 1
 
 
 def test_a_lock_without_a_hash_or_with_an_address_is_refused():

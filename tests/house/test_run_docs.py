@@ -22,17 +22,35 @@ def page(*blocks: tuple[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        (page(("python", "x = 1\nraise OSError('gone')")), "line 3"),
-        (page(("python", "import warnings\nwarnings.warn('old')")), "UserWarning: old"),
-        (page(("python", ">>> 1 + 1\n3")), "Expected:"),
-        (page(("python", "raise SystemExit(0)")), "SystemExit"),
-        (page(("console", "$ python -c 'raise SystemExit(3)'")), "exited 3"),
-        (page(("console", "$ python -c 'print(1)'\n2")), "it said:\n1"),
+        pytest.param(
+            page(("python", "x = 1\nraise OSError('gone')")), "line 3", id="an error"
+        ),
+        pytest.param(
+            page(("python", "import warnings\nwarnings.warn('old')")),
+            "UserWarning: old",
+            id="a warning",
+        ),
+        pytest.param(
+            page(("python", ">>> 1 + 1\n3")), "Expected:", id="a result that differs"
+        ),
+        pytest.param(
+            page(("python", "raise SystemExit(0)")), "SystemExit", id="an exit"
+        ),
+        pytest.param(
+            page(("console", "$ python -c 'raise SystemExit(3)'")),
+            "exited 3",
+            id="a command that fails",
+        ),
+        pytest.param(
+            page(("console", "$ python -c 'print(1)'\n2")),
+            "it said:\n1",
+            id="an output that differs",
+        ),
     ],
 )
-def test_a_page_that_does_not(outcome, text, said):
+def test_a_page_that_does_not(outcome, text, message):
     passed, output = outcome(text)
     assert not passed
-    assert said in output
+    assert message in output

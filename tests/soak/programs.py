@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,16 @@ async def answer(task: str, hint: str) -> str:
     """Right at once with a chance that the lessons shown raise or lower; then always
     right.
     """
-    at = heedful.context()
-    if at.attempt > 1:
+    context = heedful.context()
+    if context.attempt > 1:
         return RIGHT
-    rate = 0.5 + sum(GAINS[turn.content.split()[0]] for turn in at.examples[1::2])
-    return RIGHT if random.Random(f"answer {at.loop_id}").random() < rate else "wrong"
+    rate = 0.5 + sum(GAINS[turn.content.split()[0]] for turn in context.examples[1::2])
+    return (
+        RIGHT if random.Random(f"answer {context.loop_id}").random() < rate else "wrong"
+    )
 
 
-def is_house_format(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+def is_house_format(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
     wrong = heedful.Finding("house", "not the house format", key="bad")
     return [] if candidate == RIGHT else [wrong]
 
@@ -72,8 +75,8 @@ def is_house_format(candidate: str, at: heedful.Context) -> list[heedful.Finding
 is_house_format.pure = True  # type: ignore[attr-defined]
 
 
-def say(what: str) -> None:
-    print(what, flush=True)
+def say(line: str) -> None:
+    print(line, flush=True)
 
 
 def note(path: str | Path, *what: Any) -> None:
@@ -110,27 +113,35 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
 
     async def generate(task: str, hint: str) -> Answer:
         await asyncio.sleep(chance.random() * 0.004)
-        at = heedful.context()
-        note(log, "generate", at.loop_id, at.attempt)
+        context = heedful.context()
+        note(log, "generate", context.loop_id, context.attempt)
         return Answer(
-            f"{task} {at.attempt}", Usage(1, 5, completion_tokens=5, cost=0.25)
+            f"{task} {context.attempt}", Usage(1, 5, completion_tokens=5, cost=0.25)
         )
 
-    async def check(candidate: str, at: Context) -> list[Finding]:
+    async def check(candidate: str, context: Context) -> list[Finding]:
         if kind != "pure":
             await asyncio.sleep(chance.random() * 0.004)
-        note(log, "check", at.loop_id, at.attempt)
+        note(log, "check", context.loop_id, context.attempt)
         if kind == "stuck":
             await asyncio.sleep(60)
-        return [] if at.attempt == 5 and at.task != "t0" else [Finding("c", "not yet")]
+        return (
+            []
+            if context.attempt == 5 and context.task != "t0"
+            else [Finding("c", "not yet")]
+        )
 
     check.pure = kind == "pure"  # type: ignore[attr-defined]
     policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
-    options: dict[str, Any] = {"policy": policy, "store": path, "memory": path}
-    options |= {"generate": generate, "checks": [check]}
-    await asyncio.gather(
-        *(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3))
+    run = partial(
+        heedful.run,
+        generate=generate,
+        checks=[check],
+        policy=policy,
+        store=path,
+        memory=path,
     )
+    await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(3)))
 
 
 async def pipeline(folder: str, seed: str) -> None:
@@ -140,32 +151,35 @@ async def pipeline(folder: str, seed: str) -> None:
         logging.NullHandler()
     )  # some stages fail on purpose
 
-    def pure(output: Any, at: Context) -> Sequence[Finding]:
-        if at.attempt > FAILS[at.loop_id.partition("/")[2]]:
+    def pure(output: Any, context: Context) -> Sequence[Finding]:
+        if context.attempt > FAILS[context.loop_id.partition("/")[2]]:
             return []
         return [
-            Finding("pure", f"attempt {at.attempt} made {output}"[:90], fix="go on")
+            Finding(
+                "pure", f"attempt {context.attempt} made {output}"[:90], fix="go on"
+            )
         ]
 
-    def slow(output: Any, at: Context) -> Sequence[Finding]:
+    def slow(output: Any, context: Context) -> Sequence[Finding]:
         time.sleep(SECONDS)
         return [Finding("slow", "it took a while", level="warning")]
 
     def stage(name: str) -> Any:
         def run(state: dict[str, Any], feedback: str | None = None) -> Any:
             time.sleep(SECONDS)
-            at = (
+            attempt = (
                 1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
             )
-            state["log"].append([name, at])
-            note(root / "ended.log", name, at)
-            return {"at": at, "saw": len(state["log"])}
+            state["log"].append([name, attempt])
+            note(root / "ended.log", name, attempt)
+            return {"at": attempt, "saw": len(state["log"])}
 
         return run
 
     pure.pure = True  # type: ignore[attr-defined]
-    options: dict[str, Any] = {"store": str(root / "a.db"), "reports": root / "reports"}
-    stages = heedful.Pipeline("p", progress=False, **options)
+    stages = heedful.Pipeline(
+        "p", store=str(root / "a.db"), reports=root / "reports", progress=False
+    )
     for name in FAILS:
         stages.stage(name=name, checks=[pure, slow])(stage(name))
     result = await stages.run({"log": []}, id="r")
@@ -198,26 +212,26 @@ async def prove(path: str, other: str, count: str, seed: str) -> None:
 
     with opened(path) as store, opened(other) as apart:
         memory = Memory(store if other == path else apart, holdout=0.5)
-        options: dict[str, Any] = {
-            "generate": slow,
-            "checks": [is_house_format],
-            "store": store,
-        }
+        run = partial(
+            heedful.run,
+            generate=slow,
+            checks=[is_house_format],
+            store=store,
+            memory=memory,
+        )
         for n in range(0, int(count), 4):
-            four = [(TASK.format(n=k), f"k/{k}") for k in range(n, n + 4)]
-            runs = (
-                heedful.run(task, memory=memory, id=id, **options) for task, id in four
-            )
+            numbers = range(n, n + 4)
+            runs = (run(TASK.format(n=k), id=f"k/{k}") for k in numbers)
             await asyncio.gather(*runs)
 
 
 async def remember(path: str, times: str) -> None:
     memory = Memory(path)
     for n in range(int(times)):
-        stored = await memory.remember(
+        lesson = await memory.remember(
             "ValueError", f"line {n}: could not convert {n}.5 to int"
         )
-        say(f"{stored.id} {stored.created} {stored.seen}")
+        say(f"{lesson.id} {lesson.created} {lesson.seen}")
 
 
 def main() -> None:

@@ -219,9 +219,9 @@ class Session:
         )
         return Answer(chance.choice(text), usage)
 
-    def check(self, candidate: str, at: Context) -> list[Finding]:
+    def check(self, candidate: str, context: Context) -> list[Finding]:
         chance = self._chance
-        self._life.write("check", _step.get(), at.task, at.attempt)
+        self._life.write("check", _step.get(), context.task, context.attempt)
         self._life.die(chance)
         luck = chance.random()
         if luck < 0.2:
@@ -231,9 +231,9 @@ class Session:
         keys = chance.sample("abcdefgh", chance.choice((1, 1, 2, 3)))
         return [Finding("c", f"not {k}", key=k, persistent=k == "a") for k in keys]
 
-    async def awaited(self, candidate: str, at: Context) -> list[Finding]:
+    async def awaited(self, candidate: str, context: Context) -> list[Finding]:
         await asyncio.sleep(self._chance.random() * 0.003)
-        return self.check(candidate, at)
+        return self.check(candidate, context)
 
 
 class Thread:
@@ -266,10 +266,10 @@ class Thread:
         run = session.run
         self.life.write("begin", step, do.__name__, run.id, session.id, session.fresh)
         try:
-            said = await do(self, session)
+            outcome = await do(self, session)
         except (*EXPECTED, *FAILED) as error:
-            said = type(error).__name__
-        self.life.write("end", step, said)
+            outcome = type(error).__name__
+        self.life.write("end", step, outcome)
 
     def _session(self, loop: str, step: str) -> Session:
         """A session that this thread still has of that loop, or a new one."""
@@ -293,26 +293,35 @@ class Thread:
         run = session.run
         rules = [
             name
-            for one in flat(run.policy.rules)
-            if (name := rule_name(one)) in LIFTABLE
+            for rule in flat(run.policy.rules)
+            if (name := rule_name(rule)) in LIFTABLE
         ]
-        given: dict[str, Any] = {
-            "rule": chance.choice(LIFTABLE if chance.random() < 0.1 else rules),
-            "by": chance.choice(("ada", "grace")),
-            "why": _step.get(),
-            "decisions": chance.choice((1, 1, 2, 3)),
-            "until": chance.choice((None, time.time() + 3_600)),
-        }
+        liftable = LIFTABLE if chance.random() < 0.1 else rules
+        rule = chance.choice(liftable)
+        by = chance.choice(("ada", "grace"))
+        why = _step.get()
+        decisions = chance.choice((1, 1, 2, 3))
+        until = chance.choice((None, time.time() + 3_600))
         if chance.random() < 0.5:
-            return await self._through(session, run.override(**given))
-        given |= {"store": self.store, "scope": scope(run.id)}
-        return rule_of(await heedful.override(run.id, **given))
+            verdict = run.override(rule, by, why, decisions=decisions, until=until)
+            return await self._through(session, verdict)
+        lifted = await heedful.override(
+            run.id,
+            rule,
+            by=by,
+            why=why,
+            decisions=decisions,
+            until=until,
+            store=self.store,
+            scope=scope(run.id),
+        )
+        return rule_of(lifted)
 
     async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
         session.fresh = True
-        said = rule_of(await verdict)
+        rule = rule_of(await verdict)
         session.fresh = False
-        return said
+        return rule
 
 
 ACTIONS = (Thread.step, Thread.cancel, Thread.override)
@@ -338,14 +347,14 @@ def main() -> None:
         deaths=float(deaths),
     )
     store = Mortal(life)
-    held, believed = LEASES[life.number % len(LEASES)]
-    loops.LOOP_LEASE_SECONDS = held
-    journal.LOOP_LEASE_SECONDS = believed  # type: ignore[attr-defined]
+    store_lease, believed_lease = LEASES[life.number % len(LEASES)]
+    loops.LOOP_LEASE_SECONDS = store_lease
+    journal.LOOP_LEASE_SECONDS = believed_lease  # type: ignore[attr-defined]
     with ThreadPoolExecutor(THREADS) as threads:
         acting = [
             threads.submit(asyncio.run, Thread(life, n, store).live())
             for n in range(THREADS)
         ]
-    for one in acting:
-        one.result()
+    for task in acting:
+        task.result()
     asyncio.run(store.close())

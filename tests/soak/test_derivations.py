@@ -24,6 +24,7 @@ from heedful.lessons.trust import (
 )
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
+from heedful.store.connection import Db
 from heedful.store.lessons import LESSON_DIGEST_PREFIX, words_digest
 from heedful.store.store import Store
 from tests.conftest import SOAK
@@ -52,12 +53,12 @@ Rows = dict[int, dict[str, Any]]
 
 def name_of(row: dict[str, Any]) -> tuple[str, str]:
     """What an example is called, in this scope or another."""
-    said = (
+    digest = (
         words_digest(row["lesson"])
         if row["digest"].startswith(LESSON_DIGEST_PREFIX)
         else row["digest"]
     )
-    return f"{row['kind']}/{row['signature']}", said
+    return f"{row['kind']}/{row['signature']}", digest
 
 
 @dataclass(frozen=True)
@@ -124,24 +125,29 @@ class World:
     async def remember(self, memory: Memory) -> None:
         """Remember a sighting, or a text made of up to three stored examples."""
         before = await self.rows()
-        own = self.of(before, memory)
+        here = self.of(before, memory)
         parents = self.chance.sample(
-            own, min(len(own), self.chance.choice((0, 0, 1, 2, 3)))
+            here, min(len(here), self.chance.choice((0, 0, 1, 2, 3)))
         )
         trust = self.chance.choice(TRUST_ORDER)
         source = (
             f"{trust} {self.chance.randrange(3)}" if self.chance.random() < 0.9 else ""
         )
-        if strangers := sorted(before.keys() - set(own)):
+        if strangers := sorted(before.keys() - set(here)):
             with pytest.raises(InvalidInput, match="derived_from"):
                 await memory.remember("e", "x", derived_from=[*parents, strangers[0]])
         example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
-        said: dict[str, Any] = {
-            "example": example if self.chance.random() < 0.7 else None
-        }
-        said |= {"lesson": self.chance.choice(LESSONS), "derived_from": parents}
-        said |= {"trust": trust, "source": source}
-        answer = await memory.remember(self.chance.choice(ERRORS), "wrong", **said)
+        has_example = self.chance.random() < 0.7
+        lesson = self.chance.choice(LESSONS)
+        answer = await memory.remember(
+            self.chance.choice(ERRORS),
+            "wrong",
+            example=example if has_example else None,
+            lesson=lesson,
+            derived_from=parents,
+            trust=trust,
+            source=source,
+        )
         self.derivations += bool(parents)
         low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
         source = source or (low if low in QUARANTINE_TRUST else "")
@@ -166,23 +172,23 @@ class World:
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
         lessons = lessons_of(build_loop(id, *answers), task, briefing)
-        shown = briefing.exposures
-        stored = await self.store.write(
-            memory.scope, exposures.remember, lessons, exposures=shown
+        exposed = briefing.exposures
+        remembered = await self.store.write(
+            memory.scope, exposures.remember, lessons, exposures=exposed
         )
-        assert len(stored) == len(lessons) * all(
-            one in self.texts for one in briefing.shown
+        assert len(remembered) == len(lessons) * all(
+            item in self.texts for item in briefing.shown
         )
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
-        await self.wrote(memory, before, {one.id: saying for one in stored})
+        await self.wrote(memory, before, {item.id: saying for item in remembered})
 
     async def copy(self, memory: Memory) -> None:
         """Import the other scope: held, or with its trust if somebody vouches for it on
         record.
         """
         before = await self.rows()
-        (other,) = [one for one in self.memories if one is not memory]
+        (other,) = [item for item in self.memories if item is not memory]
         was = defaultdict(list)
         for id in self.of(before, other):
             was[name_of(before[id])].append(before[id])
@@ -200,7 +206,7 @@ class World:
             if id in before:
                 assert row["trust"] == before[id]["trust"]
             else:
-                trusts = {one["trust"] for one in was[name_of(row)]}
+                trusts = {item["trust"] for item in was[name_of(row)]}
                 assert row["trust"] in (trusts if vouches else {"external"})
             await self.came(memory.scope.project, id, row["trust"])
         await self.saw(memory.scope.project)
@@ -226,19 +232,19 @@ class World:
 
     async def saw(self, project: str) -> None:
         """Take from an import its sightings."""
-        found = defaultdict(list)
+        sightings = defaultdict(list)
         for reflection, trust, source, parents in await self.read(
             "select o.lesson_id, o.trust, o.source, o.parents from occurrence o"
             " join lesson l on l.id = o.lesson_id where l.project = ? order by "
             "o.id",
             project,
         ):
-            found[reflection].append(
+            sightings[reflection].append(
                 Saying(trust, source, frozenset(json.loads(parents)))
             )
-            for id in found[reflection][-1].parents - self.texts.keys():
+            for id in sightings[reflection][-1].parents - self.texts.keys():
                 await self.came(project, id, "external")
-        self.said |= found
+        self.said |= sightings
 
     async def wrote(
         self, memory: Memory, before: Rows, sayings: dict[int, Saying]
@@ -268,7 +274,8 @@ class World:
                 assert before[id]["trust"] not in TRUST_RAISING_VERIFICATION
                 assert saying.trust == "measured" or rulings[0]["action"] == "release"
                 if any(
-                    id == one or id in self.ancestors(one) for one in saying.parents
+                    id == parent or id in self.ancestors(parent)
+                    for parent in saying.parents
                 ):
                     text.sources |= self.texts[id].sources
                     text.parents |= self.texts[id].parents
@@ -287,9 +294,11 @@ class World:
         none.
         """
         before = await self.rows()
-        own = self.of(before, memory)
-        waiting = [id for id in own if before[id]["state"] == "quarantined"]
-        assert {one.id for one in await memory.quarantine.waiting(999)} == set(waiting)
+        here = self.of(before, memory)
+        waiting = [id for id in here if before[id]["state"] == "quarantined"]
+        assert {item.id for item in await memory.quarantine.waiting(999)} == set(
+            waiting
+        )
         among = waiting if waiting and self.chance.random() < 0.8 else sorted(before)
         ids = self.chance.sample(among, min(len(among), self.chance.choice((1, 1, 2))))
         action = self.chance.choice(("release", "reject"))
@@ -303,7 +312,7 @@ class World:
         after = await self.rows()
         assert after.keys() == before.keys()
         rulings = await self.store.read(memory.scope, exposures.rulings, len(ids))
-        assert {one["record"]["example"] for one in rulings} == set(ids)
+        assert {item["record"]["example"] for item in rulings} == set(ids)
         for id in ids:
             if action == "release":
                 self.texts[id].trust = "operator"
@@ -333,13 +342,15 @@ class World:
         assert before.keys() - after.keys() == rests & before.keys()
         assert counted.examples == len(rests & before.keys())
         for id in self.of(before, memory):
-            said = self.said[before[id]["lesson_id"]]
-            said[:] = [
-                one for one in said if one.source != source and not one.parents & rests
+            sayings = self.said[before[id]["lesson_id"]]
+            sayings[:] = [
+                saying
+                for saying in sayings
+                if saying.source != source and not saying.parents & rests
             ]
         for id in after.keys() - before.keys():  # what others saw speaks for itself
-            said = self.said[after[id]["lesson_id"]]
-            best = min(said, key=lambda one: TRUST_ORDER.index(one.trust))
+            sayings = self.said[after[id]["lesson_id"]]
+            best = min(sayings, key=lambda saying: TRUST_ORDER.index(saying.trust))
             parents = set(best.parents)
             self.texts[id] = Text(
                 project=memory.scope.project,
@@ -395,40 +406,42 @@ class World:
         rows = await self.rows()
         await check_derived(self.store)
         for memory in self.memories:
-            for asked in (*TASKS[:1], *LESSONS[1:]):
-                found = await memory.recall(asked, 99)
-                found += await self.store.read(
-                    memory.scope, search.search, asked, "", None, 99
+            for query in (*TASKS[:1], *LESSONS[1:]):
+                matches = await memory.recall(query, 99)
+                matches += await self.store.read(
+                    memory.scope, search.search, query, "", None, 99
                 )
-                for one in found:
-                    row = rows[one.id]
+                for match in matches:
+                    row = rows[match.id]
                     assert row["project"] == memory.scope.project
                     assert row["trust"] not in QUARANTINE_TRUST
                     assert row["state"] in ("unverified", "verified")
-                    assert one.lesson in (row["lesson"], row["text"])
+                    assert match.lesson in (row["lesson"], row["text"])
                     assert (
                         row["lesson_trust"] not in QUARANTINE_TRUST
-                        or one.lesson == row["lesson"]
+                        or match.lesson == row["lesson"]
                     )
-                shown = (await memory.brief(asked, "")).shown
-                assert set(shown) <= {one.id for one in found}
+                shown_ids = (await memory.brief(query, "")).shown
+                assert set(shown_ids) <= {match.id for match in matches}
 
     # -- the model
 
     def ancestors(self, id: int) -> set[int]:
-        found = set[int]()
+        ancestors = set[int]()
         waiting = [id]
         while waiting:
             text = self.texts.get(waiting.pop())
-            new = (text.parents if text else set()) - found
-            found |= new
+            new = (text.parents if text else set()) - ancestors
+            ancestors |= new
             waiting += new
-        return found
+        return ancestors
 
     def sources(self, id: int) -> set[str]:
         """All sources of a text; none is reached through a text that was revoked."""
         reached = [
-            self.texts[one] for one in {id} | self.ancestors(id) if one in self.texts
+            self.texts[reached_id]
+            for reached_id in {id} | self.ancestors(id)
+            if reached_id in self.texts
         ]
         return {name for text in reached for name in text.sources} - {""}
 
@@ -438,11 +451,15 @@ class World:
         )
 
     async def rows(self) -> Rows:
-        read = lambda db, _: [dict(row) for row in db.execute(ROWS)]  # noqa: E731
+        def read(db: Db, scope: Scope) -> list[dict[str, Any]]:
+            return [dict(row) for row in db.execute(ROWS)]
+
         return {row["id"]: row for row in await self.store.read(Scope(), read)}
 
     async def read(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        read = lambda db, _: [tuple(row) for row in db.execute(sql, values)]  # noqa: E731
+        def read(db: Db, scope: Scope) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in db.execute(sql, values)]
+
         return await self.store.read(Scope(), read)
 
 

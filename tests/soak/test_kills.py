@@ -92,19 +92,19 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
         assert process.stdout is not None
         first = process.stdout.readline()
         time.sleep(chance.random() * 0.1)
-        whole = (first + killed(process)).rpartition("\n")[0].splitlines()
-        acknowledged |= {(id, int(number)) for id, number in map(str.split, whole)}
-    stored = rows(
+        written = (first + killed(process)).rpartition("\n")[0].splitlines()
+        acknowledged |= {(id, int(number)) for id, number in map(str.split, written)}
+    attempts = rows(
         path, "select l.id, a.number from attempt a join loop l on l.n = a.loop"
     )
     assert acknowledged
-    assert acknowledged <= set(stored)
+    assert acknowledged <= set(attempts)
     assert rows(path, "pragma integrity_check") == HEALTHY
     for table in ("decision", "occurrence"):  # written with the attempt or not at all
-        assert rows(path, f"select count(*) from {table}") == [(len(stored),)]
-    assert rows(path, "select seen from lesson") == [(len(stored),)]
-    counts = Counter(id for id, _ in stored)
-    assert set(stored) == {(id, n) for id in counts for n in range(1, counts[id] + 1)}
+        assert rows(path, f"select count(*) from {table}") == [(len(attempts),)]
+    assert rows(path, "select seen from lesson") == [(len(attempts),)]
+    counts = Counter(id for id, _ in attempts)
+    assert set(attempts) == {(id, n) for id in counts for n in range(1, counts[id] + 1)}
 
 
 def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path):
@@ -123,7 +123,7 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path
     assert rows(path, "select count(*) from occurrence") == [(8 * times,)]
     acknowledged = sorted((int(seen), created) for _, created, seen in answers)
     assert acknowledged == [(n, str(n == 1)) for n in range(1, 8 * times + 1)]
-    assert {int(known) for known, *_ in answers} == {id}
+    assert {int(answered_id) for answered_id, *_ in answers} == {id}
 
 
 # -- loops
@@ -140,9 +140,9 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
         with opened(path) as store:
             loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, limit=9))
         assert len(loops) == 3
-        for stored in loops:
-            loop = stored.loop
-            last = stored.verdicts[-1]
+        for stored_loop in loops:
+            loop = stored_loop.loop
+            last = stored_loop.verdicts[-1]
             passes = loop.id != "loop 0"
             attempts = 5 if passes else 6  # the budget is 6 calls
             assert isinstance(last, Done)
@@ -150,15 +150,17 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
             assert (
                 len(loop.attempts)
                 == loop.usage.calls
-                == len(stored.verdicts)
+                == len(stored_loop.verdicts)
                 == attempts
             )
             assert loop.usage.tokens == 10 * attempts
             assert loop.usage.cost == 0.25 * attempts
-            assert stored.journal == {}
-            made = [calls["generate", loop.id, a.number] for a in loop.attempts]
-            assert min(made) >= 1
-            assert sum(made) - attempts <= kills  # only calls in flight were repeated
+            assert stored_loop.journal == {}
+            calls_made = [calls["generate", loop.id, a.number] for a in loop.attempts]
+            assert min(calls_made) >= 1
+            assert (
+                sum(calls_made) - attempts <= kills
+            )  # only calls in flight were repeated
         # One lesson, seen by each loop, and one rule that all of them broke.
         assert rows(path, "select kind, seen from lesson") == [("check", 3)]
         assert rows(path, "select loops from cause") == [(3,)]
@@ -243,11 +245,11 @@ async def is_done(path: Path, before: dict[str, Any]) -> bool:
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
         dreams = Dreams(memory)
-        done = [one for one in await dreams.log(10_000) if one.undone is None]
-        states = [one["state"] for one in await memory.top(10_000)]
+        done = [item for item in await dreams.log(10_000) if item.undone is None]
+        states = [item["state"] for item in await memory.top(10_000)]
         if done:
             (dream,) = done
-            gone = sum(len(one.members) for one in dream.done)
+            gone = sum(len(item.members) for item in dream.done)
             assert gone == states.count("superseded") >= GROUPS // 2
             assert await dreams.rollback(dream.id, by="test") == gone
         assert await dump_tables(memory) == before
@@ -280,14 +282,14 @@ async def begin(path: Path) -> None:
     with opened(path) as store:
         await store.write(SCOPE, exposures.remember, lessons())
         for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-            shown = [
+            exposed = [
                 Exposure(
                     "check/none", f"first {n}", shown=True, signature="none", share=0.0
                 )
             ]
             outcome = Outcome(f"first {n}", True, calls=1)
             await store.write(
-                SCOPE, exposures.remember, (), exposures=shown, outcome=outcome
+                SCOPE, exposures.remember, (), exposures=exposed, outcome=outcome
             )
 
 
@@ -315,20 +317,20 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
         "select loop, kind || '/' || signature, shown, share, together from exposure"
         " where share > 0",
     )
-    every = {f"k/{n}" for n in range(count)}
+    all_loops = {f"k/{n}" for n in range(count)}
     assert (
         {loop for loop, *_ in ends[FIRST_LOOPS_WITHOUT_HOLDOUT:]}
         == {loop for loop, *_ in exposed}
-        == every
+        == all_loops
     )
     result = {loop: (right, wrong) for loop, _, right, wrong in ends}
     helped = Counter[str]()
     hurt = Counter[str]()
-    for loop, lesson, shown, share, together in exposed:
-        assert shown == (not is_withheld(seed, loop, lesson, share))
+    for loop, lesson, was_shown, share, together in exposed:
+        assert was_shown == (not is_withheld(seed, loop, lesson, share))
         assert together == is_pooled(seed, loop)
         right, wrong = result[loop]
-        helped[lesson] += shown and right
-        hurt[lesson] += shown and lesson[6:] in wrong
-    found = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
-    assert found == [(name, helped[name], hurt[name]) for name, *_ in found]
+        helped[lesson] += was_shown and right
+        hurt[lesson] += was_shown and lesson[6:] in wrong
+    counters = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
+    assert counters == [(name, helped[name], hurt[name]) for name, *_ in counters]

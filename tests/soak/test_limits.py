@@ -76,20 +76,20 @@ class Log:
             for line in path.read_text().rpartition("\n")[0].splitlines():
                 self._read(*json.loads(line))
 
-    def _read(self, kind: str, at: float, id: str, *what: Any) -> None:
+    def _read(self, kind: str, moment: float, id: str, *what: Any) -> None:
         match kind, what:
             case "begin", (do, loop, session, fresh):
                 if fresh or session not in self._opened:
-                    self._opened[session] = at
+                    self._opened[session] = moment
                 self.steps[id] = Step(
                     id=id, do=do, loop=loop, opened=self._opened[session]
                 )
-            case "end", (said,):
-                self.steps[id].said = said
+            case "end", (outcome,):
+                self.steps[id].said = outcome
             case "generate", (loop, attempt, number, fails):
                 self.calls.append(
                     Call(
-                        time=at,
+                        time=moment,
                         step=self.steps[id],
                         loop=loop,
                         attempt=attempt,
@@ -109,7 +109,7 @@ class Case:
     def __init__(self, db: sqlite3.Connection, row: sqlite3.Row) -> None:
         def read(table: str, order: str) -> list[dict[str, Any]]:
             query = f"select * from {table} where loop = ? order by {order}"
-            return [dict(one) for one in db.execute(query, (row["n"],))]
+            return [dict(entry) for entry in db.execute(query, (row["n"],))]
 
         self.row = row
         self.id = str(row["id"])
@@ -122,11 +122,13 @@ class Case:
             from_document(Attempt, json.loads(a["record"])) for a in self.attempts
         )
         self.pending = read("step", "key")
-        found = read("decision", "seq")
-        self.seqs = [one["seq"] for one in found]
+        decisions = read("decision", "seq")
+        self.seqs = [entry["seq"] for entry in decisions]
         self.decisions = [
-            decision_from(json.loads(one["record"]), one["attempt"], one["created"])
-            for one in found
+            decision_from(
+                json.loads(entry["record"]), entry["attempt"], entry["created"]
+            )
+            for entry in decisions
         ]
         # The call that an answer came from, which is its price -> the number of its
         # attempt.
@@ -148,13 +150,13 @@ def lifts(decision: Decision) -> set[tuple[int, str]]:
     """The overrides that a decision used, each with a rule that it lifted."""
     verdict = decision.verdict
     lifted = verdict.lifted if isinstance(verdict, Again) else ()
-    return {(one.override, one.rule) for one in lifted}
+    return {(stop.override, stop.rule) for stop in lifted}
 
 
 # -- what must hold of one loop
 
 
-def numbered(case: Case) -> None:
+def check_numbers(case: Case) -> None:
     """Nothing is missing or doubled, and each attempt has one decision of its own
     time.
     """
@@ -164,69 +166,75 @@ def numbered(case: Case) -> None:
         [o["seq"] for o in case.overrides],
         case.seqs,
     ]
-    assert numbers == [list(range(1, len(one) + 1)) for one in numbers]
+    assert numbers == [list(range(1, len(sequence) + 1)) for sequence in numbers]
     created = {a["number"]: a["created"] for a in case.attempts}
-    own = [d.attempt for d in case.decisions if d.at == created.get(d.attempt)]
-    assert own == list(created)
+    with_own_decision = [
+        d.attempt for d in case.decisions if d.at == created.get(d.attempt)
+    ]
+    assert with_own_decision == list(created)
     times = [d.at for d in case.decisions]
     assert times == sorted(set(times))
     assert case.policy == allowed(case.id)
 
 
-def continued(case: Case) -> None:
+def check_continuation(case: Case) -> None:
     """An attempt follows only a verdict to go on, and a loop that passed has ended."""
     silent = {"echo"} if any(map(counts_scope, case.policy.rules)) else set()
     for number in range(1, len(case.attempts) + 1):
         group = [d for d in case.decisions if d.attempt == number - 1]
         assert group or number == 1
         ends = [d.verdict for d in group if isinstance(d.verdict, Done)]
-        assert not any(one.passed for one in ends), "an attempt follows one that passed"
+        assert not any(done.passed for done in ends), (
+            "an attempt follows one that passed"
+        )
         assert not group or isinstance(group[-1].verdict, Again)
-        kept = {rule for one in group for rule in stops(one)} - silent
-        assert kept <= {rule for one in group[-1:] for _, rule in lifts(one)}
+        ruled = {rule for decision in group for rule in stops(decision)} - silent
+        assert ruled <= {rule for decision in group[-1:] for _, rule in lifts(decision)}
     state = "open"
     if case.decisions and isinstance(ended := case.decisions[-1].verdict, Done):
         state = "passed" if ended.passed else "stopped"
     assert case.row["state"] == state
-    says = ["cancelled" in stops(one) for one in case.decisions]
+    says = ["cancelled" in stops(decision) for decision in case.decisions]
     assert says == sorted(says)
     assert any(says) == bool(case.row["cancelled"])
 
 
-def answered(case: Case) -> None:
+def check_overrides(case: Case) -> None:
     """Every override could be given, and was consumed by just the decisions that it
     lifted.
     """
     flat = [part for rule in case.rules for part in rule.get("rules", (rule,))]
     names = {rule["rule"] for rule in flat} - {"budget"}
     lifted = Counter(n for d in case.decisions for n in {n for n, _ in lifts(d)})
-    for index, one in enumerate(case.overrides):
-        assert one["rule"] in names
-        assert one["by"].strip()
-        assert one["decisions"] >= 1
-        assert lifted[index] == one["used"] <= one["decisions"], (
+    for index, override in enumerate(case.overrides):
+        assert override["rule"] in names
+        assert override["by"].strip()
+        assert override["decisions"] >= 1
+        assert lifted[index] == override["used"] <= override["decisions"], (
             "an override was used too often"
         )
     assert lifted.keys() <= set(range(len(case.overrides)))
 
 
-def counted(case: Case) -> None:
+def check_limits(case: Case) -> None:
     """The limits on attempts, calls and tokens, counted without the code under test."""
     for rule in case.rules:
         if rule["rule"] == "attempts":
             for number in range(rule["limit"], len(case.attempts)):
                 last = [lifts(d) for d in case.decisions if d.attempt == number][-1:]
-                lifted = {rule for one in last for _, rule in one}
+                lifted = {rule for pair in last for _, rule in pair}
                 assert "attempts" in lifted, "an attempt beyond the limit"
-        for what in ("calls", "tokens") if rule["rule"] == "budget" else ():
-            made = [getattr(a.usage, what) for a in case.records]
-            vain = getattr(case.extra, what)
-            limit = rule[what] or float("inf")
-            assert sum(made) + vain < limit + max((*made, 1)), "the budget was exceeded"
-            assert sum(made[:-1]) < limit, "the budget was exceeded"
+        for unit in ("calls", "tokens") if rule["rule"] == "budget" else ():
+            amounts = [getattr(a.usage, unit) for a in case.records]
+            vain = getattr(case.extra, unit)
+            limit = rule[unit] or float("inf")
+            assert sum(amounts) + vain < limit + max((*amounts, 1)), (
+                "the budget was exceeded"
+            )
+            assert sum(amounts[:-1]) < limit, "the budget was exceeded"
 
 
-def judged(case: Case) -> None:
+def check_verdicts(case: Case) -> None:
     """Each decision is what the loop, as it was then, leads to."""
     used: Counter[int] = Counter()
     failed = 0
@@ -264,10 +272,10 @@ def prefixes(
     )
     echo = next((rule for rule in case.policy.rules if isinstance(rule, Echo)), Echo())
     if echo.across == "scope":
-        own = echo.counts(loop)
+        own_counts = echo.counts(loop)
         heard = decision.standing.echoes
         loop = replace(
-            loop, echoes={key: heard[key] - own.get(key, 0) for key in heard}
+            loop, echoes={key: heard[key] - own_counts.get(key, 0) for key in heard}
         )
     cancelled = case.row["cancelled"] if "cancelled" in stops(decision) else ""
     for calls in range(failed, case.extra.calls + 1):
@@ -277,38 +285,38 @@ def prefixes(
 # -- what must hold between the rows and the logs
 
 
-def called(cases: Sequence[Case], log: Log) -> None:
+def check_calls(cases: Sequence[Case], log: Log) -> None:
     """Of all calls for an attempt one is kept; the others failed, or their step was
     cut.
     """
-    kept = {
+    answers = {
         call: (case.id, number)
         for case in cases
         for call, number in case.answers.items()
     }
-    assert len(kept) == sum(len(case.attempts) + len(case.pending) for case in cases)
-    assert kept.keys() <= {call.number for call in log.calls}, (
+    assert len(answers) == sum(len(case.attempts) + len(case.pending) for case in cases)
+    assert answers.keys() <= {call.number for call in log.calls}, (
         "nobody made the call of an answer"
     )
-    winners = {(c.loop, c.attempt): c for c in log.calls if c.number in kept}
+    winners = {(c.loop, c.attempt): c for c in log.calls if c.number in answers}
     for call in log.calls:
         winner = winners.get((call.loop, call.attempt))
         assert winner is None or call.step.opened <= winner.time, f"made again: {call}"
-        if call.number in kept:
-            assert kept[call.number] == (call.loop, call.attempt)
+        if call.number in answers:
+            assert answers[call.number] == (call.loop, call.attempt)
             assert call.fails is False
         else:
             assert call.fails or call.step.said in CUT, f"its answer is lost: {call}"
 
 
-def acknowledged(cases: Sequence[Case], log: Log) -> None:
+def check_acknowledged(cases: Sequence[Case], log: Log) -> None:
     """Everything that a step was told is stored, once."""
-    given = Counter(one["why"] for case in cases for one in case.overrides)
+    reasons = Counter(row["why"] for case in cases for row in case.overrides)
     cancelled = {case.id for case in cases if case.row["cancelled"]}
-    attempts = {(case.id, one["number"]) for case in cases for one in case.attempts}
+    attempts = {(case.id, row["number"]) for case in cases for row in case.attempts}
     for step in log.steps.values():
         if step.do == "override":
-            assert (step.said not in ERRORS) <= given[step.id] <= 1, (
+            assert (step.said not in ERRORS) <= reasons[step.id] <= 1, (
                 f"not stored once: {step}"
             )
         assert step.said != "cancelled" or step.loop in cancelled
@@ -324,25 +332,31 @@ def cases_of(folder: Path) -> list[Case]:
         return [Case(db, row) for row in db.execute("select * from loop order by n")]
 
 
-def problems(folder: Path) -> list[str]:
+def find_problems(folder: Path) -> list[str]:
     """The first problem that each of the judges finds in each loop, and in all of
     them.
     """
     cases = cases_of(folder)
     log = Log(folder)
-    judges: tuple[Any, ...] = (numbered, continued, answered, counted, judged)
-    asked = [partial(one, case) for case in cases for one in judges]
-    found = []
+    judges: tuple[Any, ...] = (
+        check_numbers,
+        check_continuation,
+        check_overrides,
+        check_limits,
+        check_verdicts,
+    )
+    of_cases = [partial(check, case) for case in cases for check in judges]
+    problems_found = []
     for judge in (
-        *asked,
-        partial(called, cases, log),
-        partial(acknowledged, cases, log),
+        *of_cases,
+        partial(check_calls, cases, log),
+        partial(check_acknowledged, cases, log),
     ):
         try:
             judge()
         except AssertionError as error:
-            found.append(f"{judge}: {error}")
-    return found
+            problems_found.append(f"{judge}: {error}")
+    return problems_found
 
 
 # -- the processes
@@ -353,7 +367,7 @@ STEPPING = "from tests.soak.stepping import main; main()"
 DEATHS = 0.001  # how likely a process kills itself at each of the places where it may
 
 
-def crowd(folder: Path) -> int:
+def run_crowd(folder: Path) -> int:
     """Run processes, killed at random and replaced, until the steps are made; return
     the kills.
     """
@@ -368,25 +382,25 @@ def crowd(folder: Path) -> int:
     moved = time.monotonic()
     try:
         while True:
-            made = steps.stat().st_size
-            while made < STEPS and len(alive) < PROCESSES:
+            steps_made = steps.stat().st_size
+            while steps_made < STEPS and len(alive) < PROCESSES:
                 alive.append(python(STEPPING, folder, next(lives), SOAK, STEPS, DEATHS))
             if not alive:
                 return kills
-            if kill_at <= made < STEPS:
+            if kill_at <= steps_made < STEPS:
                 chance.choice(alive).kill()
-                kill_at = made + chance.randint(50, 250)
-            for process in [one for one in alive if one.poll() is not None]:
+                kill_at = steps_made + chance.randint(50, 250)
+            for process in [child for child in alive if child.poll() is not None]:
                 alive.remove(process)
                 _, err = process.communicate(timeout=WAITING)
                 assert process.returncode in (0, -signal.SIGKILL), err
                 assert not err, err
                 kills += process.returncode != 0
-            if made > before:
-                before = made
+            if steps_made > before:
+                before = steps_made
                 moved = time.monotonic()
             assert time.monotonic() - moved < WAITING, (
-                f"nothing moves after {made} steps"
+                f"nothing moves after {steps_made} steps"
             )
             time.sleep(chance.random() * 0.01)
     finally:
@@ -396,19 +410,19 @@ def crowd(folder: Path) -> int:
 
 
 def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> None:
-    kills = crowd(tmp_path)
-    wrong = problems(tmp_path)
+    kills = run_crowd(tmp_path)
+    wrong = find_problems(tmp_path)
     assert not wrong, f"{len(wrong)} problems: {wrong[:20]}"
     assert rows(tmp_path / "limits.db", "pragma integrity_check") == [("ok",)]
     assert rows(tmp_path / "limits.db", "pragma foreign_key_check") == []
     cases = cases_of(tmp_path)
-    consumed = sum(one["used"] for case in cases for one in case.overrides)
+    consumed = sum(override["used"] for case in cases for override in case.overrides)
     stopped = sum(any(map(stops, case.decisions)) for case in cases)
     reopened = 0
     for case in cases:
-        given = {one["created"] for one in case.overrides}
+        given_at = {override["created"] for override in case.overrides}
         reopened += any(
-            d.at in given and isinstance(d.verdict, Again) for d in case.decisions
+            d.at in given_at and isinstance(d.verdict, Again) for d in case.decisions
         )
     assert min(kills, consumed, stopped) >= 3 * SOAK, (kills, consumed, stopped)
     assert reopened >= 3 * (SOAK - 1)  # 2 to 8 in a hundredth
@@ -433,8 +447,9 @@ ENDED = """(loop, number) = (select n, max(number) from loop join attempt on loo
     where state = '{}' group by n limit 1)"""
 STOPPED = """(loop, seq) = (select loop, seq from decision
     where json_extract(record, '$.stopped_by[0].rule') = '{}' limit 1)"""
-MORE = """insert into attempt select loop, number + 1, json_set(record, '$.number', number + 1),
-    text, value, via, created + 0.001 from attempt where """
+MORE = """insert into attempt select loop, number + 1,
+    json_set(record, '$.number', number + 1), text, value, via, created + 0.001
+    from attempt where """
 DECIDED = """insert into decision select loop, (select max(seq) + 1 from decision d
     where d.loop = a.loop), number, (select record from decision d where d.loop = a.loop
     order by seq desc), created from attempt a where """
@@ -454,8 +469,8 @@ TAMPERED = {
         "an attempt is lost",
     ),
     "a stop that is none": (
-        f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
-        "lifted": []}}' where {STOPPED.format("attempts")}""",
+        f"""update decision set record = '{{"verdict": "again", "reasons": [],
+        "feedback": "", "lifted": []}}' where {STOPPED.format("attempts")}""",
         "not what the loop leads to",
     ),
     "calls beyond the budget": (
@@ -471,12 +486,12 @@ TAMPERED = {
 
 
 def test_an_honest_store_is_found_without_fault(honest: Path) -> None:
-    assert problems(honest) == []
+    assert find_problems(honest) == []
 
 
-@pytest.mark.parametrize(("sql", "told"), TAMPERED.values(), ids=list(TAMPERED))
+@pytest.mark.parametrize(("sql", "message"), TAMPERED.values(), ids=list(TAMPERED))
 def test_a_store_that_was_tampered_with_is_found_out(
-    honest, tmp_path, sql, told
+    honest, tmp_path, sql, message
 ) -> None:
     folder = shutil.copytree(honest, tmp_path / "tampered")
     with closing(sqlite3.connect(folder / "limits.db")) as db:
@@ -484,14 +499,14 @@ def test_a_store_that_was_tampered_with_is_found_out(
         db.executescript(sql)
         assert db.total_changes > 0
         db.commit()
-    found = problems(folder)
-    assert any(told in one for one in found), found
+    problems_found = find_problems(folder)
+    assert any(message in problem for problem in problems_found), problems_found
 
 
 def test_a_call_that_was_made_again_is_found_out(honest: Path, tmp_path: Path) -> None:
     """By one who had read that the attempt is there."""
     folder = shutil.copytree(honest, tmp_path / "tampered")
-    call = next(one for one in Log(folder).calls if one.step.said == "again")
+    call = next(entry for entry in Log(folder).calls if entry.step.said == "again")
     now = time.time()
     lines = (
         ["begin", now, "9.0.0", "step", call.loop, "9.0.0", True],
@@ -499,5 +514,5 @@ def test_a_call_that_was_made_again_is_found_out(honest: Path, tmp_path: Path) -
         ["end", now, "9.0.0", "again"],
     )
     (folder / "9.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = problems(folder)
-    assert any("made again" in one for one in found), found
+    problems_found = find_problems(folder)
+    assert any("made again" in entry for entry in problems_found), problems_found

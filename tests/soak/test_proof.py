@@ -49,44 +49,46 @@ def near(hits: int, share: float, runs: int = RUNS) -> bool:
     return bool(abs(hits - runs * share) <= 3 * (runs * share * (1 - share)) ** 0.5 + 1)
 
 
-def documented(pattern: str) -> list[float]:
+def read_documented(pattern: str) -> list[float]:
     """The numbers in a sentence of the explanation."""
-    found = re.search(
+    match = re.search(
         pattern, " ".join(EXPLANATION.read_text(encoding="utf-8").split())
     )
-    assert found is not None, pattern
-    return [float(number.replace(",", "")) for number in found.groups()]
+    assert match is not None, pattern
+    return [float(number.replace(",", "")) for number in match.groups()]
 
 
-def simulated(seed: int, n: int, rates: Rates, share: float) -> Run:
+def simulate(seed: int, n: int, rates: Rates, share: float) -> Run:
     chance = np.random.default_rng(seed)
     zeros = np.zeros(n)
-    without, gain = (zeros + one for one in rates(np.arange(n) / HORIZON))
-    shown = chance.random(n) >= share
-    right = chance.random(n) < without + gain * shown
-    return shown, right, gain
+    without, gain = (zeros + rate for rate in rates(np.arange(n) / HORIZON))
+    is_shown = chance.random(n) >= share
+    right = chance.random(n) < without + gain * is_shown
+    return is_shown, right, gain
 
 
 def wealth(
-    shown: np.ndarray, values: np.ndarray, gain: Any, share: float
+    is_shown: np.ndarray, values: np.ndarray, gain: Any, share: float
 ) -> np.ndarray:
     """The log wealth of a bet that the gain is larger, after each opportunity."""
     met, where = np.unique(values.astype(float), return_inverse=True)
     table = np.array(
         [[payoffs(share, kind, value) for value in met] for kind in (False, True)]
     )
-    made = np.cumsum(table[shown.astype(int), where], axis=0)
-    n = np.arange(1, len(shown) + 1)[:, None]
-    made += np.array(BET_LOG_WEIGHTS) - n * np.log1p(
+    bets = np.cumsum(table[is_shown.astype(int), where], axis=0)
+    n = np.arange(1, len(is_shown) + 1)[:, None]
+    bets += np.array(BET_LOG_WEIGHTS) - n * np.log1p(
         np.array(stakes(share)) * (gain * np.ones(n.size))[:, None]
     )
-    return np.asarray(np.logaddexp.reduce(made, axis=1))
+    return np.asarray(np.logaddexp.reduce(bets, axis=1))
 
 
-def both(run: Run, gain: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
+def wealth_of_both(run: Run, gain: Any, share: float) -> tuple[np.ndarray, np.ndarray]:
     """The wealth of bets that the gain is larger, and that it is smaller."""
-    shown, right, _ = run
-    return wealth(shown, right, gain, share), wealth(~shown, right, -gain, 1 - share)
+    is_shown, right, _ = run
+    return wealth(is_shown, right, gain, share), wealth(
+        ~is_shown, right, -gain, 1 - share
+    )
 
 
 def ever(wealth: np.ndarray) -> bool:
@@ -128,14 +130,16 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
     """
     low = high = 0
     for seed in range(RUNS):
-        run = simulated(seed, HORIZON, CASES[case], share)
-        small, large = both(run, mean_so_far(run[2]), share)
+        run = simulate(seed, HORIZON, CASES[case], share)
+        small, large = wealth_of_both(run, mean_so_far(run[2]), share)
         low += ever(small)
         high += ever(large)
     assert max(low, high) <= at_most(RUNS, LEVEL)
-    (said,) = documented(r"the interval was wrong in at most ([\d.]+) % of the runs")
+    (percent,) = read_documented(
+        r"the interval was wrong in at most ([\d.]+) % of the runs"
+    )
     assert low + high <= (
-        RUNS * said / 100 if RUNS >= 2_000 else at_most(RUNS, said / 100)
+        RUNS * percent / 100 if RUNS >= 2_000 else at_most(RUNS, percent / 100)
     )
 
 
@@ -150,10 +154,10 @@ def test_the_interval_of_calls_covers_too() -> None:
     misses = 0
     for seed in range(RUNS):
         chance = np.random.default_rng(seed)
-        shown = chance.random(HORIZON) >= 0.1
-        calls = chance.geometric(np.where(shown, spread[True], spread[False]))
-        run = shown, 1 - np.minimum(calls, 10) / 10, np.zeros(0)
-        misses += ever(np.maximum(*both(run, saved, share=0.1)))
+        is_shown = chance.random(HORIZON) >= 0.1
+        calls = chance.geometric(np.where(is_shown, spread[True], spread[False]))
+        run = is_shown, 1 - np.minimum(calls, 10) / 10, np.zeros(0)
+        misses += ever(np.maximum(*wealth_of_both(run, saved, share=0.1)))
     assert misses <= at_most(RUNS, 2 * LEVEL)
 
 
@@ -177,11 +181,11 @@ def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 def paired_wealth(gains: np.ndarray, mean: Any) -> np.ndarray:
     bets = np.array([part for _, part in BET_GRID])
     n = np.arange(1, len(gains) + 1)[:, None]
-    made = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(
+    log_wealth = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(
         BET_LOG_WEIGHTS
     )
-    made -= n * np.log1p(bets * (mean * np.ones(n.size))[:, None])
-    return np.asarray(np.logaddexp.reduce(made, axis=1))
+    log_wealth -= n * np.log1p(bets * (mean * np.ones(n.size))[:, None])
+    return np.asarray(np.logaddexp.reduce(log_wealth, axis=1))
 
 
 def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> None:
@@ -197,25 +201,25 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
             low, high = paired_interval(up, same, down, LEVEL)
             for gain in np.linspace(-0.99, 0.99, 25):
                 sides = paired_wealth(gains, gain), paired_wealth(-gains, -gain)
-                kept = all(side[look - 1] < -log(LEVEL) for side in sides)
-                assert (low <= gain <= high) == kept
+                covered = all(side[look - 1] < -log(LEVEL) for side in sides)
+                assert (low <= gain <= high) == covered
     assert misses <= at_most(RUNS, 2 * LEVEL)
-    (said,) = documented(
+    (percent,) = read_documented(
         r"([\d.]+) % of [\d,]+ simulated runs of this kind, the interval was"
     )
-    assert near(misses, said / 100)
+    assert near(misses, percent / 100)
 
 
 def test_the_simulation_is_of_the_product() -> None:
     """At any look, the interval ends where the simulated wealth says so."""
     for seed in range(max(3, SOAK // 5)):
-        run = simulated(seed, 600, CASES[list(CASES)[seed % len(CASES)]], share=0.1)
+        run = simulate(seed, 600, CASES[list(CASES)[seed % len(CASES)]], share=0.1)
         for look in (1, 7, 60, 599):
             met = list(zip(run[0][:look].tolist(), run[1][:look].tolist(), strict=True))
             cells = {(0.1, *pair): met.count(pair) for pair in set(met)}
             low, high = interval(cells, LEVEL, LEVEL)
             for gain in np.linspace(-0.95, 0.95, 20):
-                small, large = both(run, gain, share=0.1)
+                small, large = wealth_of_both(run, gain, share=0.1)
                 assert (gain < low) == (small[look - 1] >= -log(LEVEL))
                 assert (gain > high) == (large[look - 1] >= -log(LEVEL))
 
@@ -223,34 +227,36 @@ def test_the_simulation_is_of_the_product() -> None:
 def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     runs = max(RUNS, 100)
     simulations = (
-        simulated(seed, HORIZON, constant(0.5), share=0.1) for seed in range(runs)
+        simulate(seed, HORIZON, constant(0.5), share=0.1) for seed in range(runs)
     )
-    misses = sum(ever(np.maximum(*both(run, 0.0, share=0.1))) for run in simulations)
-    (said,) = documented(r"The interval of heedful does so in (\d+) %")
-    assert near(misses, said / 100, runs)
+    misses = sum(
+        ever(np.maximum(*wealth_of_both(run, 0.0, share=0.1))) for run in simulations
+    )
+    (percent,) = read_documented(r"The interval of heedful does so in (\d+) %")
+    assert near(misses, percent / 100, runs)
 
 
 # Many lessons: retired at any look by the rule of proof, while all are looked at again
 # and again.
 
 
-def retired(
+def find_retired(
     pairs: list[tuple[float, float]], n: int, seed: int, apart: int = 0
 ) -> np.ndarray:
     """Which lessons are retired at any of `n` looks; they begin so many looks apart."""
-    made = np.full((len(pairs), n), -np.inf)
+    wealths = np.full((len(pairs), n), -np.inf)
     for lesson, (rate, gain) in enumerate(pairs):
         left = n - lesson * apart
-        shown, right, _ = simulated(
+        is_shown, right, _ = simulate(
             seed * 1_000 + lesson, left, constant(rate, gain), share=0.1
         )
-        made[lesson, n - left :] = wealth(~shown, right, gain=0.0, share=0.9)
-    of = np.isfinite(made).sum(axis=0)
+        wealths[lesson, n - left :] = wealth(~is_shown, right, gain=0.0, share=0.9)
+    of = np.isfinite(wealths).sum(axis=0)
     ranks = np.arange(1, len(pairs) + 1)[:, None]
-    met = -np.sort(-made, axis=0) >= np.log(of / (LEVEL * ranks))
+    met = -np.sort(-wealths, axis=0) >= np.log(of / (LEVEL * ranks))
     count = (met * ranks).max(axis=0)
     least = np.log(of / (LEVEL * np.maximum(count, 1)))
-    return np.asarray(((made >= least) & (count > 0)).any(axis=1))
+    return np.asarray(((wealths >= least) & (count > 0)).any(axis=1))
 
 
 @pytest.mark.parametrize(("looks", "apart"), [(500, 0), (1_000, 25)])
@@ -260,7 +266,7 @@ def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None
     """
     idle = [((n + 0.5) / 20, 0.0) for n in range(20)]
     families = sum(
-        bool(retired(idle, looks, seed, apart).any()) for seed in range(RUNS)
+        bool(find_retired(idle, looks, seed, apart).any()) for seed in range(RUNS)
     )
     assert families <= at_most(RUNS, LEVEL)
 
@@ -270,12 +276,12 @@ def test_of_the_retired_few_did_no_harm() -> None:
     average.
     """
     lessons = [(0.7, -0.5)] * 5 + [(0.6, 0.0)] * 15
-    outs = [retired(lessons, 500, seed) for seed in range(RUNS)]
+    outs = [find_retired(lessons, 500, seed) for seed in range(RUNS)]
     false = [float(out[5:].sum() / max(1, out.sum())) for out in outs]
-    found = np.mean([out[:5].mean() for out in outs])
+    found_share = np.mean([out[:5].mean() for out in outs])
     error = float(np.std(false)) / RUNS**0.5
     assert np.mean(false) - 3 * error <= LEVEL
-    assert found >= 0.9
+    assert found_share >= 0.9
 
 
 ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|"
@@ -283,27 +289,29 @@ ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|
 
 @pytest.mark.parametrize("points", [10, 20, 40])
 def test_the_time_to_retire_is_the_documented_one(points: int) -> None:
-    said = iter(documented(ROW.format(points=points)))
+    medians = iter(read_documented(ROW.format(points=points)))
     for share, horizon in ((0.1, 9_000), (0.5, 3_000)):
         runs = [
-            simulated(n, horizon, constant(0.7, -points / 100), share)
+            simulate(n, horizon, constant(0.7, -points / 100), share)
             for n in range(RUNS)
         ]
-        made = [
-            wealth(~shown, right, gain=0.0, share=1 - share) for shown, right, _ in runs
+        wealths = [
+            wealth(~is_shown, right, gain=0.0, share=1 - share)
+            for is_shown, right, _ in runs
         ]
         for many in (1, 100):
-            median = next(said)
+            median = next(medians)
             over = [
-                bool((one >= log(many / LEVEL))[: int(median)].any()) for one in made
+                bool((run_wealth >= log(many / LEVEL))[: int(median)].any())
+                for run_wealth in wealths
             ]
             assert near(sum(over), 0.5)
 
 
 def test_the_width_is_the_documented_one() -> None:
     sizes = (100, 300, 1_000, 3_000, 10_000)
-    said = documented(r"\| ± points" + 5 * r" \| (\d+)" + r" \|")
-    for n, points in zip(sizes, said, strict=True):
+    widths = read_documented(r"\| ± points" + 5 * r" \| (\d+)" + r" \|")
+    for n, points in zip(sizes, widths, strict=True):
         counts = {True: n * 9 // 20, False: n // 20}
         cells = {
             (0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)
@@ -319,26 +327,27 @@ async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, 
     with opened(path := tmp_path / "a.db") as store:
         await store.write(SCOPE, exposures.remember, lessons())
         memory = Memory(store, holdout=0.5)
-        options: dict[str, Any] = {
-            "generate": answer,
-            "checks": [is_house_format],
-            "store": store,
-        }
-        options["memory_key"] = ""  # a rule by cause would be the lesson "bad"
         for n in range(500):
-            task = TASK.format(n=f"number {n}")
-            await heedful.run(task, memory=memory, id=f"{seed}/{n}", **options)
+            await heedful.run(
+                TASK.format(n=f"number {n}"),
+                generate=answer,
+                checks=[is_house_format],
+                store=store,
+                memory=memory,
+                id=f"{seed}/{n}",
+                memory_key="",  # a rule by cause would be the lesson "bad"
+            )
         ranked = await memory.recall(TASK.format(n="number 0"), 1)
-        stored = {one["text"]: one for one in await memory.top()}
+        rows_by_text = {row["text"]: row for row in await memory.top()}
         proof = await memory.prove()
-    said = {one.lesson: one.conclusion for one in proof.lessons}
-    assert said[name_of("bad")] == "hurts"
-    assert said[name_of("good")] == "helps"
-    states = {name: one["state"] for name, one in stored.items()}
+    conclusions = {row.lesson: row.conclusion for row in proof.lessons}
+    assert conclusions[name_of("bad")] == "hurts"
+    assert conclusions[name_of("good")] == "helps"
+    states = {name: row["state"] for name, row in rows_by_text.items()}
     assert states == {"good": "verified", "bad": "retired", "idle": "verified"}
     assert ranked[0].lesson == "good"
-    assert stored["good"]["useful"] > 1
-    assert stored["bad"]["hurt"] > stored["bad"]["helped"]
+    assert rows_by_text["good"]["useful"] > 1
+    assert rows_by_text["bad"]["hurt"] > rows_by_text["bad"]["helped"]
     ruled = rows(path, "select action, subject, by from ruling")
     assert ruled == [("retire", name_of("bad"), "proof")]
     # Once retired it is in no prompt, so in none of the last 100 loops.

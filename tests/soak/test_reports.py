@@ -52,35 +52,35 @@ class Acknowledged:
         self.attempts: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
         self.overrides: Counter[str] = Counter()
 
-    def check(self, stored: StoredLoop) -> None:
+    def check(self, stored_loop: StoredLoop) -> None:
         """Judge a loop from its rows, by hand."""
-        attempts = stored.loop.attempts
-        overrides = stored.loop.overrides
+        attempts = stored_loop.loop.attempts
+        overrides = stored_loop.loop.overrides
         first: dict[int, Any] = {}
         lifted: Counter[int] = Counter()
         number = 0
         at_work = True
-        for one in stored.decisions:
-            assert one.attempt == number or (one.attempt == number + 1 and at_work), (
-                stored
-            )
-            number = one.attempt
-            at_work = isinstance(one.verdict, Again)
-            first.setdefault(number, verdict_to(one.verdict))
-            if isinstance(one.verdict, Again):
-                assert number < MOST or one.verdict.lifted, stored
-                lifted.update(lift.override for lift in one.verdict.lifted)
-        values = zip(attempts, stored.values, strict=True)
-        kept = {
+        for entry in stored_loop.decisions:
+            assert entry.attempt == number or (
+                entry.attempt == number + 1 and at_work
+            ), stored_loop
+            number = entry.attempt
+            at_work = isinstance(entry.verdict, Again)
+            first.setdefault(number, verdict_to(entry.verdict))
+            if isinstance(entry.verdict, Again):
+                assert number < MOST or entry.verdict.lifted, stored_loop
+                lifted.update(lift.override for lift in entry.verdict.lifted)
+        values = zip(attempts, stored_loop.values, strict=True)
+        answers = {
             attempt.number: (value, first[attempt.number]) for attempt, value in values
         }
-        assert kept == self.attempts[stored.id], stored
-        assert [one.used for one in overrides] == [
+        assert answers == self.attempts[stored_loop.id], stored_loop
+        assert [entry.used for entry in overrides] == [
             lifted[n] for n in range(len(overrides))
-        ], stored
-        assert all(one.used <= one.decisions for one in overrides), stored
-        assert len(attempts) <= MOST + lifted.total(), stored
-        assert len(overrides) == self.overrides[stored.id], stored
+        ], stored_loop
+        assert all(entry.used <= entry.decisions for entry in overrides), stored_loop
+        assert len(attempts) <= MOST + lifted.total(), stored_loop
+        assert len(overrides) == self.overrides[stored_loop.id], stored_loop
 
 
 WAITING = 120.0  # seconds until what should have happened is given up
@@ -104,9 +104,9 @@ class Fleet:
         self.folder = folder
         self.workers = workers
         listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(SERVICES)]
-        self.ports = [one.getsockname()[1] for one in listeners]
-        for one in listeners:
-            one.close()
+        self.ports = [listener.getsockname()[1] for listener in listeners]
+        for listener in listeners:
+            listener.close()
         serve = ("serve", "--db", url, "--key-required", "--workers", "0", "--port")
         self._commands = [[*serve, str(port)] for port in self.ports]
         self._commands += [["worker", "--db", url, "--concurrency", "2"]] * workers
@@ -184,15 +184,15 @@ class Client:
                 answer = await self.http.request(
                     method, url, json=body, headers=headers
                 )
-                plain = answer.json()
+                document = answer.json()
                 code = answer.status_code
-                if code < 500 and plain.get("code") not in (
+                if code < 500 and document.get("code") not in (
                     "at_work",
                     "too_many_requests",
                 ):
                     if not tries:
                         self.waits.append(time.perf_counter() - began)
-                    return code, plain
+                    return code, document
             tries += 1
             assert time.monotonic() < deadline, f"{method} {path} is not answered"
             await asyncio.sleep(self._chance.random() * min(1.0, 0.1 * tries))
@@ -252,8 +252,11 @@ class Crowd:
         assert late[1]["code"] == "loop_ended"
 
     def report(self) -> Any:
-        found = [] if self.chance.random() < 0.2 else FOUND
-        return {"output": str(self.chance.random()), "evaluation": {"findings": found}}
+        findings = [] if self.chance.random() < 0.2 else FOUND
+        return {
+            "output": str(self.chance.random()),
+            "evaluation": {"findings": findings},
+        }
 
     async def attempt(self, client: Client, path: str, id: str, number: int) -> Any:
         """Report an attempt, at times twice, and with rivals of which one wins."""
@@ -266,18 +269,18 @@ class Crowd:
         )
         assert {status for status, _ in answers} <= {200, 409}, answers
         won = [
-            (body, one[1])
-            for body, one in zip(bodies, answers, strict=True)
-            if one[0] == 200
+            (body, reply[1])
+            for body, reply in zip(bodies, answers, strict=True)
+            if reply[0] == 200
         ]
-        body, plain = won[0]
-        assert all(one == won[0] for one in won), won
-        self.requests.append((path, body, plain))
+        body, document = won[0]
+        assert all(reply == won[0] for reply in won), won
+        self.requests.append((path, body, document))
         self.acknowledged.attempts[id][number] = (
             body["output"],
-            verdict_to(verdict(plain)),
+            verdict_to(verdict(document)),
         )
-        return plain
+        return document
 
     async def reflect(self, client: Client, n: int) -> None:
         events = [{"type": "tool_call", "tool": "price", "error": f"no pot {n} there"}]
@@ -286,18 +289,20 @@ class Crowd:
             "outcome": "failure",
             "events": events,
         }
-        status, plain = await client.ask("POST", "/v1/episodes", body, f"episode {n}")
-        assert status in (200, 202), plain
+        status, document = await client.ask(
+            "POST", "/v1/episodes", body, f"episode {n}"
+        )
+        assert status in (200, 202), document
 
     async def finish(self, store: Store, seconds: float) -> None:
         """Repeat reports, which get the same answers; wait until every episode is
         reflected on.
         """
         client = self.clients[0]
-        for path, body, plain in self.chance.sample(
+        for path, body, document in self.chance.sample(
             self.requests, min(len(self.requests), 2_000)
         ):
-            assert await client.ask("PUT", path, body) == (200, plain)
+            assert await client.ask("PUT", path, body) == (200, document)
         deadline = time.monotonic() + WAITING
         reflected = {"reflected": self.episodes} if self.episodes else {}
         while (counts := await store.read(SCOPE, episode_store.counts)) != reflected:
@@ -323,13 +328,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield str(tmp_path / "a.db")
     elif SOAK == 1:
-        one = fresh()
-        yield one.service
-        drop(one)
+        urls = fresh()
+        yield urls.service
+        drop(urls)
     else:
-        with alone("max_connections = 300") as own:
-            own.run("create database heedful_soak template heedful_template")
-            yield own.urls("heedful_soak").service
+        with alone("max_connections = 300") as server:
+            server.run("create database heedful_soak template heedful_template")
+            yield server.urls("heedful_soak").service
 
 
 async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
@@ -351,10 +356,10 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
         fleet.remove()
     assert sum(fleet.kills) == KILLS
     loops, _ = await store.read(SCOPE, loop_store.newest, SERVED + 1)
-    for one in loops:
-        crowd.acknowledged.check(await store.read(SCOPE, loop_store.read, one.id))
+    for row in loops:
+        crowd.acknowledged.check(await store.read(SCOPE, loop_store.read, row.id))
     await store.close()
     assert len(loops) == SERVED
-    assert all(isinstance(one.verdicts[-1], Done) for one in loops), (
+    assert all(isinstance(row.verdicts[-1], Done) for row in loops), (
         "a loop is not decided"
     )

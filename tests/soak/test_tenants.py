@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from string import ascii_lowercase
 from typing import Any
@@ -36,6 +37,7 @@ from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns as pattern_store
 from heedful.store import quarantine as quarantine_store
+from heedful.store.connection import Db
 from heedful.store.statements import statements
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -85,17 +87,17 @@ class Place:
     shown: set[str] = field(default_factory=set)
     examples: set[int] = field(default_factory=set)
 
-    def look(self, what: str, answer: Any) -> Any:
+    def look(self, asked_for: str, answer: Any) -> Any:
         """Hold an answer against what the place may see."""
-        own = [self.mark]
-        if what.startswith(OF_TENANT):
-            own = [
-                one.mark
-                for one in self.crowd.places
-                if one.scope.tenant == self.scope.tenant
+        marks = [self.mark]
+        if asked_for.startswith(OF_TENANT):
+            marks = [
+                place.mark
+                for place in self.crowd.places
+                if place.scope.tenant == self.scope.tenant
             ]
-        others = set(MARK.findall(repr(answer))) - {*own}
-        assert not others, f"{what} told {self.scope} of {others}: {answer!r}"
+        others = set(MARK.findall(repr(answer))) - {*marks}
+        assert not others, f"{asked_for} told {self.scope} of {others}: {answer!r}"
         return answer
 
     async def read(self, work: Any, *arguments: Any, **more: Any) -> Any:
@@ -140,24 +142,30 @@ class Place:
         """Return its id and the key."""
         tenant = self.scope.tenant
         by = self.mark
-        given: dict[str, Any] = {"projects": [self.scope.project], "may": may, "by": by}
-        made, token = await key_store.create(self.crowd.store, tenant, by, **given)
-        self.crowd.keys[made.id] = tenant
-        return made.id, token
+        created, token = await key_store.create(
+            self.crowd.store,
+            tenant,
+            by,
+            projects=[self.scope.project],
+            may=may,
+            by=by,
+        )
+        self.crowd.keys[created.id] = tenant
+        return created.id, token
 
     def text(self) -> str:
         n = next(NUMBERS)
         return f"{self.mark} {word(n)} {word(n * 7 + 3)} went wrong in a report"
 
-    def learnt(self, id: int, text: str, source: str, held: bool) -> None:
+    def learnt(self, id: int, text: str, source: str, is_held: bool) -> None:
         for other in self.crowd.places:
             assert id not in other.lessons, (
                 f"{self.scope} was given lesson {id} of {other.scope}"
             )
-        self.lessons[id] = Lesson(id=id, text=text, source=source, held=held)
+        self.lessons[id] = Lesson(id=id, text=text, source=source, held=is_held)
 
     def owns(self, items: list[dict[str, Any]], name: str = "id") -> None:
-        assert {one[name] for one in items} <= self.lessons.keys(), (
+        assert {item[name] for item in items} <= self.lessons.keys(), (
             f"{self.scope} saw {items}"
         )
 
@@ -200,16 +208,18 @@ class Crowd:
 
     async def work(self, number: int, operations: int) -> None:
         chance = random.Random(f"{self.seed} {number}")
-        own = [
+        places_here = [
             p
             for n, p in enumerate(self.places)
             if n // len(PROJECTS) % WORKERS == number
         ]
         for _ in range(operations):
-            place = chance.choice(own)
+            place = chance.choice(places_here)
             act = chance.choice(ACTS)
             # Somebody else's place, or another project of the same tenant.
-            other = chance.choice([one for one in self.places if one is not place])
+            other = chance.choice(
+                [candidate for candidate in self.places if candidate is not place]
+            )
             await act(place, other, chance)
             self.done[act.__name__] += 1
 
@@ -228,30 +238,32 @@ def example_of(place: Place, chance: random.Random) -> list[int]:
 async def remember(place: Place, other: Place, chance: random.Random) -> None:
     text = place.text()
     source = chance.choice(("page one", "page two"))
-    held = chance.random() < 0.3
-    options: dict[str, Any] = {
-        "trust": "tool" if held else "operator",
-        "source": source,
-    }
-    options |= {"lesson": f"repair {text}", "tags": [place.mark]}
-    answer = await place.memory.remember("trouble", text, **options)
+    is_held = chance.random() < 0.3
+    answer = await place.memory.remember(
+        "trouble",
+        text,
+        lesson=f"repair {text}",
+        trust="tool" if is_held else "operator",
+        source=source,
+        tags=[place.mark],
+    )
     assert answer.created is True
     assert answer.seen == 1
-    place.learnt(answer.id, text, source, held)
+    place.learnt(answer.id, text, source, is_held)
     if parents := example_of(other, chance):
         with pytest.raises(InvalidInput):
             await place.memory.remember("trouble", place.text(), derived_from=parents)
 
 
 async def edit_a_strangers(place: Place, other: Place, chance: random.Random) -> None:
-    if (one := lesson_of(other, chance)) is None:
+    if (strange := lesson_of(other, chance)) is None:
         return
-    digests = [signature("trouble", one.text).digest]
+    digests = [signature("trouble", strange.text).digest]
     by = place.mark
     edits: list[tuple[Any, ...]] = [
-        (lesson_store.pin, one.id, True, by, ""),
-        (exposures.restore, one.id, by, ""),
-        (editions.amend, one.id, "", by, ""),
+        (lesson_store.pin, strange.id, True, by, ""),
+        (exposures.restore, strange.id, by, ""),
+        (editions.amend, strange.id, "", by, ""),
         (pattern_store.set_apart, digests, True, by, ""),
     ]
     if ids := example_of(other, chance):
@@ -266,8 +278,8 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
 async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
     loop = f"loop-{chance.randrange(1_000)}"
     digest = signature("trouble", place.mark).digest
-    shown = (await place.read(exposures.past, loop)).exposures
-    assert bool(shown) == (loop in place.shown)
+    past_exposures = (await place.read(exposures.past, loop)).exposures
+    assert bool(past_exposures) == (loop in place.shown)
     exposed = [
         Exposure(f"error/{digest}", loop, shown=True, signature=digest, share=0.0)
     ]
@@ -283,17 +295,19 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
     spans = json.loads(json.dumps(genai()).replace("order A", f"{place.mark} order A"))
     trace = f"{chance.randrange(1, 4):032x}"
     cut = chance.randrange(len(spans))
-    for one in spans:
-        one["traceId"] = trace
+    for item in spans:
+        item["traceId"] = trace
     await receive(place.crowd.store, place.scope, document(spans[cut:]))
     assert len(await place.read(episode_store.spans, trace)) in (0, len(spans) - cut)
     place.episodes |= set(await gather(place.crowd.store, place.scope, ENDED))
-    found = await place.read(episode_store.page, 1_000, whole=True)
-    assert {one.digest for one in found} == place.episodes
+    stored_episodes = await place.read(episode_store.page, 1_000, whole=True)
+    assert {item.digest for item in stored_episodes} == place.episodes
 
 
 async def export(place: Place, other: Place, chance: random.Random) -> None:
-    read = lambda db, scope: [*transfer.export_lessons(db, scope)]  # noqa: E731
+    def read(db: Db, scope: Scope) -> list[Any]:
+        return [*transfer.export_lessons(db, scope)]
+
     records = place.look("export", await place.crowd.store.read(place.scope, read))
     assert len(records) == len(place.lessons)
     await place.read(pattern_store.list_patterns)
@@ -305,18 +319,25 @@ async def export(place: Place, other: Place, chance: random.Random) -> None:
 
 async def http_remember(place: Place, other: Place, chance: random.Random) -> None:
     text = place.text()
-    held = chance.random() < 0.5
+    is_held = chance.random() < 0.5
     body = {
         "error_type": "trouble",
         "text": text,
         "lesson": f"repair {text}",
         "source": "page one",
     }
-    _, key = await place.create_key("read", "write") if held else ("", place.key)
-    once = {"key": key, "Idempotency_Key": f"once {next(NUMBERS)}"}
-    made = await place.post("reflections", 201, body, **once)
-    place.learnt(made["id"], text, "page one", held)
-    assert await place.post("reflections", 201, body, **once) == made
+    _, key = await place.create_key("read", "write") if is_held else ("", place.key)
+    post = partial(
+        place.post,
+        "reflections",
+        201,
+        body,
+        key=key,
+        Idempotency_Key=f"once {next(NUMBERS)}",
+    )
+    created = await post()
+    place.learnt(created["id"], text, "page one", is_held)
+    assert await post() == created
 
 
 async def cursor_of_a_stranger(
@@ -330,9 +351,9 @@ async def cursor_of_a_stranger(
 
 
 async def forged_ids(place: Place, other: Place, chance: random.Random) -> None:
-    if (one := lesson_of(other, chance)) is not None:
-        await place.get(f"reflections/{one.id}", 404)
-        path = f"reflections/{one.id}"
+    if (strange := lesson_of(other, chance)) is not None:
+        await place.get(f"reflections/{strange.id}", 404)
+        path = f"reflections/{strange.id}"
         await place.ask(
             "PATCH", path, expected=404, json={"pinned": True}, If_Match='"0"'
         )
@@ -388,42 +409,50 @@ async def loops(place: Place, other: Place, chance: random.Random) -> None:
         await place.ask("PUT", path, expected=201, json={"task": mark})
         place.loops.add(id)
         await place.ask("PUT", f"{path}/attempts/1", expected=200, json=report)
-    stored = await place.get(path)
-    assert stored["task"] == mark
-    assert [one["output"] for one in stored["made"]] == [mark]
+    stored_loop = await place.get(path)
+    assert stored_loop["task"] == mark
+    assert [item["output"] for item in stored_loop["made"]] == [mark]
     page = await place.get("loops?limit=200")
-    assert {one["id"] for one in page["items"]} == place.loops
+    assert {item["id"] for item in page["items"]} == place.loops
     await place.post("replay", 200, {"policies": ["default"]})
     await place.get(f"{path}/explain")
 
 
 async def recall(place: Place, other: Place, chance: random.Random) -> None:
     of = chance.choice((place, other))
-    text = one.text if (one := lesson_of(of, chance)) else "went wrong"
-    found = await place.post("recall", 200, {"task": text, "limit": 20, "form": "text"})
-    place.owns(found["items"], "reflection")
+    text = (
+        known_lesson.text if (known_lesson := lesson_of(of, chance)) else "went wrong"
+    )
+    answered = await place.post(
+        "recall", 200, {"task": text, "limit": 20, "form": "text"}
+    )
+    place.owns(answered["items"], "reflection")
     seen = await place.post("seen", 200, {"error_type": "trouble", "text": text})
     place.owns(seen["lessons"])
-    assert one is None or of is other or seen["count"] >= 1
+    assert known_lesson is None or of is other or seen["count"] >= 1
 
 
 async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
     waiting = (await place.get("quarantine?limit=200"))["items"]
-    held = sum(one.held for one in place.lessons.values())
-    assert len(waiting) == min(200, held)
-    place.examples |= {one["id"] for one in waiting}
+    held_count = sum(entry.held for entry in place.lessons.values())
+    assert len(waiting) == min(200, held_count)
+    place.examples |= {entry["id"] for entry in waiting}
     await place.get("proof")
     if waiting:
-        one = chance.choice(waiting)
-        await place.get(f"quarantine/{one['id']}")
-        await place.post(f"quarantine/{one['id']}/release", 200, {})
+        entry = chance.choice(waiting)
+        await place.get(f"quarantine/{entry['id']}")
+        await place.post(f"quarantine/{entry['id']}/release", 200, {})
         released = next(
-            each for each in place.lessons.values() if each.text == one["pattern"]
+            kept_lesson
+            for kept_lesson in place.lessons.values()
+            if kept_lesson.text == entry["pattern"]
         )
         released.held = False
     if chance.random() < 0.3:  # so that something grows
         source = chance.choice(("page one", "page two"))
-        left = {id: one for id, one in place.lessons.items() if one.source != source}
+        left = {
+            id: entry for id, entry in place.lessons.items() if entry.source != source
+        }
         status = 404 if len(left) == len(place.lessons) else 200
         await place.post("quarantine/revoke", status, {"source": source})
         place.lessons = left
@@ -434,13 +463,13 @@ async def episode(place: Place, other: Place, chance: random.Random) -> None:
         {"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}
     ]
     body = {"events": events, "outcome": "failure", "id": "the same for all"}
-    taken = (await place.post("episodes", 202, body))["digest"]
-    place.episodes.add(taken)
+    digest = (await place.post("episodes", 202, body))["digest"]
+    place.episodes.add(digest)
     page = await place.get("episodes?limit=200")
-    assert {one["digest"] for one in page["items"]} <= place.episodes
+    assert {item["digest"] for item in page["items"]} <= place.episodes
     assert len(page["items"]) == min(200, len(place.episodes))
     await place.write(episode_store.take, 4e9)
-    await place.write(episode_store.record_failure, taken, f"{place.mark} was late")
+    await place.write(episode_store.record_failure, digest, f"{place.mark} was late")
     await place.read(episode_store.page, 1_000, whole=True)
 
 
@@ -452,8 +481,8 @@ async def keys(place: Place, other: Place, chance: random.Random) -> None:
     path = chance.choice(("reflections", "episodes", "quarantine", "proof", "keys"))
     for wrong in (key, guessed):
         await place.get(path, 401, key=wrong)
-    for one in (await place.get("keys?limit=200"))["items"]:
-        assert place.crowd.keys[one["id"]] == place.scope.tenant
+    for item in (await place.get("keys?limit=200"))["items"]:
+        assert place.crowd.keys[item["id"]] == place.scope.tenant
     await place.get("audit?limit=200")
 
 
@@ -516,6 +545,6 @@ def test_a_statement_that_forgets_whose_the_rows_are_is_found(
     sql = statements("sqlite")[name]
     assert PLANTED[name][0] in sql
     monkeypatch.setitem(statements("sqlite"), name, sql.replace(*PLANTED[name]))
-    found = (AssertionError, HeedfulError)  # it is told, or stands in the way
-    with opened(tmp_path / "e.db") as store, pytest.raises(found):
+    failures = (AssertionError, HeedfulError)  # it is told, or stands in the way
+    with opened(tmp_path / "e.db") as store, pytest.raises(failures):
         asyncio.run(Crowd(store, 7).run(2_000))
