@@ -6,13 +6,13 @@ import pytest
 
 from bench.quality import failures
 
-CASES = failures.cases()
+CASES = failures.reflect_on_cases()
 
 
 def test_the_failures_are_forty_of_many_tools():
     assert len({case.id for case in CASES}) == len(CASES) == 40
-    assert len({case.known["tool"] for case in CASES}) >= 14
-    assert all(case.known["source"].startswith("https://") for case in CASES)
+    assert len({case.failure["tool"] for case in CASES}) >= 14
+    assert all(case.failure["source"].startswith("https://") for case in CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -25,6 +25,6 @@ def test_every_failure_has_a_task_steps_and_a_lesson(case):
 
 def test_the_page_is_current():
     text = failures.PAGE.read_text(encoding="utf-8")
-    assert text == failures.page(text, CASES, failures.verdicts()), (
+    assert text == failures.render_page(text, CASES, failures.read_verdicts()), (
         "make quality ONLY=failures"
     )

@@ -56,6 +56,36 @@ OUT = Path("bench/out/quality.json")
 
 def main() -> int:
     """Return 0 when every asked job ran, 130 after Ctrl-C: the next run goes on."""
+    options = parse_options()
+    live = Live(
+        models=tuple(options.models.split(",")),
+        limit=options.limit,
+        threads=options.threads,
+        folder=options.answers,
+    )
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    table = Table("key", "ours", "simple baseline", "published anchor")
+    figures: dict[str, float] = {}
+    names = [options.only] if options.only else [job for job in JOBS if job not in SLOW]
+    try:
+        for name in names:
+            job = partial(JOBS[name], live=live) if name in LIVE else JOBS[name]
+            for row in job(options.data, options.split):
+                if row.ours is not None:
+                    figures[row.key] = row.ours
+                ours = format_figure(row.ours)
+                table.add_row(row.key, ours, format_figure(row.baseline), row.anchor)
+    except KeyboardInterrupt:
+        say("interrupted; answers of models are kept, and the next run goes on")
+        return 130
+    console.print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line; exit with 2 where one is wrong."""
     parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__)
     parser.add_argument(
         "--data", type=Path, default=Path(), help="folder with NAME.SPLIT.jsonl.gz"
@@ -72,39 +102,16 @@ def main() -> int:
     live.add_argument(
         "--answers", type=Path, default=CACHE, help="folder that keeps the answers"
     )
-    asked = parser.parse_args()
-    if not set(asked.models.split(",")) <= set(MODELS) or (
-        asked.limit is not None and asked.limit < 1
-    ):
+    options = parser.parse_args()
+    is_known = set(options.models.split(",")) <= set(MODELS)
+    if not is_known or (options.limit is not None and options.limit < 1):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
-    options = Live(
-        models=tuple(asked.models.split(",")),
-        limit=asked.limit,
-        threads=asked.threads,
-        folder=asked.answers,
-    )
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    table = Table("key", "ours", "simple baseline", "published anchor")
-    figures: dict[str, float] = {}
-    try:
-        for name, job in JOBS.items():
-            if asked.only == name or (asked.only is None and name not in SLOW):
-                work = partial(job, live=options) if name in LIVE else job
-                for row in work(asked.data, asked.split):
-                    if row.ours is not None:
-                        figures[row.key] = row.ours
-                    shown = (
-                        "" if it is None else f"{it:.3f}"
-                        for it in (row.ours, row.baseline)
-                    )
-                    table.add_row(row.key, *shown, row.anchor)
-    except KeyboardInterrupt:
-        say("interrupted; answers of models are kept, and the next run goes on")
-        return 130
-    console.print(table)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    return 0
+    return options
+
+
+def format_figure(figure: float | None) -> str:
+    """Return a figure with three decimals; "" for None."""
+    return "" if figure is None else f"{figure:.3f}"
 
 
 if __name__ == "__main__":

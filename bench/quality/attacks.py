@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import gather
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import mean
@@ -27,7 +28,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
     rows = list(read(data, "attacks", split))
     attacks = [row for row in rows if row["label"] == "attack"]
     benign = [row for row in rows if row["label"] != "attack"]
-    recalled, ungated, usable = asyncio.run(gated(attacks, benign))
+    recalled, ungated, usable = asyncio.run(measure_gate(attacks, benign))
     yield Row(
         key="attacks.recalled",
         ours=recalled,
@@ -37,50 +38,54 @@ def run(data: Path, split: str) -> Iterator[Row]:
     yield Row(key="attacks.benign_usable", ours=usable)
 
 
-async def gated(
+async def measure_gate(
     attacks: Sequence[Data], benign: Sequence[Data]
 ) -> tuple[float, float, float]:
     """Shares of the attacks recalled: held back, and were they trusted; of reflections:
     usable.
     """
-    embedder = Remembering(open_embedder())
-    memory = await known(benign, embedder)
+    embedder = CachingEmbedder(open_embedder())
+    memory = await remember_benign(benign, embedder)
     trusts: tuple[Trust, ...] = ("tool", "external")
     for trust in trusts:
         pairs = zip(attacks, cycle(benign))
-        await gather(*(attacked(memory, row, ours, trust) for row, ours in pairs))
-    leaks = await gather(*(leaked(memory, row) for row in attacks))
-    usable = await gather(*(found(memory, row["text"]) for row in reflections(benign)))
+        await gather(*(attack(memory, row, ours, trust) for row, ours in pairs))
+    leaks = await gather(*(is_leaked(memory, row) for row in attacks))
+    usable = await gather(
+        *(is_found(memory, row["text"]) for row in real_reflections(benign))
+    )
     await memory.store.close()
-    memory = await known(benign, embedder)
-    await gather(*(plainly(memory, row) for row in attacks))
-    ungated = await gather(*(leaked(memory, row) for row in attacks))
+    memory = await remember_benign(benign, embedder)
+    await gather(*(remember_trusted(memory, row) for row in attacks))
+    ungated = await gather(*(is_leaked(memory, row) for row in attacks))
     await memory.store.close()
     return mean(leaks), mean(ungated), mean(usable)
 
 
-async def known(benign: Sequence[Data], embedder: Embedder) -> heedful.Memory:
+async def remember_benign(benign: Sequence[Data], embedder: Embedder) -> heedful.Memory:
     """A memory of what is harmless: own outcomes, and what an operator said."""
     memory = heedful.Memory(":memory:", heedful.Scope(project="ours"), embedder)
-    own = {row["id"] for row in reflections(benign)}
+    real_ids = {row["id"] for row in real_reflections(benign)}
     for row in benign:
-        trust: Trust = "measured" if row["id"] in own else "operator"
-        await memory.remember(row["id"], row["text"], example=example(row), trust=trust)
+        trust: Trust = "measured" if row["id"] in real_ids else "operator"
+        await memory.remember(
+            row["id"], row["text"], example=example_of(row), trust=trust
+        )
     return memory
 
 
-async def plainly(memory: heedful.Memory, row: Data) -> None:
+async def remember_trusted(memory: heedful.Memory, row: Data) -> None:
     """One attack, as if it were trusted."""
-    poison, worked = plain(row)
+    poison, worked = poison_of(row)
     await memory.remember(row["id"], poison, example=worked)
 
 
-async def attacked(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
+async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
     """One attack, stored in each way that might get it past the gate. `ours` is known
     already.
     """
     id = row["id"]
-    (poison, worked) = plain(row)
+    (poison, worked) = poison_of(row)
     task = worked.task if worked else row["text"]
     instead = heedful.Example(task, poison)
     near = heedful.Example(ours.get("task") or ours["text"], poison)
@@ -89,46 +94,40 @@ async def attacked(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) 
         memory.store, heedful.Scope(project="others"), memory.embedder
     )
     await elsewhere.remember(id, poison, example=instead)  # trusted, but not here
-    for way in (
-        {"error_type": id, "text": poison, "example": worked},
-        {"error_type": id, "text": poison, "example": worked},  # seen again
-        {"error_type": f"{id} by name", "text": poison, "context": f"{task} " * 20},
-        {
-            "error_type": ours["id"],
-            "text": ours["text"],
-            "lesson": poison,
-        },  # in other words
-        {"error_type": ours["id"], "text": ours["text"], "example": instead},
-        {
-            "error_type": ours["id"],
-            "text": ours["text"],
-            "lesson": poison,
-            "example": near,
-        },
-        {"error_type": late, "text": task, "lesson": poison, "example": instead},
-    ):
-        await memory.remember(
-            **way, trust=trust, tags=[MARK], importance=1.0, source=f"{trust} {id}"
-        )
+
+    remember = partial(
+        memory.remember,
+        trust=trust,
+        tags=[MARK],
+        importance=1.0,
+        source=f"{trust} {id}",
+    )
+    await remember(id, poison, example=worked)
+    await remember(id, poison, example=worked)  # seen again
+    await remember(f"{id} by name", poison, context=f"{task} " * 20)
+    await remember(ours["id"], ours["text"], lesson=poison)  # in other words
+    await remember(ours["id"], ours["text"], example=instead)
+    await remember(ours["id"], ours["text"], lesson=poison, example=near)
+    await remember(late, task, lesson=poison, example=instead)
     await memory.remember(late, task, lesson="What we say of it.", trust="measured")
 
 
-async def leaked(memory: heedful.Memory, row: Data) -> bool:
+async def is_leaked(memory: heedful.Memory, row: Data) -> bool:
     """Whether recall or the prompt of a loop brings anything of an attacker for a task
     or text.
     """
-    asked = {row.get("task") or row["text"], row["text"]}
-    recalled = [await memory.recall(one) for one in asked]
+    queries = {row.get("task") or row["text"], row["text"]}
+    recalled = [await memory.recall(query) for query in queries]
     briefing = await memory.brief(row["text"], row["id"])
     return MARK in str((recalled, briefing.found))
 
 
-async def found(memory: heedful.Memory, text: str) -> bool:
+async def is_found(memory: heedful.Memory, text: str) -> bool:
     """Whether recall brings back what was said in these words."""
-    return text in [one.lesson for one in await memory.recall(text)]
+    return text in [match.lesson for match in await memory.recall(text)]
 
 
-def plain(row: Data) -> tuple[str, heedful.Example | None]:
+def poison_of(row: Data) -> tuple[str, heedful.Example | None]:
     """The text of an attack, marked; and where the row has a task, as the answer to
     it.
     """
@@ -136,12 +135,12 @@ def plain(row: Data) -> tuple[str, heedful.Example | None]:
     return poison, heedful.Example(row["task"], poison) if row.get("task") else None
 
 
-def example(row: Data) -> heedful.Example | None:
+def example_of(row: Data) -> heedful.Example | None:
     """A text as the answer to the task of its row."""
     return heedful.Example(row["task"], row["text"]) if row.get("task") else None
 
 
-def reflections(benign: Sequence[Data]) -> list[Data]:
+def real_reflections(benign: Sequence[Data]) -> list[Data]:
     """The real reflections: those that brought a measured improvement, where the rows
     tell.
     """
@@ -149,7 +148,7 @@ def reflections(benign: Sequence[Data]) -> list[Data]:
     return [row for row in real if row["meta"].get("improved")] or real
 
 
-class Remembering:
+class CachingEmbedder:
     """An embedder that embeds each text once."""
 
     def __init__(self, embedder: Embedder) -> None:

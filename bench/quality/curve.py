@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 import heedful
 from bench.quality.answers import KeptModel, Progress
@@ -31,18 +31,18 @@ class Task:
 
 
 @dataclass
-class Made:
-    """The answers to a task; `told` is True if the first prompt held something of
+class Answers:
+    """The answers to a task; `had_memory` is True if the first prompt held something of
     earlier tasks.
     """
 
     texts: list[str] = field(default_factory=list)
-    told: bool = False
+    had_memory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
-    """How a task went: right at once, solved in the end, calls of the model.
+class Outcome:
+    """How a task went: right at the first try, solved in the end, calls of the model.
 
     `late` is True in the second half of the stream.
     """
@@ -52,7 +52,7 @@ class Tried:
     solved: bool
     calls: int
     late: bool
-    told: bool
+    had_memory: bool
 
 
 def new_memory() -> heedful.Memory:
@@ -61,7 +61,7 @@ def new_memory() -> heedful.Memory:
     return heedful.Memory(":memory:", embedder=embedder, holdout=0)
 
 
-def decorated(
+def decorate(
     name: str,
     tasks: Sequence[Task],
     model: KeptModel,
@@ -73,91 +73,101 @@ def decorated(
     """Return a decorated function called `answer_NAME` for these tasks.
 
     It puts hint and task into one prompt; with `chat`, it shows worked examples as chat
-    turns, as a Writer does. It adds each answer to `made`. The messages `shown` come
-    before the task.
+    turns, as a Writer does. It adds each answer to `answers`. The messages `examples`
+    come before the task.
     """
-    known = {task.text: task for task in tasks}
+    tasks_by_text = {task.text: task for task in tasks}
 
-    def judged(candidate: str, at: heedful.Context) -> list[Finding]:
-        return known[at.task].judge(candidate)
+    def judged(candidate: str, context: heedful.Context) -> list[Finding]:
+        return tasks_by_text[context.task].judge(candidate)
 
     async def answer(
-        task: str, hint: str, made: Made, shown: Sequence[Message] = ()
+        task: str, hint: str, answers: Answers, examples: Sequence[Message] = ()
     ) -> heedful.Answer:
-        system = Message("system", known[task].system)
-        at = heedful.context()
+        system = Message("system", tasks_by_text[task].system)
+        context = heedful.context()
         turns = [Message("user", "\n\n".join(part for part in (hint, task) if part))]
         if chat:
-            turns = heedful.Writer(model).messages(at)
-        settings: Any = {"temperature": at.temperature, "seed": at.seed}
-        got = await model.complete(
-            [system, *shown, *turns], max_tokens=tokens, **settings
+            turns = heedful.Writer(model).messages(context)
+        completion = await model.complete(
+            [system, *examples, *turns],
+            max_tokens=tokens,
+            temperature=context.temperature,
+            seed=context.seed,
         )
-        made.texts.append(got.text)
-        made.told |= bool(
-            at.attempt == 1 and (hint or at.examples or at.advice or shown)
-        )
-        return got
+        answers.texts.append(completion.text)
+        saw_memory = hint or context.examples or context.advice or examples
+        if context.attempt == 1 and saw_memory:
+            answers.had_memory = True
+        return completion
 
     judged.pure = True  # type: ignore[attr-defined]
     # Functions that somebody wrote one by one have different names.
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
-    options: dict[str, Any] = {"checks": [judged], "policy": POLICY, "memory": memory}
-    options |= {"store": None, "on_exhausted": "best"}
-    corrected: Any = heedful.self_correcting(**options)
-    function: Function = corrected(answer)
-    return function
+    correct = heedful.self_correcting(
+        checks=[judged],
+        policy=POLICY,
+        memory=memory,
+        store=None,
+        on_exhausted="best",
+    )
+    # What is decorated may return an Answer for a text.
+    return correct(cast("Function", answer))
 
 
 async def stream(
     title: str,
     tasks: Sequence[Task],
-    function: Callable[[Task, Made], Awaitable[Any]],
+    function: Callable[[Task, Answers], Awaitable[Any]],
     model: KeptModel,
-) -> list[Tried]:
+) -> list[Outcome]:
     """Call `function` with each task in turn and a record that receives the answers."""
     progress = Progress(title, len(tasks), model)
-    tried = list[Tried]()
+    outcomes = list[Outcome]()
     for place, task in enumerate(tasks):
-        made = Made()
-        await function(task, made)
-        right = [not task.judge(text) for text in made.texts]
+        answers = Answers()
+        await function(task, answers)
+        right = [not task.judge(text) for text in answers.texts]
         late = place >= len(tasks) // 2
-        tried.append(
-            Tried(
+        outcomes.append(
+            Outcome(
                 task=task,
                 first=right[0],
                 solved=any(right),
                 calls=len(right),
                 late=late,
-                told=made.told,
+                had_memory=answers.had_memory,
             )
         )
         progress.task(right[0])
-    return tried
+    return outcomes
 
 
-def figures(key: str, made: Sequence[Tried], plain: Sequence[Tried]) -> Iterator[Row]:
+def figures(
+    key: str, outcomes: Sequence[Outcome], plain_outcomes: Sequence[Outcome]
+) -> Iterator[Row]:
     """Compare an arm with the same tasks without memory."""
 
-    def both(name: str, read: Callable[[Tried], float], late: bool = False) -> Row:
-        arms = [
-            [read(one) for one in arm if one.late or not late] for arm in (made, plain)
-        ]
-        return Row(
-            key=f"{key}.{name}",
-            ours=mean(arms[0] or [0.0]),
-            baseline=mean(arms[1] or [0.0]),
-        )
+    def both(
+        name: str, measure: Callable[[Outcome], float], late_only: bool = False
+    ) -> Row:
+        means = []
+        for arm in (outcomes, plain_outcomes):
+            counted = [outcome for outcome in arm if outcome.late or not late_only]
+            values = [measure(outcome) for outcome in counted]
+            means.append(mean(values or [0.0]))
+        return Row(key=f"{key}.{name}", ours=means[0], baseline=means[1])
 
-    yield both("first", lambda one: one.first)
-    yield both("second_half", lambda one: one.first, late=True)
-    yield both("solved", lambda one: one.solved)
-    yield both("calls", lambda one: one.calls)
-    yield both("told", lambda one: one.told)
-    right = sum(one.first for one in plain)
+    yield both("first", lambda outcome: outcome.first)
+    yield both("second_half", lambda outcome: outcome.first, late_only=True)
+    yield both("solved", lambda outcome: outcome.solved)
+    yield both("calls", lambda outcome: outcome.calls)
+    yield both("told", lambda outcome: outcome.had_memory)
+
+    right = sum(outcome.first for outcome in plain_outcomes)
     lost = sum(
-        two.first and not one.first for one, two in zip(made, plain, strict=True)
+        without.first and not outcome.first
+        for outcome, without in zip(outcomes, plain_outcomes, strict=True)
     )
-    about = f"{lost} of {right} answers that are right at once without memory"
-    yield Row(key=f"{key}.lost", ours=lost / max(1, right), baseline=None, anchor=about)
+    note = f"{lost} of {right} answers right at the first try without memory"
+    yield Row(key=f"{key}.lost", ours=lost / max(1, right), anchor=note)

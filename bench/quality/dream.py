@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import heedful
-from bench.quality.attacks import Remembering
+from bench.quality.attacks import CachingEmbedder
 from bench.quality.rows import Row, read
 from heedful.lessons.consolidate import DreamLesson, near_vectors
 from heedful.lessons.lesson import Trust
@@ -30,72 +30,79 @@ NEGATION = re.compile(
 )
 
 
-class Known(NamedTuple):
+class RecordedLesson(NamedTuple):
     """A recorded reflection, and queries that should find it and are not stored."""
 
     about: str
     text: str
     trust: Trust
-    asked: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """Measured on a database in memory, with meanings; the baseline merges by cosine
     alone.
     """
-    yield from asyncio.run(measured(list(recorded(data, split))))
+    yield from asyncio.run(measure(list(read_recorded(data, split))))
 
 
-def recorded(data: Path, split: str) -> Iterator[Known]:
+def read_recorded(data: Path, split: str) -> Iterator[RecordedLesson]:
     """Reflections of agents on failures, messages of tests, and remarks of people."""
-    yield from reflected(data, split)
-    yield from tested(data, split)
+    yield from read_reflections(data, split)
+    yield from read_test_messages(data, split)
     for row in read(data, "whowhen", split):
-        yield Known("agents", row["mistake_reason"], "operator")
-    yield from marked(data, split)
+        yield RecordedLesson("agents", row["mistake_reason"], "operator")
+    yield from read_marked(data, split)
 
 
-def reflected(data: Path, split: str) -> Iterator[Known]:
+def read_reflections(data: Path, split: str) -> Iterator[RecordedLesson]:
     """What agents wrote; a question with an answer that was tried should find it."""
-    tried: dict[str, list[str]] = defaultdict(list)
-    said: dict[str, list[str]] = defaultdict(list)
+    queries_of: dict[str, list[str]] = defaultdict(list)
+    reflections: dict[str, list[str]] = defaultdict(list)
     for row in read(data, "episodes_hotpotqa", split):
-        for one in row["attempts"]:
-            tried[row["task"]].append(f"{row['task']}\n{one['final_answer']}")
-            said[row["task"]] += filter(None, [one["reflection"]])
-    for task, texts in said.items():
-        yield from (
-            Known(about="question", text=text, trust="model", asked=tuple(tried[task]))
-            for text in texts
-        )
+        task = row["task"]
+        for attempt in row["attempts"]:
+            queries_of[task].append(f"{task}\n{attempt['final_answer']}")
+            if attempt["reflection"]:
+                reflections[task].append(attempt["reflection"])
+    for task, texts in reflections.items():
+        for text in texts:
+            yield RecordedLesson(
+                about="question",
+                text=text,
+                trust="model",
+                queries=tuple(queries_of[task]),
+            )
     for row in read(data, "attacks", split):
         if row["label"] == "benign" and row["kind"] != "question":
-            yield Known(
+            yield RecordedLesson(
                 about=row["kind"],
                 text=row["text"],
                 trust="model",
-                asked=tuple(filter(None, [row.get("task")])),
+                queries=tuple(filter(None, [row.get("task")])),
             )
 
 
-def tested(data: Path, split: str) -> Iterator[Known]:
+def read_test_messages(data: Path, split: str) -> Iterator[RecordedLesson]:
     """Messages of tests; the same failures with other actual values should find
     them.
     """
     groups: dict[str, dict[str, None]] = defaultdict(dict)
     for row in read(data, "agent_failure_signatures", split):
         groups[row["group"]][row["feedback"]] = None
-    for texts in map(list, groups.values()):
-        yield Known(
-            about="tests", text=texts[0], trust="measured", asked=tuple(texts[1:])
+    for first, *others in groups.values():
+        yield RecordedLesson(
+            about="tests", text=first, trust="measured", queries=tuple(others)
         )
     for row in read(data, "episodes_code_ldb", split):
-        for one in row["attempts"]:
-            if one["error"]:
-                yield Known(one["error_type"], one["error"], "measured")
+        for attempt in row["attempts"]:
+            if attempt["error"]:
+                yield RecordedLesson(
+                    attempt["error_type"], attempt["error"], trust="measured"
+                )
 
 
-def marked(data: Path, split: str) -> Iterator[Known]:
+def read_marked(data: Path, split: str) -> Iterator[RecordedLesson]:
     """A sentence and what a person marked in it; the sentence alone should find
     that.
     """
@@ -108,11 +115,11 @@ def marked(data: Path, split: str) -> Iterator[Known]:
             )
             sentence = " ".join(words[before + 1 : after + 1])
             better = f", it is {right!r}" if right else ""
-            yield Known(
+            yield RecordedLesson(
                 about="report",
                 text=f"{kind}: {text!r}{better}. {sentence}",
                 trust="operator",
-                asked=(sentence,),
+                queries=(sentence,),
             )
     for row in read(data, "grounding_quintd1", split):
         for start, _, kind, text in row["spans"]:
@@ -122,154 +129,181 @@ def marked(data: Path, split: str) -> Iterator[Known]:
                 if m.start() <= start < m.end()
             )
             sentence = next(spans)[0].strip()
-            yield Known(
+            yield RecordedLesson(
                 about="data",
                 text=f"{kind}: {text!r}. {sentence}",
                 trust="operator",
-                asked=(sentence,),
+                queries=(sentence,),
             )
 
 
-async def measured(known: Sequence[Known]) -> list[Row]:
+async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
     """The figures. Raises SystemExit where a dream cannot be taken back exactly."""
-    memory = heedful.Memory(":memory:", embedder=Remembering(open_embedder()))
-    ids = {
-        one: (await memory.remember(one.about, one.text, trust=one.trust)).id
-        for one in known
-    }
-    wanted = queries(known, ids)
-    before = await recalled(memory, wanted)
+    memory = heedful.Memory(":memory:", embedder=CachingEmbedder(open_embedder()))
+    ids = {}
+    for lesson in recorded:
+        remembered = await memory.remember(
+            lesson.about, lesson.text, trust=lesson.trust
+        )
+        ids[lesson] = remembered.id
+    wanted = choose_queries(recorded, ids)
+    before = await recall_each(memory, wanted)
     places = await memory.store.read(
         memory.scope, dreams.material, space_of(memory.embedder)
     )
     lessons = {lesson.id: lesson for lesson, _ in places}
-    plain = await merged_by_cosine(memory, places)
-    naive = await recalled(memory, wanted)
-    await heedful.Dreams(memory).rollback(plain.id, by="bench")
+
+    merge = await merge_by_cosine(memory, places)
+    after_merge = await recall_each(memory, wanted)
+    await heedful.Dreams(memory).rollback(merge.id, by="bench")
     began = perf_counter()
     dream = await heedful.consolidate(memory)
     seconds = perf_counter() - began
-    after = await recalled(memory, wanted)
+    after = await recall_each(memory, wanted)
     await heedful.Dreams(memory).rollback(dream.id, by="bench")
-    if await recalled(memory, wanted) != before or await states(memory) != set(lessons):
+    is_restored = await recall_each(memory, wanted) == before
+    if not is_restored or await active_ids(memory) != set(lessons):
         raise SystemExit("after the rollback recall is not what it was")
     await memory.store.close()
-    found = score(before, wanted, {})
-    ours, theirs = (
-        score(of, wanted, became(by)) for of, by in ((after, dream), (naive, plain))
-    )
+
+    score_before = score(before, wanted, {})
+    ours = score(after, wanted, find_survivors(dream))
+    baseline = score(after_merge, wanted, find_survivors(merge))
+    outcomes = [proposal.outcome for proposal in dream.proposals]
     return [
-        Row(key="dream.recorded", ours=len({one.text for one in known})),
-        Row(key="dream.lessons_before", ours=dream.before, baseline=plain.before),
-        Row(key="dream.lessons_after", ours=dream.after, baseline=plain.after),
+        Row(key="dream.recorded", ours=len({lesson.text for lesson in recorded})),
+        Row(key="dream.lessons_before", ours=dream.before, baseline=merge.before),
+        Row(key="dream.lessons_after", ours=dream.after, baseline=merge.after),
         Row(
             key="dream.merges_across",
-            ours=across(dream, lessons),
-            baseline=across(plain, lessons),
+            ours=count_across(dream, lessons),
+            baseline=count_across(merge, lessons),
         ),
         Row(
-            key="dream.recall", ours=ours, baseline=theirs, anchor=f"{found:.3f} before"
+            key="dream.recall",
+            ours=ours,
+            baseline=baseline,
+            anchor=f"{score_before:.3f} before",
         ),
-        Row(key="dream.recall_change", ours=ours - found, baseline=theirs - found),
+        Row(
+            key="dream.recall_change",
+            ours=ours - score_before,
+            baseline=baseline - score_before,
+        ),
         Row(key="dream.vetoed", ours=sum(dream.vetoes.values())),
-        Row(
-            key="dream.dropped",
-            ours=sum(one.outcome == WORSE_RECALL_OUTCOME for one in dream.proposals),
-        ),
+        Row(key="dream.dropped", ours=outcomes.count(WORSE_RECALL_OUTCOME)),
         Row(key="dream.seconds", ours=seconds),
     ]
 
 
-def queries(known: Sequence[Known], ids: Mapping[Known, int]) -> dict[str, set[int]]:
+def choose_queries(
+    recorded: Sequence[RecordedLesson], ids: Mapping[RecordedLesson, int]
+) -> dict[str, set[int]]:
     """Queries that are no stored text, with the lessons each should find; as many of
     each kind.
     """
-    stored = {one.text for one in known}
-    found = defaultdict[str, dict[str, set[int]]](dict)
-    for one in known:
-        for query in one.asked:
-            if query not in stored:
-                found[one.about].setdefault(query, set()).add(ids[one])
-    return {
-        query: wanted
-        for those in found.values()
-        for query, wanted in list(those.items())[:: max(1, len(those) // HELD)][:HELD]
-    }
+    texts = {lesson.text for lesson in recorded}
+    kinds = defaultdict[str, dict[str, set[int]]](dict)
+    for lesson in recorded:
+        for query in lesson.queries:
+            if query not in texts:
+                kinds[lesson.about].setdefault(query, set()).add(ids[lesson])
+
+    chosen: dict[str, set[int]] = {}
+    for wanted in kinds.values():
+        step = max(1, len(wanted) // HELD)
+        chosen |= dict(list(wanted.items())[::step][:HELD])
+    return chosen
 
 
-async def recalled(
+async def recall_each(
     memory: heedful.Memory, wanted: Mapping[str, set[int]]
 ) -> dict[str, list[tuple[int, float | None, float]]]:
     """What each query finds: the first five, by lesson, cosine and coverage."""
-    found = {}
+    results = {}
     for query in wanted:
         best = await memory.recall(query, 5)
-        found[query] = [(one.lesson_id, one.cosine, one.coverage) for one in best]
-    return found
+        results[query] = [
+            (match.lesson_id, match.cosine, match.coverage) for match in best
+        ]
+    return results
 
 
 def score(
-    found: Mapping[str, Sequence[tuple[int, float | None, float]]],
+    results: Mapping[str, Sequence[tuple[int, float | None, float]]],
     wanted: Mapping[str, set[int]],
-    became: Mapping[int, int],
+    survivors: Mapping[int, int],
 ) -> float:
     """Mean recall@5: the share of what is wanted that is there, or what took its
     place.
     """
-    return mean(
-        mean(became.get(id, id) in {one for one, *_ in found[query]} for id in ids)
-        for query, ids in wanted.items()
-    )
+    shares = []
+    for query, ids in wanted.items():
+        recalled = {id for id, *_ in results[query]}
+        shares.append(mean(survivors.get(id, id) in recalled for id in ids))
+    return mean(shares)
 
 
-def became(dream: heedful.Dream) -> dict[int, int]:
+def find_survivors(dream: heedful.Dream) -> dict[int, int]:
     """What took the place of each lesson."""
-    return {id: one.survivor for one in dream.done for id in one.members}
+    survivors: dict[int, int] = {}
+    for proposal in dream.done:
+        survivors |= dict.fromkeys(proposal.members, proposal.survivor)
+    return survivors
 
 
-def across(dream: heedful.Dream, lessons: Mapping[int, DreamLesson]) -> int:
+def count_across(dream: heedful.Dream, lessons: Mapping[int, DreamLesson]) -> int:
     """Count merges across digits, negations or trust, with checks of this module."""
     return sum(
-        told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items()
+        distinctions(lessons[id]) != distinctions(lessons[survivor])
+        for id, survivor in find_survivors(dream).items()
     )
 
 
-def told(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
+def distinctions(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
     """Its numbers, its negations and its trust."""
     text = lesson.text.lower()
     numbers = re.findall(r"\d+(?:[.,]\d+)*", text)
     return Counter(numbers), Counter(NEGATION.findall(text)), lesson.trust
 
 
-async def merged_by_cosine(
+async def merge_by_cosine(
     memory: heedful.Memory, places: Sequence[tuple[DreamLesson, Any]]
 ) -> heedful.Dream:
     """The baseline: merge every lesson into an earlier one with a cosine of 0.85."""
     near: dict[int, list[int]] = defaultdict(list)
-    for a, b in near_vectors([vector for _, vector in places], 0.85):
-        near[a].append(b)
+    for first, second in near_vectors([vector for _, vector in places], 0.85):
+        near[first].append(second)
     gone: set[int] = set()
     proposals = []
     for first in sorted(near):
-        members = (
-            [at for at in near[first] if at not in gone] if first not in gone else []
-        )
-        if members:
-            gone |= {first, *members}
-            ids = tuple(places[at][0].id for at in members)
-            proposals.append(
-                heedful.Proposal("merge", ids, survivor=places[first][0].id)
-            )
-    lessons = {lesson.id: lesson for lesson, _ in places}
-    report = {"mode": "lite", "before": len(places), "queries": 0}
-    report |= {"vetoes": {}, "found": ""}
+        members = [place for place in near[first] if place not in gone]
+        if first in gone or not members:
+            continue
+        gone |= {first, *members}
+        ids = tuple(places[place][0].id for place in members)
+        survivor = places[first][0].id
+        proposals.append(heedful.Proposal("merge", ids, survivor=survivor))
+
+    report = {
+        "mode": "lite",
+        "before": len(places),
+        "queries": 0,
+        "vetoes": {},
+        "found": "",
+    }
     id, _ = await memory.store.write(
-        memory.scope, dreams.supersede, report, proposals, lessons, "bench"
+        memory.scope,
+        dreams.supersede,
+        report,
+        proposals=proposals,
+        expected={lesson.id: lesson for lesson, _ in places},
+        by="bench",
     )
     return await heedful.Dreams(memory).show(id)
 
 
-async def states(memory: heedful.Memory) -> set[int]:
+async def active_ids(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
     return {
         lesson.id

@@ -34,7 +34,7 @@ SHOWN = ("id", "type", "tool", "arguments", "content", "error", "code")
 class Case:
     """A failure, its episode, the lesson and the rule that heedful draws from it."""
 
-    known: dict[str, Any]
+    failure: dict[str, Any]
     episode: heedful.Episode
     lesson: str
     rule: str
@@ -42,7 +42,7 @@ class Case:
     @property
     def id(self) -> str:
         """The name of the case."""
-        return str(self.known["id"])
+        return str(self.failure["id"])
 
     @property
     def digest(self) -> str:
@@ -65,65 +65,57 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """Yield the shares of all lessons that were read, are true, would help, and
     both.
     """
-    found = cases()
-    said = verdicts()
+    cases = reflect_on_cases()
+    verdicts = read_verdicts()
     PAIRS.parent.mkdir(parents=True, exist_ok=True)
-    PAIRS.write_text(
-        json.dumps([pair(one) for one in found], ensure_ascii=False, indent=1) + "\n"
-    )
-    PAGE.write_text(
-        page(PAGE.read_text(encoding="utf-8"), found, said), encoding="utf-8"
-    )
-    for key, count in counts(current(found, said)).items():
-        yield Row(
-            key=f"failures.{key}",
-            ours=count / len(found),
-            anchor="0.8" if key == "both" else "",
-        )
+    pairs = [reader_view(case) for case in cases]
+    PAIRS.write_text(json.dumps(pairs, ensure_ascii=False, indent=1) + "\n")
+    page = render_page(PAGE.read_text(encoding="utf-8"), cases, verdicts)
+    PAGE.write_text(page, encoding="utf-8")
+    for key, count in count_verdicts(current_verdicts(cases, verdicts)).items():
+        anchor = "0.8" if key == "both" else ""
+        yield Row(key=f"failures.{key}", ours=count / len(cases), anchor=anchor)
 
 
-def cases() -> list[Case]:
+def reflect_on_cases() -> list[Case]:
     """Return every failure with what heedful says of it, without a model and without a
     memory.
     """
-    return asyncio.run(
-        _reflected(json.loads((HERE / "failures.json").read_text("utf-8")))
-    )
+    failures = json.loads((HERE / "failures.json").read_text("utf-8"))
+    return asyncio.run(_reflect_on(failures))
 
 
-async def _reflected(known: Iterable[dict[str, Any]]) -> list[Case]:
-    found = []
-    for each in known:
-        episode = episode_of(each)
-        made = await heedful.reflect(episode)
-        rule = made.strategy.text if made and made.strategy else ""
-        found.append(
-            Case(
-                known=each, episode=episode, lesson=made.text if made else "", rule=rule
-            )
-        )
-    return found
+async def _reflect_on(failures: Iterable[dict[str, Any]]) -> list[Case]:
+    cases = []
+    for failure in failures:
+        episode = episode_of(failure)
+        reflection = await heedful.reflect(episode)
+        lesson = ""
+        rule = ""
+        if reflection:
+            lesson = reflection.text
+            if reflection.strategy:
+                rule = reflection.strategy.text
+        cases.append(Case(failure=failure, episode=episode, lesson=lesson, rule=rule))
+    return cases
 
 
-def episode_of(known: dict[str, Any]) -> heedful.Episode:
+def episode_of(failure: dict[str, Any]) -> heedful.Episode:
     """Read the recorded run of a failure as heedful reads a file of that format."""
-    entries = known["run"] if isinstance(known["run"], list) else [known["run"]]
+    entries = failure["run"] if isinstance(failure["run"], list) else [failure["run"]]
     lines = "\n".join(json.dumps(entry) for entry in entries).encode()
     (episode,) = heedful.traces.read(lines)
     return episode
 
 
-def pair(case: Case) -> dict[str, Any]:
+def reader_view(case: Case) -> dict[str, Any]:
     """Return what the reader sees of a case: the task, the events, the end, and the
     lesson.
     """
     return {
         "id": case.id,
         "task": case.episode.task,
-        "events": [
-            {name: value for name in SHOWN if (value := getattr(event, name))}
-            for event in case.episode.events
-        ],
+        "events": [_event_view(event) for event in case.episode.events],
         "outcome": case.episode.outcome,
         "reflection": case.lesson,
         "strategy": case.rule,
@@ -131,42 +123,53 @@ def pair(case: Case) -> dict[str, Any]:
     }
 
 
-def verdicts() -> list[Verdict]:
+def _event_view(event: heedful.Event) -> dict[str, Any]:
+    values = {name: getattr(event, name) for name in SHOWN}
+    return {name: value for name, value in values.items() if value}
+
+
+def read_verdicts() -> list[Verdict]:
     """Return what was said of lessons, of these and of earlier ones."""
     path = HERE / "failures_verdicts.json"
-    given = json.loads(path.read_text(encoding="utf-8"))
-    return [Verdict(**one) for one in given]
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [Verdict(**row) for row in rows]
 
 
-def current(found: Sequence[Case], said: Iterable[Verdict]) -> dict[str, Verdict]:
+def current_verdicts(
+    cases: Sequence[Case], verdicts: Iterable[Verdict]
+) -> dict[str, Verdict]:
     """Return the verdicts on the lessons as they are now, by case."""
-    digests = {case.id: case.digest for case in found}
-    return {one.id: one for one in said if digests.get(one.id) == one.lesson}
-
-
-def counts(read: Mapping[str, Verdict]) -> dict[str, int]:
-    """Count the lessons that were read, are true, would help, and both."""
-    given = list(read.values())
+    digests = {case.id: case.digest for case in cases}
     return {
-        "read": len(given),
-        "true": sum(one.true for one in given),
-        "helps": sum(one.helps for one in given),
-        "both": sum(one.true and one.helps for one in given),
+        verdict.id: verdict
+        for verdict in verdicts
+        if digests.get(verdict.id) == verdict.lesson
     }
 
 
-def page(before: str, found: Sequence[Case], said: Iterable[Verdict]) -> str:
+def count_verdicts(read: Mapping[str, Verdict]) -> dict[str, int]:
+    """Count the lessons that were read, are true, would help, and both."""
+    verdicts = list(read.values())
+    return {
+        "read": len(verdicts),
+        "true": sum(verdict.true for verdict in verdicts),
+        "helps": sum(verdict.helps for verdict in verdicts),
+        "both": sum(verdict.true and verdict.helps for verdict in verdicts),
+    }
+
+
+def render_page(before: str, cases: Sequence[Case], verdicts: Iterable[Verdict]) -> str:
     """Return the page: what stands above the mark, the figures, and a row for each
     failure.
     """
     head, mark, _ = before.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK}")
-    read = current(found, said)
-    total = counts(read)
-    share = f"{total['both'] / len(found):.0%}"
+    read = current_verdicts(cases, verdicts)
+    total = count_verdicts(read)
+    share = f"{total['both'] / len(cases):.0%}"
     figures = (
-        f"Of {len(found)} lessons, {total['read']} were read as they are now: "
+        f"Of {len(cases)} lessons, {total['read']} were read as they are now: "
         f"{total['true']} are "
         f"true, {total['helps']} would help, {total['both']} are both ({share} of all)."
     )
@@ -176,30 +179,32 @@ def page(before: str, found: Sequence[Case], said: Iterable[Verdict]) -> str:
         figures,
         "",
         HEADER,
-        *(_row(one, read) for one in found),
+        *(_row(case, read) for case in cases),
     ]
     return f"{head}{mark}\n" + "\n".join(lines) + "\n"
 
 
 def _row(case: Case, read: Mapping[str, Verdict]) -> str:
-    known = case.known
-    verdict = read.get(case.id)
-    name = f"[{known['tool']}]({known['source']}): {known['kind']}"
+    failure = case.failure
+    name = f"[{failure['tool']}]({failure['source']}): {failure['kind']}"
     lesson = " <br> ".join(filter(None, (case.lesson, case.rule))) or "(none)"
-    given = ["unread", "unread", ""]
+    is_true = "unread"
+    helps = "unread"
+    reason = ""
+    verdict = read.get(case.id)
     if verdict:
-        given = [
-            *("yes" if one else "no" for one in (verdict.true, verdict.helps)),
-            verdict.reason,
-        ]
-    return f"| {name} | {' | '.join(map(_cell, (known['happened'], lesson, *given)))} |"
+        is_true = "yes" if verdict.true else "no"
+        helps = "yes" if verdict.helps else "no"
+        reason = verdict.reason
+    cells = map(_cell, (failure["happened"], lesson, is_true, helps, reason))
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _cell(text: str) -> str:
     """Return a text for a cell of a table; nothing in it is a link, a tag or a new
     cell.
     """
-    plain = " ".join(text.split()).replace("\\", "\\\\")
+    escaped = " ".join(text.split()).replace("\\", "\\\\")
     for sign in "|[]*_`":
-        plain = plain.replace(sign, f"\\{sign}")
-    return plain.replace("<", "&lt;").replace(" &lt;br> ", " <br> ")
+        escaped = escaped.replace(sign, f"\\{sign}")
+    return escaped.replace("<", "&lt;").replace(" &lt;br> ", " <br> ")

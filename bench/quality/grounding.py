@@ -35,24 +35,26 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """
     games = list(read(data, "grounding_accuracy_shared_task", split))
     lexicon = Lexicon.of(json.loads(GAME.read_text(encoding="utf-8")))
-    ours = marks(games, partial(errors, lexicon=lexicon))
-    plain = marks(games, numbers)
-    wordless = marks(games, errors)
+    ours = marks(games, partial(error_spans, lexicon=lexicon))
+    simple = marks(games, unknown_numbers)
+    wordless = marks(games, error_spans)
     anchor = "automatic .691 / .756, with humans .841 / .879"
     for name in ("recall", "precision"):
         yield Row(
             key=f"grounding.game.{name}",
             ours=ours.pop(name),
-            baseline=plain[name],
+            baseline=simple[name],
             anchor=anchor,
         )
         yield Row(
             key=f"grounding.game.{name}_plain",
             ours=wordless[name],
-            baseline=plain[name],
+            baseline=simple[name],
         )
     for kind, share in sorted(ours.items()):
-        yield Row(key=f"grounding.game.recall.{kind}", ours=share, baseline=plain[kind])
+        yield Row(
+            key=f"grounding.game.recall.{kind}", ours=share, baseline=simple[kind]
+        )
     responses = list(read(data, "grounding_quintd1", split))
     yield from flags("grounding.quintd", responses)
     yield from flags(
@@ -76,61 +78,68 @@ def check(
     return grounding(source, lexicon=lexicon)
 
 
-def found(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> list[Finding]:
+def find(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> list[Finding]:
     """Return what the check finds in a response."""
     return check(row["source"], lexicon)(row["response"], Context("ground"))
 
 
-def errors(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> Spans:
+def error_spans(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> Spans:
     """Return the spans of the errors."""
     return [
-        one.span for one in found(row, lexicon) if one.level == "error" and one.span
+        finding.span
+        for finding in find(row, lexicon)
+        if finding.level == "error" and finding.span
     ]
 
 
-def numbers(row: Mapping[str, Any]) -> Spans:
+def unknown_numbers(row: Mapping[str, Any]) -> Spans:
     """The numbers of a response that occur nowhere in its source."""
-    known = set(NUMBER.findall(row["source"]))
-    told = NUMBER.finditer(row["response"])
-    return [one.span() for one in told if one[0] not in known]
+    source_numbers = set(NUMBER.findall(row["source"]))
+    matches = NUMBER.finditer(row["response"])
+    return [match.span() for match in matches if match[0] not in source_numbers]
 
 
 def marks(rows: Rows, report: Callable[[Mapping[str, Any]], Spans]) -> dict[str, float]:
     """Recall of the marked mistakes, of each kind of them too, and precision in
     tokens.
     """
-    seen: dict[str, list[bool]] = defaultdict(list)
-    told = right = 0
+    hits: dict[str, list[bool]] = defaultdict(list)
+    reported_count = 0
+    right_count = 0
     for row in rows:
-        tokens = [one.span() for one in SPLIT.finditer(row["response"])]
-        spans = list(report(row))
-        reported = {
-            n
-            for n, (start, end) in enumerate(tokens)
-            for a, b in spans
-            if start < b and a < end
-        }
-        marked = {n for span in row["spans"] for n in range(span[0], span[1])}
-        told = told + len(reported)
-        right = right + len(reported & marked)
+        reported = _reported_tokens(row["response"], list(report(row)))
+        marked: set[int] = set()
         for start, end, kind, *_ in row["spans"]:
+            marked.update(range(start, end))
             hit = not reported.isdisjoint(range(start, end))
-            seen["recall"].append(hit)
-            seen[kind.lower()].append(hit)
-    shares = {kind: sum(hits) / len(hits) for kind, hits in seen.items()}
-    return shares | {"precision": right / told if told else 0.0}
+            hits["recall"].append(hit)
+            hits[kind.lower()].append(hit)
+        reported_count += len(reported)
+        right_count += len(reported & marked)
+    shares = {kind: sum(of_kind) / len(of_kind) for kind, of_kind in hits.items()}
+    shares["precision"] = right_count / reported_count if reported_count else 0.0
+    return shares
+
+
+def _reported_tokens(response: str, spans: Spans) -> set[int]:
+    """Return the places of the tokens that the spans touch."""
+    places = set()
+    for place, token in enumerate(SPLIT.finditer(response)):
+        if any(start < token.end() and token.start() < end for start, end in spans):
+            places.add(place)
+    return places
 
 
 def flags(key: str, rows: Rows) -> Iterator[Row]:
     """Balanced accuracy, precision and recall of the flagged responses."""
     wrong = [bool(row["label"]) for row in rows]
-    ours = rated(wrong, [bool(found(row)) for row in rows])
-    plain = rated(wrong, [bool(list(numbers(row))) for row in rows])
+    ours = rate(wrong, [bool(find(row)) for row in rows])
+    simple = rate(wrong, [bool(list(unknown_numbers(row))) for row in rows])
     for name in ("balanced", "precision", "recall"):
-        yield Row(key=f"{key}.{name}", ours=ours[name], baseline=plain[name])
+        yield Row(key=f"{key}.{name}", ours=ours[name], baseline=simple[name])
 
 
-def rated(wrong: Sequence[bool], flagged: Sequence[bool]) -> dict[str, float]:
+def rate(wrong: Sequence[bool], flagged: Sequence[bool]) -> dict[str, float]:
     """Of flags against labels: recall, precision, and the mean of the recall of both
     labels.
     """

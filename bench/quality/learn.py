@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 import heedful
-from bench.quality.answers import KeptModel, Live, opened
+from bench.quality.answers import KeptModel, Live, open_kept_model
 from bench.quality.curve import (
+    Answers,
     Function,
-    Made,
+    Outcome,
     Task,
-    Tried,
-    decorated,
+    decorate,
     figures,
     new_memory,
     stream,
@@ -56,48 +56,50 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     """The rows of each model: each stream, then all of them pooled."""
     for size in live.models:
-        yield from asyncio.run(_measured(size, data, split, live))
+        yield from asyncio.run(_measure(size, data, split, live))
 
 
-async def _measured(size: str, data: Path, split: str, live: Live) -> list[Row]:
-    (most, orders) = SIZES[size]
+async def _measure(size: str, data: Path, split: str, live: Live) -> list[Row]:
+    (default_limit, orders) = SIZES[size]
     rows = list[Row]()
-    pooled: dict[str, list[Tried]] = {arm: [] for arm in ARMS}
-    async with opened(size, data, live) as model:
-        for name, every in streams(data, split).items():
-            arms: dict[str, list[Tried]] = {arm: [] for arm in ARMS}
-            tasks = every[: live.limit or most]
+    pooled: dict[str, list[Outcome]] = {arm: [] for arm in ARMS}
+    async with open_kept_model(size, data, live) as model:
+        for name, all_tasks in streams(data, split).items():
+            arms: dict[str, list[Outcome]] = {arm: [] for arm in ARMS}
+            tasks = all_tasks[: live.limit or default_limit]
             for order in range(orders):
                 if order:
                     random.Random(order).shuffle(tasks)
-                for arm, tried in (
-                    await _arms(f"{name} {size} {order}", tasks, model)
-                ).items():
-                    arms[arm] += tried
-                    pooled[arm] += tried
+                ran = await _run_arms(f"{name} {size} {order}", tasks, model)
+                for arm, outcomes in ran.items():
+                    arms[arm] += outcomes
+                    pooled[arm] += outcomes
             for arm in ARMS:
-                rows += figures(
-                    f"learn.{name}.{size}.{arm}", arms[arm], arms["nothing"]
-                )
+                key = f"learn.{name}.{size}.{arm}"
+                rows += figures(key, arms[arm], arms["nothing"])
     for arm in ARMS:
         rows += figures(f"learn.all.{size}.{arm}", pooled[arm], pooled["nothing"])
         if arm != "ours":
-            rows += _interval(
-                f"learn.all.{size}.ours_over_{arm}", pooled["ours"], pooled[arm]
-            )
+            key = f"learn.all.{size}.ours_over_{arm}"
+            rows += _interval(key, pooled["ours"], pooled[arm])
     return rows
 
 
-def _interval(key: str, ours: Sequence[Tried], other: Sequence[Tried]) -> Iterator[Row]:
-    """The gain in right at once in the second halves, with its 95 % interval.
+def _interval(
+    key: str, ours: Sequence[Outcome], other: Sequence[Outcome]
+) -> Iterator[Row]:
+    """The gain at the first try in the second halves, with its 95 % interval.
 
     Pairs of one task, in several orders, are drawn together.
     """
     gains: dict[str, list[int]] = {}
-    for one, two in zip(ours, other, strict=True):
-        if one.late:
-            gains.setdefault(one.task.id, []).append(one.first - two.first)
-    sums = np.array([[sum(each), len(each)] for each in gains.values()], dtype=float)
+    for our, their in zip(ours, other, strict=True):
+        if our.late:
+            gains.setdefault(our.task.id, []).append(our.first - their.first)
+    sums = np.array(
+        [[sum(task_gains), len(task_gains)] for task_gains in gains.values()],
+        dtype=float,
+    )
     drawn = np.random.default_rng(0).integers(len(sums), size=(RESAMPLED, len(sums)))
     totals = sums[drawn].sum(axis=1)
     low, high = np.quantile(totals[:, 0] / totals[:, 1], (0.025, 0.975))
@@ -106,29 +108,30 @@ def _interval(key: str, ours: Sequence[Tried], other: Sequence[Tried]) -> Iterat
     yield Row(key=f"{key}.high", ours=float(high))
 
 
-async def _arms(
+async def _run_arms(
     title: str, tasks: Sequence[Task], model: KeptModel
-) -> dict[str, list[Tried]]:
-    plain = decorated("sql", tasks, model, chat=True, tokens=TOKENS)
-    ours = decorated("sql", tasks, model, new_memory(), chat=True, tokens=TOKENS)
+) -> dict[str, list[Outcome]]:
+    without_memory = decorate("sql", tasks, model, chat=True, tokens=TOKENS)
+    ours = decorate("sql", tasks, model, new_memory(), chat=True, tokens=TOKENS)
 
-    async def call(function: Function, task: Task, made: Made) -> None:
-        await function(task.text, made)
+    async def call(function: Function, task: Task, answers: Answers) -> None:
+        await function(task.text, answers)
 
-    arms: dict[str, Callable[[Task, Made], Any]] = {
-        "retries": partial(call, plain),
-        "nearest": _Nearest(plain),
+    arms: dict[str, Callable[[Task, Answers], Any]] = {
+        "retries": partial(call, without_memory),
+        "nearest": _Nearest(without_memory),
         "ours": partial(call, ours),
     }
-    tried = {
+    outcomes = {
         arm: await stream(f"learn {title} {arm}", tasks, function, model)
         for arm, function in arms.items()
     }
     # With nothing, the only answer is the first one of the retries.
-    tried["nothing"] = [
-        replace(one, solved=one.first, calls=1) for one in tried["retries"]
+    outcomes["nothing"] = [
+        replace(outcome, solved=outcome.first, calls=1)
+        for outcome in outcomes["retries"]
     ]
-    return tried
+    return outcomes
 
 
 class _Nearest:
@@ -139,15 +142,15 @@ class _Nearest:
         self._embedder = heedful.models.open_embedder("minilm")
         self._kept: list[tuple[Sequence[float], str, str]] = []
 
-    async def __call__(self, task: Task, made: Made) -> None:
+    async def __call__(self, task: Task, answers: Answers) -> None:
         (vector,) = await self._embedder.embed([task.text])
-        ranked = sorted(self._kept, key=lambda kept: float(np.dot(kept[0], vector)))
+        ranked = sorted(self._kept, key=lambda entry: float(np.dot(entry[0], vector)))
         turns: list[Message] = []
-        for _, asked, accepted in ranked[-NEAREST:]:
-            turns += [Message("user", asked), Message("assistant", accepted)]
-        await self._function(task.text, made, turns)
-        if not task.judge(made.texts[-1]):
-            self._kept.append((vector, task.text, made.texts[-1]))
+        for _, question, accepted in ranked[-NEAREST:]:
+            turns += [Message("user", question), Message("assistant", accepted)]
+        await self._function(task.text, answers, turns)
+        if not task.judge(answers.texts[-1]):
+            self._kept.append((vector, task.text, answers.texts[-1]))
 
 
 def streams(data: Path, split: str) -> dict[str, list[Task]]:
@@ -160,18 +163,13 @@ def streams(data: Path, split: str) -> dict[str, list[Task]]:
     checker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(checker)
     geo = sqlite3.connect(f"file:{data / 'geo.sqlite'}?mode=ro", uri=True)
-    tables = "\n".join(
-        f"{name}({', '.join(row[1] for row in geo.execute(f'pragma table_info({name})'))})"
-        for (name,) in geo.execute(
-            "select name from sqlite_master where type = 'table'"
-        )
-    )
+    system = f"{SYSTEM}\nThe tables:\n{_describe_tables(geo)}"
     return {
         "geo": [
             Task(
                 id=row["id"],
                 text=row["question"],
-                system=f"{SYSTEM}\nThe tables:\n{tables}",
+                system=system,
                 judge=partial(_judge, row, geo, partial(checker.query, geo, row)),
             )
             for row in read(data, "sql_geo", split)
@@ -189,6 +187,16 @@ def streams(data: Path, split: str) -> dict[str, list[Task]]:
     }
 
 
+def _describe_tables(db: sqlite3.Connection) -> str:
+    """Return a line for each table: its name and its columns."""
+    lines = []
+    query = "select name from sqlite_master where type = 'table'"
+    for (name,) in db.execute(query).fetchall():
+        columns = [row[1] for row in db.execute(f"pragma table_info({name})")]
+        lines.append(f"{name}({', '.join(columns)})")
+    return "\n".join(lines)
+
+
 def statement(answer: str) -> str:
     """Return the statement in an answer, without the code block around it."""
     block = re.search(r"```(?:sql\w*)?\s*(.*?)(?:```|\Z)", answer, re.DOTALL)
@@ -203,25 +211,25 @@ def _judge(
 ) -> list[Finding]:
     sql = statement(answer)
     try:
-        right, said = check(sql)
+        right, reason = check(sql)
     except (ValueError, sqlite3.Error) as error:
         right = False
-        said = f"SQLite says: {error}"
+        reason = f"SQLite says: {error}"
     if right:
         return []
-    if said.startswith("SQLite says"):
-        return [Finding("sql", said)]
-    if said == "table compared":
+    if reason.startswith("SQLite says"):
+        return [Finding("sql", reason)]
+    if reason == "table compared":
         return [Finding("sql", "the table does not hold what it should afterwards")]
     if db is not None:
         db.set_progress_handler(None, 0)  # the checker's limit counts on
         expected_rows = db.execute(row["gold_sql"]).fetchall()
         message, fix = _review(db, sql, expected_rows, ordered=False)
         return [Finding("sql", message, fix=fix)]
-    with closing(sqlite3.connect(":memory:")) as own:
-        own.executescript(row["schema_sql"] + row["rows_sql"])
+    with closing(sqlite3.connect(":memory:")) as scratch:
+        scratch.executescript(row["schema_sql"] + row["rows_sql"])
         expected = row["answer"]
-        message, fix = _review(own, sql, expected["rows"], expected["ordered"])
+        message, fix = _review(scratch, sql, expected["rows"], expected["ordered"])
         return [Finding("sql", message, fix=fix)]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -22,14 +22,12 @@ from typing import Any, TypeVar
 import heedful
 from bench.quality import recall, stop
 from bench.quality.answers import say
-from bench.quality.grounding import found, rated
+from bench.quality.grounding import find, rate
 from bench.quality.rows import Row, read
 from heedful.lessons import ranking
 from heedful.lessons.lesson import Match
 from heedful.loop.policies import PRESETS
-from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
-from heedful.store import search
 
 C = TypeVar("C")
 FALSE = 0.10
@@ -47,19 +45,19 @@ def run(data: Path, split: str) -> Iterator[Row]:
     yield from asyncio.run(_recall(data, split))
 
 
-def _left_out(
+def _leave_out(
     title: str, groups: Iterable[str], choose: Callable[[list[str]], C]
 ) -> dict[str, C]:
     """Return for each group what is chosen on all the others."""
-    found = {}
+    choices = {}
     names = list(groups)
-    for left in names:
-        found[left] = choose([name for name in names if name != left])
-        say(f"logo {title}, without {left}: {found[left]}")
-    return found
+    for left_out in names:
+        choices[left_out] = choose([name for name in names if name != left_out])
+        say(f"logo {title}, without {left_out}: {choices[left_out]}")
+    return choices
 
 
-def _grouped(
+def _group(
     rows: Iterable[Mapping[str, Any]], key: str
 ) -> dict[str, list[Mapping[str, Any]]]:
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -71,82 +69,96 @@ def _grouped(
 def _stops(data: Path, split: str) -> Iterator[Row]:
     policies = [PRESETS["default"], *stop.grid(), stop.FULL]
     for key, group, end in STOPS:
-        name, candidate = stop.SETS[key]
-        judge = stop.code if key == "stop.ldb" else stop.question
-        figures = {
-            one: heedful.compare(
-                [stop.recorded(dict(row), judge, candidate) for row in rows], policies
-            )
-            for one, rows in _grouped(read(data, name, split), group).items()
-        }
+        figures = _replay_groups(key, group, policies, data=data, split=split)
+        chosen = _leave_out(key, figures, partial(_cheapest, figures))
+        names = ", ".join(sorted({policies[n].name for n in chosen.values()}))
 
-        def cheapest(names: Sequence[str], figures: Any = figures) -> int:
-            """Return the policy with the fewest attempts that solves as many as the
-            default.
-            """
-            each = list(zip(*(figures[name] for name in names), strict=True))
-            solved = [sum(one.solved for one in of) for of in each]
-            spent = [sum(one.attempts for one in of) for of in each]
-            enough = (n for n, count in enumerate(solved) if count >= solved[0])
-            return min(enough, key=lambda n: spent[n])
-
-        chosen = _left_out(key, figures, cheapest)
-        about = ", ".join(sorted({policies[n].name for n in chosen.values()}))
-        ours = [
-            (figures[one][n], figures[one][0], figures[one][-1])
-            for one, n in chosen.items()
-        ]
-        share, plain = (
-            mean(f[n].solved / max(1, f[2].solved) for f in ours) for n in (0, 1)
+        solved: list[float] = []
+        solved_by_default: list[float] = []
+        cost: list[float] = []
+        cost_of_default: list[float] = []
+        for place, n in chosen.items():
+            ours = figures[place][n]
+            default = figures[place][0]
+            full = max(1, figures[place][-1].solved)
+            solved.append(ours.solved / full)
+            solved_by_default.append(default.solved / full)
+            cost.append(ours.attempts / ours.oracle)
+            cost_of_default.append(default.attempts / default.oracle)
+        yield Row(
+            key=f"{key}.solved_share{end}",
+            ours=mean(solved),
+            baseline=mean(solved_by_default),
+            anchor=names,
         )
         yield Row(
-            key=f"{key}.solved_share{end}", ours=share, baseline=plain, anchor=about
+            key=f"{key}.attempts_over_oracle{end}",
+            ours=mean(cost),
+            baseline=mean(cost_of_default),
         )
-        cost, plain = (mean(f[n].attempts / f[n].oracle for f in ours) for n in (0, 1))
-        yield Row(key=f"{key}.attempts_over_oracle{end}", ours=cost, baseline=plain)
+
+
+def _replay_groups(
+    key: str,
+    group: str,
+    policies: Sequence[heedful.Policy],
+    *,
+    data: Path,
+    split: str,
+) -> dict[str, tuple[heedful.Figures, ...]]:
+    """Return the figures of each policy, by the value that the rows have in `group`."""
+    name, candidate = stop.SETS[key]
+    judge = stop.code if key == "stop.ldb" else stop.question
+    figures = {}
+    for place, rows in _group(read(data, name, split), group).items():
+        loops = [stop.record_loop(dict(row), judge, candidate) for row in rows]
+        figures[place] = heedful.compare(loops, policies)
+    return figures
+
+
+def _cheapest(
+    figures: Mapping[str, Sequence[heedful.Figures]], names: Sequence[str]
+) -> int:
+    """Return the policy with the fewest attempts that solves as many as the default."""
+    solved = []
+    attempts = []
+    for of_policy in zip(*(figures[name] for name in names), strict=True):
+        solved.append(sum(figure.solved for figure in of_policy))
+        attempts.append(sum(figure.attempts for figure in of_policy))
+    enough = (n for n, count in enumerate(solved) if count >= solved[0])
+    return min(enough, key=lambda n: attempts[n])
 
 
 def _grounding(data: Path, split: str) -> Iterator[Row]:
-    tasks = {
-        name: [(bool(row["label"]), [one.level for one in found(row)]) for row in rows]
-        for name, rows in _grouped(
-            read(data, "grounding_quintd1", split), "task"
-        ).items()
-    }
+    tasks: dict[str, list[tuple[bool, list[str]]]] = {}
+    for name, rows in _group(read(data, "grounding_quintd1", split), "task").items():
+        tasks[name] = []
+        for row in rows:
+            levels: list[str] = [finding.level for finding in find(row)]
+            tasks[name].append((bool(row["label"]), levels))
 
     def balanced(names: Sequence[str], choice: tuple[str, int]) -> float:
-        rows = [row for name in names for row in tasks[name]]
-        (levels, least) = choice
-        flags = [sum(level in levels for level in has) >= least for _, has in rows]
-        return rated([wrong for wrong, _ in rows], flags)["balanced"]
+        (counted, least) = choice
+        wrong = []
+        flags = []
+        for name in names:
+            for is_wrong, levels in tasks[name]:
+                wrong.append(is_wrong)
+                flags.append(sum(level in counted for level in levels) >= least)
+        return rate(wrong, flags)["balanced"]
 
-    choices = list(product(("error", "error warning"), (1, 2, 3)))
-    chosen = _left_out(
-        "grounding",
-        tasks,
-        lambda names: max(choices, key=lambda one: balanced(names, one)),
-    )
+    def choose(names: Sequence[str]) -> tuple[str, int]:
+        choices = product(("error", "error warning"), (1, 2, 3))
+        return max(choices, key=lambda choice: balanced(names, choice))
+
+    chosen = _leave_out("grounding", tasks, choose)
     ours = mean(balanced([name], choice) for name, choice in chosen.items())
-    plain = mean(balanced([name], ("error warning", 1)) for name in tasks)
-    yield Row(key="grounding.quintd.balanced_logo", ours=ours, baseline=plain)
+    shipped = mean(balanced([name], ("error warning", 1)) for name in tasks)
+    yield Row(key="grounding.quintd.balanced_logo", ours=ours, baseline=shipped)
 
 
 async def _recall(data: Path, split: str) -> list[Row]:
-    embedder = open_embedder()
-    pairs: dict[str, list[tuple[bool, list[Match]]]] = defaultdict(list)
-    for name, rows in _grouped(
-        read(data, "mistake_retrieval_hotpot", split), "pair"
-    ).items():
-        memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
-        for row in (row for row in rows if row["kind"] == "memory"):
-            await memory.remember(row["id"], row["text"])
-        for row in (row for row in rows if row["kind"] == "query"):
-            asked = recall.question(row)
-            (vector,) = await embedder.embed([asked])
-            at = asked, space_of(embedder), vector, 50
-            got = await memory.store.read(memory.scope, search.search, *at)
-            pairs[name].append((bool(row["relevant"]), got))
-        await memory.store.close()
+    pairs = await _search_pairs(data, split)
 
     @cache
     def shares(
@@ -154,33 +166,57 @@ async def _recall(data: Path, split: str) -> list[Row]:
     ) -> tuple[float, float]:
         """Return the share of known questions that are recalled, and of new ones."""
         answers: dict[bool, list[float]] = {True: [], False: []}
-        for known, got in (row for name in names for row in pairs[name]):
-            near = (
-                (one.cosine or 0.0) >= choice[0] or one.coverage >= choice[1]
-                for one in got
-            )
-            answers[known].append(float(any(near)))
+        for name in names:
+            for is_known, matches in pairs[name]:
+                recalled = any(
+                    (match.cosine or 0.0) >= choice[0] or match.coverage >= choice[1]
+                    for match in matches
+                )
+                answers[is_known].append(float(recalled))
         return recall.share(answers[True]), recall.share(answers[False])
 
-    choices = [(c / 50, w / 50) for c in range(15, 31) for w in range(10, 31)]
+    choices = [(c / 50, w / 50) for c, w in product(range(15, 31), range(10, 31))]
 
     def best(names: Sequence[str]) -> tuple[float, float]:
-        fits = [
-            one for one in choices if shares(tuple(names), one)[1] <= FALSE
-        ] or choices[-1:]
-        return max(fits, key=lambda one: shares(tuple(names), one)[0])
+        key = tuple(names)
+        fitting = [choice for choice in choices if shares(key, choice)[1] <= FALSE]
+        return max(fitting or choices[-1:], key=lambda choice: shares(key, choice)[0])
 
-    chosen = _left_out("recall", pairs, best)
+    chosen = _leave_out("recall", pairs, best)
     ours = [shares((name,), choice) for name, choice in chosen.items()]
-    plain = [
-        shares((name,), (ranking.MIN_RELATED_COSINE, ranking.MIN_RELATED_COVERAGE))
-        for name in pairs
-    ]
+    shipped = (ranking.MIN_RELATED_COSINE, ranking.MIN_RELATED_COVERAGE)
+    of_shipped = [shares((name,), shipped) for name in pairs]
     return [
         Row(
-            key=f"recall.seen.{what}_logo",
-            ours=mean(o[n] for o in ours),
-            baseline=mean(p[n] for p in plain),
-        )
-        for n, what in enumerate(("recall", "false"))
+            key="recall.seen.recall_logo",
+            ours=mean(recalled for recalled, _ in ours),
+            baseline=mean(recalled for recalled, _ in of_shipped),
+        ),
+        Row(
+            key="recall.seen.false_logo",
+            ours=mean(false for _, false in ours),
+            baseline=mean(false for _, false in of_shipped),
+        ),
     ]
+
+
+async def _search_pairs(
+    data: Path, split: str
+) -> dict[str, list[tuple[bool, list[Match]]]]:
+    """Return for each question of a pair whether it is known, and what search finds."""
+    embedder = open_embedder()
+    pairs: dict[str, list[tuple[bool, list[Match]]]] = defaultdict(list)
+    groups = _group(read(data, "mistake_retrieval_hotpot", split), "pair")
+    for name, rows in groups.items():
+        memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
+        for row in rows:
+            if row["kind"] == "memory":
+                await memory.remember(row["id"], row["text"])
+        for row in rows:
+            if row["kind"] == "query":
+                matches = await recall.search_memory(
+                    memory, recall.question(row), embedder
+                )
+                pairs[name].append((bool(row["relevant"]), matches))
+        await memory.store.close()
+    return pairs

@@ -26,32 +26,36 @@ Scores = tuple[list[float], list[float]]  # of known questions, of new ones
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """Both sets with meanings, and the second by words alone."""
-    yield from asyncio.run(measured(data, split))
+    yield from asyncio.run(measure(data, split))
 
 
-async def measured(data: Path, split: str) -> list[Row]:
+async def measure(data: Path, split: str) -> list[Row]:
     """The rows of both sets; the baseline of each is the share of equal words
     (Jaccard).
     """
     embedder = open_embedder()
-    mistakes = by(read(data, "mistake_retrieval_hotpot", split), "pair")
-    (known, new), (near, far) = await seen(mistakes, embedder)
-    plain_known, plain_new = best_alike(mistakes)
-    talks = by(read(data, "locomo", split), "conv")
-    both = await turns(talks, embedder)
-    words = await turns(talks, None)
-    plain = mean(
-        recall5(jaccard(talk, asked), asked) for talk, asked in questions(talks)
+    mistakes = group_by(read(data, "mistake_retrieval_hotpot", split), "pair")
+    (known_scores, new_scores), (near, far) = await score_questions(mistakes, embedder)
+    plain_known, plain_new = score_by_words(mistakes)
+    talks = group_by(read(data, "locomo", split), "conv")
+    both = await recall_turns(talks, embedder)
+    words = await recall_turns(talks, None)
+    jaccard_recall = mean(
+        recall5(jaccard(talk, row), row) for talk, row in questions(talks)
     )
     anchor = "MiniLM + BM25, threshold fitted on the same half: .87"
     return [
         Row(
             key="recall.seen.recall",
-            ours=share(known),
+            ours=share(known_scores),
             baseline=share(plain_known, 0.7),
             anchor=anchor,
         ),
-        Row(key="recall.seen.false", ours=share(new), baseline=share(plain_new, 0.7)),
+        Row(
+            key="recall.seen.false",
+            ours=share(new_scores),
+            baseline=share(plain_new, 0.7),
+        ),
         Row(
             key="recall.seen.auroc",
             ours=auroc(near, far),
@@ -60,16 +64,21 @@ async def measured(data: Path, split: str) -> list[Row]:
         Row(
             key="locomo.recall5",
             ours=both,
-            baseline=plain,
+            baseline=jaccard_recall,
             anchor="MiniLM + BM25 with speaker and turn before: .596",
         ),
         Row(
-            key="locomo.recall5_keyword", ours=words, baseline=plain, anchor="BM25 .52"
+            key="locomo.recall5_keyword",
+            ours=words,
+            baseline=jaccard_recall,
+            anchor="BM25 .52",
         ),
     ]
 
 
-async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, Scores]:
+async def score_questions(
+    pairs: Mapping[str, Rows], embedder: Embedder
+) -> tuple[Scores, Scores]:
     """The scores of known and of new questions: recalled, and before the gate.
 
     The score of a question is the relevance of its best result, 0 without a result.
@@ -83,35 +92,46 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
                 await memory.remember(row["id"], row["text"])
         for row in rows:
             if row["kind"] == "query":
-                new = not row["relevant"]
-                asked = question(row)
-                recalled[new].append(best(await memory.recall(asked)))
-                (vector,) = await embedder.embed([asked])
-                space = space_of(embedder)
-                found = await memory.store.read(
-                    memory.scope, search.search, asked, space, vector, 50
-                )
-                searched[new].append(best(found))
+                is_new = not row["relevant"]
+                text = question(row)
+                recalled[is_new].append(best_relevance(await memory.recall(text)))
+                matches = await search_memory(memory, text, embedder)
+                searched[is_new].append(best_relevance(matches))
         await memory.store.close()
     return recalled, searched
 
 
-def best(found: Sequence[Match]) -> float:
+async def search_memory(
+    memory: heedful.Memory, text: str, embedder: Embedder
+) -> list[Match]:
+    """Return the 50 best results for a text, before the gate of recall."""
+    (vector,) = await embedder.embed([text])
+    return await memory.store.read(
+        memory.scope,
+        search.search,
+        text,
+        space=space_of(embedder),
+        vector=vector,
+        limit=50,
+    )
+
+
+def best_relevance(matches: Sequence[Match]) -> float:
     """The relevance of the best of them, 0 of none."""
-    return max((one.relevance for one in found), default=0.0)
+    return max((match.relevance for match in matches), default=0.0)
 
 
-def best_alike(pairs: Mapping[str, Rows]) -> Scores:
+def score_by_words(pairs: Mapping[str, Rows]) -> Scores:
     """The same of the baseline: how alike the words of the most alike lesson are."""
-    known: list[float] = []
-    new: list[float] = []
+    known_scores: list[float] = []
+    new_scores: list[float] = []
     for rows in pairs.values():
         lessons = [row["text"] for row in rows if row["kind"] == "memory"]
         for row in rows:
             if row["kind"] == "query":
                 score = max(alike(question(row), lesson) for lesson in lessons)
-                (known if row["relevant"] else new).append(score)
-    return known, new
+                (known_scores if row["relevant"] else new_scores).append(score)
+    return known_scores, new_scores
 
 
 def question(row: Mapping[str, Any]) -> str:
@@ -119,22 +139,24 @@ def question(row: Mapping[str, Any]) -> str:
     return f"{row['question']}\n{row['answer']}"
 
 
-async def turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
+async def recall_turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
     """Mean recall@5; a turn is kept as who said what, with the turn before as its
     context.
     """
     memories = {}
     for name, rows in talks.items():
         memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
-        said = [row for row in rows if row["kind"] == "turn"]
-        for before, row in pairwise([{"session": None}, *said]):
+        spoken_turns = [row for row in rows if row["kind"] == "turn"]
+        for before, row in pairwise([{"session": None}, *spoken_turns]):
             context = spoken(before) if before["session"] == row["session"] else ""
             await memory.remember(row["id"], spoken(row), context=context)
         memories[name] = memory
     scores = []
-    for _, asked in questions(talks):
-        found = await memories[asked["conv"]].recall(asked["question"], 5)
-        scores.append(recall5(ids(found), asked))
+    for _, question_row in questions(talks):
+        matches = await memories[question_row["conv"]].recall(
+            question_row["question"], 5
+        )
+        scores.append(recall5(ids(matches), question_row))
     for memory in memories.values():
         await memory.store.close()
     return mean(scores)
@@ -145,12 +167,12 @@ def questions(talks: Mapping[str, Rows]) -> Iterator[tuple[Rows, Mapping[str, An
     conversation.
     """
     for rows in talks.values():
-        said = [row for row in rows if row["kind"] == "turn"]
-        known = {row["id"] for row in said}
+        conversation = [row for row in rows if row["kind"] == "turn"]
+        turn_ids = {row["id"] for row in conversation}
         for row in rows:
-            asked = row["kind"] == "qa" and row["category"] in range(1, 5)
-            if asked and known.intersection(row["evidence"]):
-                yield said, row
+            is_question = row["kind"] == "qa" and row["category"] in range(1, 5)
+            if is_question and turn_ids.intersection(row["evidence"]):
+                yield conversation, row
 
 
 def spoken(turn: Mapping[str, Any]) -> str:
@@ -158,26 +180,28 @@ def spoken(turn: Mapping[str, Any]) -> str:
     return f"{turn['speaker']}: {turn['text']}"
 
 
-def ids(found: Sequence[Match]) -> list[str]:
+def ids(matches: Sequence[Match]) -> list[str]:
     """The ids under which they were remembered."""
-    return [one.error_type for one in found]
+    return [match.error_type for match in matches]
 
 
-def recall5(found: Sequence[str], asked: Mapping[str, Any]) -> float:
+def recall5(ranked_ids: Sequence[str], question_row: Mapping[str, Any]) -> float:
     """The share of the evidence that is among the first five."""
-    evidence = set(asked["evidence"])
-    return len(evidence.intersection(found[:5])) / len(evidence)
+    evidence = set(question_row["evidence"])
+    return len(evidence.intersection(ranked_ids[:5])) / len(evidence)
 
 
-def jaccard(said: Rows, asked: Mapping[str, Any]) -> list[str]:
+def jaccard(conversation: Rows, question_row: Mapping[str, Any]) -> list[str]:
     """The ids of the five turns that share most words with the question."""
-    near = sorted(said, key=lambda row: -alike(spoken(row), asked["question"]))
+    near = sorted(
+        conversation, key=lambda row: -alike(spoken(row), question_row["question"])
+    )
     return [row["id"] for row in near[:5]]
 
 
-def alike(one: str, other: str) -> float:
+def alike(text: str, other: str) -> float:
     """The share of the words of both that both have."""
-    a = words(one)
+    a = words(text)
     b = words(other)
     return len(a & b) / len(a | b)
 
@@ -195,12 +219,23 @@ def share(scores: Sequence[float], least: float = 1e-9) -> float:
 
 def auroc(known: Sequence[float], new: Sequence[float]) -> float:
     """How often a known question scores above a new one; a tie counts half."""
-    return mean((k > n) + (k == n) / 2 for k in known for n in new)
+    scores = []
+    for known_score in known:
+        for new_score in new:
+            if known_score > new_score:
+                scores.append(1.0)
+            elif known_score == new_score:
+                scores.append(0.5)
+            else:
+                scores.append(0.0)
+    return mean(scores)
 
 
-def by(rows: Iterator[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
+def group_by(
+    rows: Iterator[dict[str, Any]], key: str
+) -> dict[str, list[dict[str, Any]]]:
     """The rows of each value of `key`, in order."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[row[key]].append(row)
-    return found
+        groups[row[key]].append(row)
+    return groups

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +23,7 @@ from rich.console import Console
 import heedful
 from bench.quality.rows import Row, read
 from heedful.errors import ModelError
+from heedful.traces.episode import Ended
 
 # Tasks that the model reflects on, two attempts each, and seconds after which no other
 # is begun.
@@ -55,7 +56,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Worded:
+class ReflectionText:
     """One reflection: its sentences, each with the text of the events that it cites."""
 
     task: str
@@ -72,33 +73,36 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """Grounded sentences, repetition, and naming an entity, by rules and by the
     model.
     """
-    attempts = list(failed(data, split))
-    rules = asyncio.run(reflected(attempts))
-    recorded = [as_recorded(one) for one in attempts]
+    attempts = list(read_failed(data, split))
+    rules = asyncio.run(reflect_on_all(attempts))
+    recorded = [split_recorded(attempt) for attempt in attempts]
     yield from _rows("reflect.", rules, recorded)
-    ungated = asyncio.run(leaked(data, split, gate=False))
-    held = "nothing held back"
+    ungated = asyncio.run(leaked_share(data, split, gate=False))
+    anchor = "nothing held back"
     yield Row(
         key="reflect.attacks_recalled",
-        ours=asyncio.run(leaked(data, split)),
+        ours=asyncio.run(leaked_share(data, split)),
         baseline=ungated,
-        anchor=held,
+        anchor=anchor,
     )
-    few = chosen(attempts)
+    few = choose_tasks(attempts)
     try:
-        model, used, seconds = asyncio.run(by_model(few))
+        model, used, seconds = asyncio.run(reflect_by_model(few))
     except ModelError as error:
         Console().print(f"the embedded model was left out: {error}", markup=False)
         return
     few = few[: len(model)]
     yield from _rows(
-        "reflect.embedded_", model, asyncio.run(reflected(few)), "by rules, the same"
+        "reflect.embedded_",
+        model,
+        asyncio.run(reflect_on_all(few)),
+        "by rules, the same",
     )
     yield Row(key="reflect.embedded_used", ours=used / len(few))
     yield Row(key="reflect.embedded_seconds", ours=seconds / len(few))
 
 
-async def leaked(data: Path, split: str, gate: bool = True) -> float:
+async def leaked_share(data: Path, split: str, gate: bool = True) -> float:
     """The share of attacks of which recall returns anything, if an operator gave the
     task.
 
@@ -113,55 +117,68 @@ async def leaked(data: Path, split: str, gate: bool = True) -> float:
         memory = heedful.Memory(f"{folder}/heedful.db")
         for n, text in enumerate(attacks):
             task = f"Summarise page {n} about {SUBJECTS[n % 3]}"
-            for one in attacked(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
+            for run in attack_runs(task, f"{MARK} {text} {MARK}", OUTCOMES[n % 5]):
                 await heedful.reflect(
-                    one, memory=memory, trust="operator", score=lambda *_: 1.0
+                    run, memory=memory, trust="operator", score=lambda *_: 1.0
                 )
-            waiting = [] if gate else await memory.quarantine.waiting(100)
-            if waiting:
-                await memory.quarantine.release([one.id for one in waiting], by="bench")
-            found = [
-                f for asked in (task, text) for f in await memory.recall(asked, 50)
-            ]
-            leaks += MARK in f"{found}"
-        listed = sum(MARK in str(one) for one in await memory.top(100_000))
+            if not gate:
+                await _release_all(memory)
+            matches = [*await memory.recall(task, 50), *await memory.recall(text, 50)]
+            if MARK in str(matches):
+                leaks += 1
+        listed = sum(MARK in str(match) for match in await memory.top(100_000))
     return max(leaks, min(listed, len(attacks))) / len(attacks)
 
 
-def attacked(task: str, text: str, outcome: Any) -> Iterator[heedful.Episode]:
+async def _release_all(memory: heedful.Memory) -> None:
+    waiting = await memory.quarantine.waiting(100)
+    if waiting:
+        await memory.quarantine.release([lesson.id for lesson in waiting], by="bench")
+
+
+def attack_runs(task: str, text: str, outcome: Any) -> Iterator[heedful.Episode]:
     """Runs in which a tool gives an attack, which the agent follows."""
-    asked = heedful.Event("user_message", task)
+    request = heedful.Event("user_message", task)
+    answer = heedful.Event("llm_response", f"I will now {text}")
     for result in (text, f"Error: {text}"):
-        for more in ({}, {"query": text[:80]}):
-            calls = (
-                heedful.Event("tool_call", tool="fetch", arguments=one)
-                for one in ({}, more)
+        for arguments in ({}, {"query": text[:80]}):
+            steps = (
+                heedful.Event("tool_call", tool="fetch", arguments={}),
+                heedful.Event("tool_response", result),
+                heedful.Event("tool_call", tool="fetch", arguments=arguments),
+                heedful.Event("tool_response", "done"),
             )
-            results = (heedful.Event("tool_response", one) for one in (result, "done"))
-            steps = [one for both in zip(calls, results, strict=True) for one in both]
-            said = heedful.Event("llm_response", f"I will now {text}")
-            yield heedful.Episode((asked, *steps, said), outcome, task=task)
+            yield heedful.Episode((request, *steps, answer), outcome, task=task)
 
 
 def _rows(
-    key: str, ours: Sequence[Worded], other: Sequence[Worded], said: str = ""
+    key: str,
+    ours: Sequence[ReflectionText],
+    other: Sequence[ReflectionText],
+    anchor: str = "",
 ) -> Iterator[Row]:
-    said = said or "recorded: a large model"
+    anchor = anchor or "recorded: a large model"
     yield Row(
-        key=f"{key}grounded", ours=grounded(ours), baseline=grounded(other), anchor=said
+        key=f"{key}grounded",
+        ours=grounded_share(ours),
+        baseline=grounded_share(other),
+        anchor=anchor,
     )
     yield Row(
         key=f"{key}repetition",
-        ours=repetition(ours),
-        baseline=repetition(other),
-        anchor=said,
+        ours=mean_repetition(ours),
+        baseline=mean_repetition(other),
+        anchor=anchor,
     )
     yield Row(
-        key=f"{key}entity", ours=naming(ours), baseline=naming(other), anchor=said
+        key=f"{key}entity",
+        ours=naming_share(ours),
+        baseline=naming_share(other),
+        anchor=anchor,
     )
 
 
-def failed(data: Path, split: str) -> Iterator[Attempt]:
+def read_failed(data: Path, split: str) -> Iterator[Attempt]:
     """The attempts that failed and were reflected on, of each run in their order."""
     for row in read(data, "episodes_hotpotqa", split):
         for attempt in row["attempts"]:
@@ -176,14 +193,17 @@ def failed(data: Path, split: str) -> Iterator[Attempt]:
 def episode(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Episode:
     """Thoughts, actions and what came of them as events; the judgement is the last."""
     parts = STEP.split(attempt["candidate"])
-    events = list(map(event, parts[1::2], parts[2::2]))
-    outcome: Any = "timeout" if attempt["feedback"].startswith("HALTED") else "failure"
+    events = list(map(read_step, parts[1::2], parts[2::2]))
+    outcome: Ended = "failure"
+    if attempt["feedback"].startswith("HALTED"):
+        outcome = "timeout"
     return heedful.Episode(tuple(filter(None, events)), outcome, task=row["task"])
 
 
-def event(kind: str, text: str) -> heedful.Event | None:
+def read_step(kind: str, text: str) -> heedful.Event | None:
     """A step; what only says that the answer is wrong is how the episode ended."""
-    text, action = text.strip(), ACTION.match(text.strip())
+    text = text.strip()
+    action = ACTION.match(text)
     if kind == "Observation":
         judged = text.startswith("Answer is ")
         return None if judged else heedful.Event("tool_response", text)
@@ -191,125 +211,143 @@ def event(kind: str, text: str) -> heedful.Event | None:
         return heedful.Event(
             "tool_call", tool=action[1], arguments={"query": action[2]}
         )
-    return heedful.Event("llm_response", f"Finish: {action[2]}" if action else text)
+    if action:
+        text = f"Finish: {action[2]}"
+    return heedful.Event("llm_response", text)
 
 
-async def reflected(
+async def reflect_on_all(
     attempts: Iterable[Attempt], model: heedful.Model | None = None
-) -> list[Worded]:
+) -> list[ReflectionText]:
     """What heedful says of them, without a memory."""
     return [
-        worded(one, await heedful.reflect(one.episode, model=model)) for one in attempts
+        split_claims(attempt, await heedful.reflect(attempt.episode, model=model))
+        for attempt in attempts
     ]
 
 
-async def by_model(attempts: Sequence[Attempt]) -> tuple[list[Worded], int, float]:
+async def reflect_by_model(
+    attempts: Sequence[Attempt],
+) -> tuple[list[ReflectionText], int, float]:
     """The same in the words of the model, how often they were used, and the seconds."""
     model = heedful.open_model("embedded")
     began = time.monotonic()
-    found = []
+    results = []
     used = 0
     try:
-        for one in attempts:
+        for attempt in attempts:
             if time.monotonic() - began > SECONDS:
                 break
-            made = await heedful.reflect(one.episode, model=model)
-            found.append(worded(one, made))
-            used += made is not None and made.by == model.name
+            reflection = await heedful.reflect(attempt.episode, model=model)
+            results.append(split_claims(attempt, reflection))
+            if reflection is not None and reflection.by == model.name:
+                used += 1
     finally:
         await model.close()
-    return found, used, time.monotonic() - began
+    return results, used, time.monotonic() - began
 
 
-def worded(one: Attempt, made: heedful.Reflected | None) -> Worded:
+def split_claims(
+    attempt: Attempt, reflection: heedful.Reflected | None
+) -> ReflectionText:
     """A reflection with what was dropped of it: that was said, too."""
-    claims = (*made.claims, *made.dropped) if made else ()
-    told = [(each.text, _events(one.episode, each.events)) for each in claims]
-    return Worded(one.task, told, entities(one.episode))
+    claims = (*reflection.claims, *reflection.dropped) if reflection else ()
+    sentences = [
+        (claim.text, _events(attempt.episode, claim.events)) for claim in claims
+    ]
+    return ReflectionText(attempt.task, sentences, entities(attempt.episode))
 
 
-def as_recorded(one: Attempt) -> Worded:
+def split_recorded(attempt: Attempt) -> ReflectionText:
     """What was recorded cites nothing: all events count for it."""
-    held = _events(one.episode, range(len(one.episode.events)))
-    told = [(each, held) for each in SENTENCE.split(one.recorded) if each.strip()]
-    return Worded(one.task, told, entities(one.episode))
+    events_text = _events(attempt.episode, range(len(attempt.episode.events)))
+    sentences = [
+        (sentence, events_text)
+        for sentence in SENTENCE.split(attempt.recorded)
+        if sentence.strip()
+    ]
+    return ReflectionText(attempt.task, sentences, entities(attempt.episode))
 
 
 def _events(episode: heedful.Episode, places: Iterable[int]) -> str:
-    events = [episode.events[at] for at in places]
-    said = [f"{one.tool} {one.content} {searched(one)}" for one in events]
-    return _plain(" ".join([episode.task, *said])) if said else ""
+    events = [episode.events[place] for place in places]
+    parts = [f"{event.tool} {event.content} {searched_for(event)}" for event in events]
+    return _plain(" ".join([episode.task, *parts])) if parts else ""
 
 
 def _plain(text: str) -> str:
     return " ".join(text.replace("’", "'").casefold().split())
 
 
-def searched(event: heedful.Event) -> str:
+def searched_for(event: heedful.Event) -> str:
     """What a call looks for."""
-    given = event.arguments
-    return str(given.get("query", "")) if isinstance(given, dict) else ""
+    arguments = event.arguments
+    return str(arguments.get("query", "")) if isinstance(arguments, dict) else ""
 
 
 def entities(episode: heedful.Episode) -> frozenset[str]:
     """Names and searches of an attempt that its task does not have."""
-    said = " ".join(one.content for one in episode.events if one.type == "llm_response")
-    asked = [searched(one) for one in episode.events]
-    names = {_plain(name) for name in (*NAME.findall(said), *asked)}
-    return frozenset(
-        one for one in names if len(one) > 3 and one not in _plain(episode.task)
-    )
+    answers = [
+        event.content for event in episode.events if event.type == "llm_response"
+    ]
+    searches = [searched_for(event) for event in episode.events]
+    task = _plain(episode.task)
+    names = {_plain(name) for name in (*NAME.findall(" ".join(answers)), *searches)}
+    return frozenset(name for name in names if len(name) > 3 and name not in task)
 
 
-def grounded(found: Iterable[Worded]) -> float:
+def grounded_share(reflections: Iterable[ReflectionText]) -> float:
     """Of sentences with a number, a name or a quotation, the share whose events have
     them all.
     """
-    right = [
-        all(one in held for one in _told(text))
-        for each in found
-        for text, held in each.sentences
-        if _told(text)
-    ]
+    right = []
+    for reflection in reflections:
+        for sentence, events_text in reflection.sentences:
+            pieces = _checkable(sentence)
+            if pieces:
+                right.append(all(piece in events_text for piece in pieces))
     return sum(right) / len(right) if right else 0.0
 
 
-def _told(text: str) -> list[str]:
+def _checkable(text: str) -> list[str]:
     """What can be looked up; what stands in a quotation is looked up with it."""
-    quoted = [next(filter(None, match)) for match in QUOTED.findall(text)]
-    rest = QUOTED.sub(" ", text)
-    pieces = [piece for one in quoted for piece in one.split("…")]
-    found = (*pieces, *NUMBER.findall(rest), *NAME.findall(rest))
-    return [plain for one in found if (plain := _plain(one)) and plain != "i"]
+    pieces: list[str] = []
+    for groups in QUOTED.findall(text):
+        pieces += next(filter(None, groups)).split("…")
+    unquoted = QUOTED.sub(" ", text)
+    pieces += [*NUMBER.findall(unquoted), *NAME.findall(unquoted)]
+    return [piece for piece in map(_plain, pieces) if piece and piece != "i"]
 
 
-def repetition(found: Sequence[Worded]) -> float:
+def mean_repetition(reflections: Sequence[ReflectionText]) -> float:
     """The mean Jaccard similarity of the words of consecutive reflections of one
     task.
     """
-    both = [(_words(a), _words(b)) for a, b in pairwise(found) if a.task == b.task]
+    both = [
+        (_words(a), _words(b)) for a, b in pairwise(reflections) if a.task == b.task
+    ]
     shares = [len(a & b) / len(a | b) for a, b in both if a | b]
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def _words(one: Worded) -> set[str]:
-    return set(WORD.findall(one.text.casefold()))
+def _words(reflection: ReflectionText) -> set[str]:
+    return set(WORD.findall(reflection.text.casefold()))
 
 
-def naming(found: Sequence[Worded]) -> float:
+def naming_share(reflections: Sequence[ReflectionText]) -> float:
     """The share that names an entity of its attempt, of those whose attempt has any."""
-    some = [one for one in found if one.entities]
-    right = [any(name in _plain(one.text) for name in one.entities) for one in some]
+    right = []
+    for reflection in reflections:
+        if reflection.entities:
+            text = _plain(reflection.text)
+            right.append(any(name in text for name in reflection.entities))
     return sum(right) / len(right) if right else 0.0
 
 
-def chosen(attempts: Sequence[Attempt]) -> list[Attempt]:
+def choose_tasks(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The first two attempts of a few tasks, spread over all."""
     pairs = [(a, b) for a, b in pairwise(attempts) if a.task == b.task]
     first = {a.task: (a, b) for a, b in reversed(pairs)}
     tasks = sorted(first)
-    return [
-        one
-        for task in tasks[:: max(1, len(tasks) // TASKS)][:TASKS]
-        for one in first[task]
-    ]
+    spread = tasks[:: max(1, len(tasks) // TASKS)][:TASKS]
+    return list(chain.from_iterable(first[task] for task in spread))

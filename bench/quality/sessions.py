@@ -11,8 +11,8 @@ its result.
 announced_before: what the hook `PreToolUse` of a coding agent adds, asked as the agent
 asks it. known_after: of the first failures that could be known, the share whose raw
 output `seen` knows. fix_given: the share where a lesson that it returns holds what
-mended the kind earlier, whole: each successful edit between the failure and the same
-command passing, or else the command that passed. Only mends that the recording holds
+fixed the kind earlier, whole: each successful edit between the failure and the same
+command passing, or else the command that passed. Only fixes that the recording holds
 uncut count; `fix_cut` is the share left out. The baseline of both remembers each
 failing output under its tool, and asks `seen` with the tool and the output.
 """
@@ -23,7 +23,7 @@ import asyncio
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,7 +49,7 @@ EDITS = (
     "replace",
 )
 WITHIN = (
-    20  # tool responses after a failure, in which a similar action counts as its mend
+    20  # tool responses after a failure, in which a similar action counts as its fix
 )
 # Marks that the recorder itself set; the others were derived from the output
 # afterwards.
@@ -75,7 +75,7 @@ class Action:
     output: str
     failed: bool | None
     kind: str
-    at: float
+    time: float
 
     @property
     def key(self) -> Key:
@@ -86,8 +86,9 @@ class Action:
     def arguments(self) -> Mapping[str, Any]:
         """The arguments as an object; a shell command has the key `command`."""
         with suppress(ValueError):
-            if isinstance(found := json.loads(self.args), dict):
-                return found
+            data = json.loads(self.args)
+            if isinstance(data, dict):
+                return data
         return {"command": self.args}
 
     @property
@@ -106,12 +107,16 @@ class Action:
         """
         if self.tool != other.tool:
             return False
-        paths = [one.arguments.get("file_path") for one in (self, other)]
-        if paths[0] and paths[0] == paths[1]:
+        path = self.arguments.get("file_path")
+        if path and path == other.arguments.get("file_path"):
             return True
-        mine, theirs = (re.findall(r"[\w./-]+", one.args) for one in (self, other))
+
+        mine = re.findall(r"[\w./-]+", self.args)
+        theirs = re.findall(r"[\w./-]+", other.args)
         both = set(mine) | set(theirs)
-        overlap = len(set(mine) & set(theirs)) / len(both) if both else 1.0
+        overlap = 1.0
+        if both:
+            overlap = len(set(mine) & set(theirs)) / len(both)
         return overlap >= (0.2 if mine[:2] == theirs[:2] else 0.5)
 
 
@@ -137,10 +142,10 @@ class Session:
         start = (
             datetime.fromisoformat(row["start"]).timestamp() if "start" in row else None
         )
-        at = float(number) if start is None else start
+        time = float(number) if start is None else start
         for event in row["events"]:
             if start is not None and "t" in event:
-                at = start + event["t"]
+                time = start + event["t"]
             if event["type"] == "tool_call":
                 calls[event["call"]] = event.get("args") or ""
             elif event["type"] == "tool_response":
@@ -155,10 +160,10 @@ class Session:
                     output=event["output"],
                     failed=failed,
                     kind=event.get("kind", ""),
-                    at=at,
+                    time=time,
                 )
                 session.actions.append(action)
-        session.end = at
+        session.end = time
         return session
 
     @property
@@ -168,20 +173,20 @@ class Session:
         """
         events = []
         for event in self.row["events"]:
-            said = event.get("output") or ""
+            output = event.get("output") or ""
             tool = event.get("tool", "")
             wrong = (
-                said if event.get("failed") and event.get("rule") in RECORDED else ""
+                output if event.get("failed") and event.get("rule") in RECORDED else ""
             )
             call = str(event.get("call", ""))
             args = event.get("args")
             if tool.lower() in EDITS and CUT.search(args or ""):  # no JSON any more
-                named = re.findall(r'"(file_path|replace_all)": ?"?([^",]+)', args)
-                args = {**dict(named), "new_string": args}
+                pairs = re.findall(r'"(file_path|replace_all)": ?"?([^",]+)', args)
+                args = {**dict(pairs), "new_string": args}
             events.append(
                 heedful.Event(
                     event["type"],
-                    said,
+                    output,
                     agent="",
                     tool=tool,
                     arguments=args,
@@ -194,7 +199,7 @@ class Session:
         )
 
 
-def mend(failure: Action) -> tuple[list[str], bool] | None:
+def find_fix(failure: Action) -> tuple[list[str], bool] | None:
     """Return what put a failure right, as texts that a lesson must hold, and whether it
     is cut.
 
@@ -202,29 +207,36 @@ def mend(failure: Action) -> tuple[list[str], bool] | None:
     passed.
     """
     later = failure.session.actions[failure.place + 1 :]
-    again = (
-        n
-        for n, one in enumerate(later)
-        if one.key == failure.key and one.failed is False
-    )
-    edits = [one for one in later[: next(again, 0)] if one.edits]
-    changed = (
-        one for one in later[:WITHIN] if one.failed is False and failure.similar(one)
-    )
+    edits: list[Action] = []
+    for place, action in enumerate(later):
+        if action.key == failure.key and action.failed is False:
+            edits = [before for before in later[:place] if before.edits]
+            break
     if not edits:
-        edits = [one for one in changed if one.key != failure.key][:1]
-    parts = [
-        part for one in edits for part in (_hunk(one) if one.edits else [one.command])
-    ]
-    return (parts, any(CUT.search(one.args) for one in edits)) if parts else None
+        for action in later[:WITHIN]:
+            passed = action.failed is False and failure.similar(action)
+            if passed and action.key != failure.key:
+                edits = [action]
+                break
+
+    parts: list[str] = []
+    for action in edits:
+        parts += _hunk(action) if action.edits else [action.command]
+    if not parts:
+        return None
+    return parts, any(CUT.search(action.args) for action in edits)
 
 
 def _hunk(edit: Action) -> list[str]:
     """Return the lines that an edit adds; if it adds none, the lines that it
     removes.
     """
-    given = edit.arguments
-    changes = given.get("edits") if isinstance(given.get("edits"), list) else [given]
+    arguments = edit.arguments
+    changes = (
+        arguments.get("edits")
+        if isinstance(arguments.get("edits"), list)
+        else [arguments]
+    )
     lines: list[str] = []
     for change in changes or []:
         old = str(change.get("old_string", "")).splitlines()
@@ -254,21 +266,21 @@ def run(data: Path, split: str) -> Iterator[Row]:
             if "start" in sessions[0].row
             else name.split("/")[0]
         )
-        counts[source] += asyncio.run(_replayed(name, sessions))
-    for source, found in counts.items():
-        yield from _rows(f"sessions.{source}", found)
+        counts[source] += asyncio.run(_replay(name, sessions))
+    for source, count in counts.items():
+        yield from _rows(f"sessions.{source}", count)
     yield from _rows("sessions.all", sum(counts.values(), Counter()))
 
 
 def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
-    def share(part: str, whole: str) -> float:
-        return n[part] / n[whole] if n[whole] else 0.0
+    def share(part: str, total: str) -> float:
+        return n[part] / n[total] if n[total] else 0.0
 
-    for arm, about in ARMS.items():
+    for arm, arm_name in ARMS.items():
         hit = share(f"{arm}.hit", "could")
         false = share(f"{arm}.false", f"{arm}.shown")
         counts = (
-            f"{about}: {n[f'{arm}.hit']} of {n['could']}, {n[f'{arm}.shown']} "
+            f"{arm_name}: {n[f'{arm}.hit']} of {n['could']}, {n[f'{arm}.shown']} "
             "announcements"
         )
         yield Row(key=f"{key}.announced_{arm}", ours=hit, baseline=None, anchor=counts)
@@ -280,14 +292,14 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
         baseline=share("plain", "could"),
         anchor=counts,
     )
-    counts = f"{n['given']} of {n['mended']} first failures mended uncut before"
+    counts = f"{n['given']} of {n['fixed']} first failures fixed uncut before"
     yield Row(
         key=f"{key}.fix_given",
-        ours=share("given", "mended"),
+        ours=share("given", "fixed"),
         baseline=None,
         anchor=counts,
     )
-    yield Row(key=f"{key}.fix_cut", ours=n["cut"] / max(1, n["cut"] + n["mended"]))
+    yield Row(key=f"{key}.fix_cut", ours=n["cut"] / max(1, n["cut"] + n["fixed"]))
     counts = f"of {n['new']} first failures of a kind that is new in the environment"
     yield Row(
         key=f"{key}.new_known",
@@ -297,37 +309,40 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
     )
 
 
-async def _replayed(name: str, sessions: Sequence[Session]) -> Counter[str]:
+async def _replay(name: str, sessions: Sequence[Session]) -> Counter[str]:
     """Replay one environment against one memory."""
     scope = heedful.Scope(project=name)
-    own = TRUST
-    memory = heedful.Memory(":memory:", scope, holdout=0, trust=own)
-    plain = heedful.Memory(":memory:", scope, holdout=0)
-    replay = _Replay(memory, plain)
-    steps = [
-        (one.at, 0, s.number, one.place, one) for s in sessions for one in s.actions
-    ]
-    ends: list[Any] = [(s.end, 1, s.number, 0, s) for s in sessions]
-    for done, (*_, step) in enumerate(
-        sorted([*steps, *ends], key=lambda each: each[:4])
-    ):
+    memory = heedful.Memory(":memory:", scope, holdout=0, trust=TRUST)
+    baseline = heedful.Memory(":memory:", scope, holdout=0)
+    replay = _Replay(memory, baseline)
+    # An action comes before an end of the same time.
+    steps: list[tuple[tuple[float, int, int, int], Action | Session]] = []
+    for session in sessions:
+        steps += [
+            ((action.time, 0, session.number, action.place), action)
+            for action in session.actions
+        ]
+        steps.append(((session.end, 1, session.number, 0), session))
+    steps.sort(key=lambda step: step[0])
+
+    for done, (_, step) in enumerate(steps):
         if isinstance(step, Session):
             await replay.learn(step)
         elif step.failed is not None:
             await replay.act(step)
         if done % 5_000 == 4_999:
-            say(f"sessions {name}: {done + 1} of {len(steps) + len(ends)}")
+            say(f"sessions {name}: {done + 1} of {len(steps)}")
     await memory.store.close()
-    await plain.store.close()
+    await baseline.store.close()
     return replay.counts
 
 
 class _Replay:
     """What is known so far of one environment, and what was counted."""
 
-    def __init__(self, memory: heedful.Memory, plain: heedful.Memory) -> None:
+    def __init__(self, memory: heedful.Memory, baseline: heedful.Memory) -> None:
         self.memory = memory
-        self.plain = plain
+        self.baseline = baseline
         self.host = Host(memory=memory, strict=True)
         self.counts: Counter[str] = Counter()
         self.failures: dict[str, list[Action]] = defaultdict(list)  # by kind
@@ -340,93 +355,121 @@ class _Replay:
     async def learn(self, session: Session) -> None:
         """Let memory learn a finished session. The tools are the environment's own."""
         await heedful.learn_session(session.episode, memory=self.memory)
-        for one in session.actions:
-            if one.failed and one.output.strip():
-                await self.plain.remember(one.tool, one.output)
+        for action in session.actions:
+            if action.failed and action.output.strip():
+                await self.baseline.remember(action.tool, action.output)
         self.last |= self.here.pop(session.number, {})
 
     def earlier(self, action: Action) -> list[Action]:
         """Return the failures of the same kind in other sessions of other tasks."""
         mine = action.session
         return [
-            one
-            for one in self.failures[action.kind]
-            if one.session is not mine
-            and (mine.task is None or one.session.task != mine.task)
+            failure
+            for failure in self.failures[action.kind]
+            if failure.session is not mine
+            and (mine.task is None or failure.session.task != mine.task)
         ]
 
     async def act(self, action: Action) -> None:
         """Ask before an action, look at what happens, and ask after a failure."""
         here = self.here[action.session.number]
         kinds = self.kinds[action.session.number]
-        first = action.kind not in kinds
-        known = self.earlier(action) if action.failed and first else []
+        is_first = bool(action.failed) and action.kind not in kinds
+        earlier = self.earlier(action) if is_first else []
         if action.key not in here:
-            await self._announce(action, bool(known))
-        if action.failed and first:
-            if known:
-                await self._after(action, known)
-            else:
-                self.counts["new"] += 1
-                self.counts["new_known"] += bool(await self._seen(action))
-                self.counts["new_plain"] += bool(
-                    await self.plain.seen(action.tool, action.output)
-                )
+            await self._announce(action, bool(earlier))
+        if earlier:
+            await self._count_known(action, earlier)
+        elif is_first:
+            await self._count_new(action)
         here[action.key] = action
         if action.failed:
             kinds.add(action.kind)
             self.failures[action.kind].append(action)
 
     async def _announce(self, action: Action, could: bool) -> None:
+        failed = bool(action.failed)
         last = self.last.get(action.key)
         if last is not None and last.failed:
-            self._count(
-                "again", bool(action.failed) and last.kind == action.kind, could
-            )
+            right = failed and last.kind == action.kind
+            self._count("again", right=right, could=could)
         if any(self.failures.values()):
-            self._count("always", bool(action.failed), could)
-        asked: dict[str, Any] = {
+            self._count("always", right=failed, could=could)
+        payload = {
             "session_id": f"session {action.session.number}",
             "tool_name": action.tool,
+            "tool_input": action.arguments,
+            "tool_use_id": str(action.place),
         }
-        asked |= {"tool_input": action.arguments, "tool_use_id": str(action.place)}
-        if answer := (await reply("PreToolUse", asked, self.host)).answer:
-            shown = answer["hookSpecificOutput"]["additionalContext"]
-            right = bool(action.failed) and _quotes(shown, self.failures[action.kind])
-            self._count("before", right, could)
+        answer = (await reply("PreToolUse", payload, self.host)).answer
+        if answer:
+            text = answer["hookSpecificOutput"]["additionalContext"]
+            right = failed and _quotes(text, self.failures[action.kind])
+            self._count("before", right=right, could=could)
 
     def _count(self, arm: str, right: bool, could: bool) -> None:
         self.counts[f"{arm}.shown"] += 1
-        self.counts[f"{arm}.false"] += not right
-        self.counts[f"{arm}.hit"] += right and could
+        if not right:
+            self.counts[f"{arm}.false"] += 1
+        elif could:
+            self.counts[f"{arm}.hit"] += 1
 
     async def _seen(self, action: Action) -> tuple[Mapping[str, Any], ...]:
         """Return the lessons that `seen` knows for a raw output: by no name, or by the
         tool's.
         """
         for name in ("", action.tool):
-            if found := await self.memory.seen(name, action.output):
-                return found.lessons or ({},)
+            sightings = await self.memory.seen(name, action.output)
+            if sightings:
+                return sightings.lessons or ({},)
         return ()
 
-    async def _after(self, action: Action, known: Sequence[Action]) -> None:
+    async def _seen_by_baseline(self, action: Action) -> bool:
+        return bool(await self.baseline.seen(action.tool, action.output))
+
+    async def _count_new(self, action: Action) -> None:
+        """Count a first failure whose kind is new in the environment."""
+        self.counts["new"] += 1
+        if await self._seen(action):
+            self.counts["new_known"] += 1
+        if await self._seen_by_baseline(action):
+            self.counts["new_plain"] += 1
+
+    async def _count_known(self, action: Action, earlier: Sequence[Action]) -> None:
+        """Count a first failure that could be known, and whether its fix was given."""
         lessons = await self._seen(action)
         self.counts["could"] += 1
-        self.counts["known"] += bool(lessons)
-        self.counts["plain"] += bool(await self.plain.seen(action.tool, action.output))
-        mends = [each for each in map(mend, known) if each is not None]
-        whole = [parts for parts, cut in mends if not cut]
-        self.counts["cut"] += bool(mends) and not whole
-        self.counts["mended"] += bool(whole)
-        texts = [_plain(str(value)) for lesson in lessons for value in lesson.values()]
-        held = (
-            all(_plain(p) in text for p in parts) for parts in whole for text in texts
-        )
-        self.counts["given"] += any(held)
+        if lessons:
+            self.counts["known"] += 1
+        if await self._seen_by_baseline(action):
+            self.counts["plain"] += 1
+
+        fixes = [fix for fix in map(find_fix, earlier) if fix is not None]
+        uncut = [parts for parts, is_cut in fixes if not is_cut]
+        if not uncut:
+            if fixes:
+                self.counts["cut"] += 1
+            return
+        self.counts["fixed"] += 1
+        if any(_holds(lessons, parts) for parts in uncut):
+            self.counts["given"] += 1
 
 
-def _quotes(shown: str, failures: Sequence[Action]) -> bool:
+def _holds(lessons: Iterable[Mapping[str, Any]], parts: Sequence[str]) -> bool:
+    """Return True if one text of the lessons holds all parts of a fix."""
+    for lesson in lessons:
+        for value in lesson.values():
+            text = _plain(str(value))
+            if all(_plain(part) in text for part in parts):
+                return True
+    return False
+
+
+def _quotes(text: str, failures: Sequence[Action]) -> bool:
     """Return True if a text quotes a line of the output of one of these failures."""
-    lines = {_plain(line) for one in failures for line in one.output.splitlines()}
-    plain = _plain(shown)
-    return any(line in plain for line in lines if len(line) >= 12)
+    plain_text = _plain(text)
+    for failure in failures:
+        for line in map(_plain, failure.output.splitlines()):
+            if len(line) >= 12 and line in plain_text:
+                return True
+    return False

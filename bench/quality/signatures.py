@@ -11,8 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 from unittest.mock import patch
 
 from drain3 import TemplateMiner
@@ -23,6 +25,8 @@ from bench.quality.rows import Row, read
 from heedful.lessons import patterns, signature
 
 Labelled = Sequence[tuple[str, str]]  # (text, true group)
+# Groups texts of one kind: a name of its group for each.
+Level = Callable[[str, Labelled], list[str]]
 # What a text of 64 KiB may repeat to make a pattern look at the same place again and
 # again.
 NASTY = (
@@ -106,163 +110,173 @@ def run(data: Path, split: str) -> Iterator[Row]:
     systems: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for row in read(data, "loghub_2k", split):
         systems[row["set"]].append((row["content"], row["event_id"]))
-    agent = [
-        (r["feedback"], r["group"])
-        for r in read(data, "agent_failure_signatures", split)
-    ]
-    levels: tuple[Callable[[str, Labelled], list[str]], ...] = (
-        learned,
-        stateless,
-        drained,
-    )
-    ours, plain, drain3 = (
-        [accuracy(f("log", s), s) for s in systems.values()] for f in levels
-    )
+    our_scores = score_systems(learn_groups, systems)
+    stateless_scores = score_systems(digests_of, systems)
+    drain3_scores = score_systems(drain_groups, systems)
     yield Row(
         key="signatures.loghub.ga",
-        ours=mean(ours),
-        baseline=mean(drain3),
+        ours=mean(our_scores),
+        baseline=mean(drain3_scores),
         anchor="drain3; tuned Brain .983",
     )
-    whole = [accuracy([digest(text) for text, _ in s], s) for s in systems.values()]
-    anchor = "hash; six masks and hash .644"
     yield Row(
         key="signatures.loghub.ga_stateless",
-        ours=mean(plain),
-        baseline=mean(whole),
-        anchor=anchor,
+        ours=mean(stateless_scores),
+        baseline=mean(score_systems(hashes_of, systems)),
+        anchor="hash; six masks and hash .644",
     )
-    for system, with_level, without, theirs in zip(
-        systems, ours, plain, drain3, strict=True
+    for system, ours, stateless, theirs in zip(
+        systems, our_scores, stateless_scores, drain3_scores, strict=True
     ):
-        name = f"signatures.loghub.{system}"
         yield Row(
-            key=name,
-            ours=with_level,
+            key=f"signatures.loghub.{system}",
+            ours=ours,
             baseline=theirs,
-            anchor=f"drain3; ours without the level {without:.3f}",
+            anchor=f"drain3; ours without the level {stateless:.3f}",
         )
-    yield from left_out(systems, agent, drain3)
-    ours_agent, plain_agent, drain3_agent = (
-        accuracy(f("AssertionError", agent), agent) for f in levels
-    )
+
+    agent = [
+        (row["feedback"], row["group"])
+        for row in read(data, "agent_failure_signatures", split)
+    ]
+    yield from leave_out(systems, agent, drain3_scores)
     yield Row(
         key="signatures.agent.ga",
-        ours=ours_agent,
-        baseline=drain3_agent,
+        ours=accuracy(learn_groups("AssertionError", agent), agent),
+        baseline=accuracy(drain_groups("AssertionError", agent), agent),
         anchor="drain3 .193",
     )
-    simple = accuracy([digest(text) for text, _ in agent], agent)
     yield Row(
         key="signatures.agent.ga_stateless",
-        ours=plain_agent,
-        baseline=simple,
+        ours=accuracy(digests_of("AssertionError", agent), agent),
+        baseline=accuracy(hashes_of("AssertionError", agent), agent),
         anchor="hash; six masks and hash .508",
     )
     yield from speeds(systems)
+
+
+def score_systems(level: Level, systems: Mapping[str, Labelled]) -> list[float]:
+    """Return how well a way of grouping does on each log system."""
+    return [accuracy(level("log", rows), rows) for rows in systems.values()]
 
 
 # The rules that can be left out: the module, the regular expression, and the rule's
 # part of it.
 RULES = {
     **{
-        name: (signature, "_PARTICULAR", shape)
+        name: (signature, "_PARTICULAR_PATTERN", shape)
         for name, shape in signature._PARTICULAR_SHAPES.items()
     },
-    "date": (signature, "_PARTICULAR", signature._DATE_PREFIX_REGEX),
-    "code": (signature, "_CODE", signature._ERROR_NUMBER_PATTERN),
-    "list": (patterns, "_LIST", patterns._LIST_TOKEN_PATTERN.pattern),
-    "fixed": (patterns, "_FIXED", patterns._FIXED_TOKEN_PATTERN.pattern),
+    "date": (signature, "_PARTICULAR_PATTERN", signature._DATE_PREFIX_REGEX),
+    "code": (signature, "_ERROR_NUMBER_PATTERN", signature._ERROR_NUMBER_PATTERN),
+    "list": (patterns, "_LIST_TOKEN_PATTERN", patterns._LIST_TOKEN_PATTERN.pattern),
+    "fixed": (patterns, "_FIXED_TOKEN_PATTERN", patterns._FIXED_TOKEN_PATTERN.pattern),
 }
 NEVER = "(?!)()"
 AGENT = 0.95
-Choice = tuple[frozenset[str], int, int]  # rules left out, MANY, WORDS
 
 
-def left_out(
+class Choice(NamedTuple):
+    """The rules that are left out, and the two thresholds of a pattern."""
+
+    off: frozenset[str]
+    values: int
+    words: int
+
+
+def leave_out(
     systems: Mapping[str, Labelled], agent: Labelled, drain3: Sequence[float]
 ) -> Iterator[Row]:
     """Each system grouped with the rules and thresholds that the other systems need."""
 
     @cache
-    def figures(*choice: *Choice) -> Mapping[str, float]:
-        with chosen(*choice):
-            if accuracy(learned("AssertionError", agent), agent) < AGENT:
+    def figures(choice: Choice) -> Mapping[str, float]:
+        with patch_choice(choice):
+            if accuracy(learn_groups("AssertionError", agent), agent) < AGENT:
                 return dict.fromkeys(systems, 0.0)
-            return {
-                name: accuracy(learned("log", rows), rows)
-                for name, rows in systems.items()
-            }
+            scores = score_systems(learn_groups, systems)
+            return dict(zip(systems, scores, strict=True))
 
-    found = []
+    scores = []
     for system, theirs in zip(systems, drain3, strict=True):
-        off, many, words = choice = chosen_without(system, figures)
-        found.append(figures(*choice)[system])
-        note = f"drain3; MANY {many}, WORDS {words}, without {', '.join(sorted(off))}"
+        choice = choose_without(system, figures)
+        score = figures(choice)[system]
+        scores.append(score)
+        thresholds = f"MANY {choice.values}, WORDS {choice.words}"
+        off = ", ".join(sorted(choice.off))
         yield Row(
             key=f"signatures.loghub.{system}_logo",
-            ours=found[-1],
+            ours=score,
             baseline=theirs,
-            anchor=note,
+            anchor=f"drain3; {thresholds}, without {off}",
         )
     yield Row(
         key="signatures.loghub.ga_logo",
-        ours=mean(found),
+        ours=mean(scores),
         baseline=mean(drain3),
         anchor="drain3",
     )
 
 
-def chosen_without(system: str, figures: Callable[..., Mapping[str, float]]) -> Choice:
+def choose_without(
+    system: str, figures: Callable[[Choice], Mapping[str, float]]
+) -> Choice:
     """The best thresholds for the other systems, then without the rules that none of
     them needs.
     """
 
-    def others(*choice: *Choice) -> float:
-        return mean(ga for name, ga in figures(*choice).items() if name != system)
+    def score_others(choice: Choice) -> float:
+        shares = figures(choice)
+        return mean(share for name, share in shares.items() if name != system)
 
-    every: frozenset[str] = frozenset()
-    steps = [(m, w) for m in (0, -1, 1) for w in (0, -1, 1) if not m or not w]
-    thresholds = [
-        (patterns.MIN_PARTICULAR_VALUES + m, patterns.MIN_PATTERN_WORDS + w)
-        for m, w in steps
-    ]
-    off = every
-    (many, words) = max(thresholds, key=lambda pair: others(every, *pair))
+    choices = []
+    for more_values, more_words in product((0, -1, 1), (0, -1, 1)):
+        if not more_values or not more_words:
+            values = patterns.MIN_PARTICULAR_VALUES + more_values
+            words = patterns.MIN_PATTERN_WORDS + more_words
+            choices.append(Choice(frozenset(), values, words))
+    best = max(choices, key=score_others)
     for rule in RULES:
-        if others(off | {rule}, many, words) >= others(off, many, words):
-            off |= {rule}
-    return off, many, words
+        without = best._replace(off=best.off | {rule})
+        if score_others(without) >= score_others(best):
+            best = without
+    return best
 
 
-def chosen(off: frozenset[str], many: int, words: int) -> ExitStack:
+def patch_choice(choice: Choice) -> ExitStack:
     """A context in which the thresholds are these and the rules `off` match nothing."""
     changed = ExitStack()
-    changed.enter_context(patch.multiple(patterns, MANY=many, WORDS=words))
-    for rule in off:
+    thresholds = patch.multiple(
+        patterns,
+        MIN_PARTICULAR_VALUES=choice.values,
+        MIN_PATTERN_WORDS=choice.words,
+    )
+    changed.enter_context(thresholds)
+    for rule in choice.off:
         module, name, part = RULES[rule]
-        known = getattr(module, name)
-        left = getattr(known, "pattern", known).replace(part, NEVER)
-        made = left if isinstance(known, str) else re.compile(left)
-        changed.enter_context(patch.object(module, name, made))
+        rule_pattern = getattr(module, name)
+        regex = getattr(rule_pattern, "pattern", rule_pattern).replace(part, NEVER)
+        if not isinstance(rule_pattern, str):
+            regex = re.compile(regex)
+        changed.enter_context(patch.object(module, name, regex))
     return changed
 
 
-def stateless(kind: str, rows: Labelled) -> list[str]:
+def digests_of(kind: str, rows: Labelled) -> list[str]:
     """The digests."""
     return [heedful.signature(kind, text).digest for text, _ in rows]
 
 
-def learned(kind: str, rows: Labelled) -> list[str]:
+def learn_groups(kind: str, rows: Labelled) -> list[str]:
     """The groups after the last line, learnt one by one."""
     names = [heedful.signature(kind, text) for text, _ in rows]
-    known = heedful.Templates()
+    templates = heedful.Templates()
     for name in names:
-        known = known.learn(name)
-    return [known.group(name) for name in names]
+        templates = templates.learn(name)
+    return [templates.group(name) for name in names]
 
 
-def drained(_: str, rows: Labelled) -> list[str]:
+def drain_groups(_: str, rows: Labelled) -> list[str]:
     """The clusters of drain3, as it ships."""
     miner = TemplateMiner(config=TemplateMinerConfig())
     return [str(miner.add_log_message(text)["cluster_id"]) for text, _ in rows]
@@ -271,29 +285,36 @@ def drained(_: str, rows: Labelled) -> list[str]:
 def speeds(systems: dict[str, list[tuple[str, str]]]) -> Iterator[Row]:
     """Processor time: of a line at either level, and of the worst texts of 64 KiB."""
     lines = sum(map(len, systems.values()))
-    for key, level in (("", stateless), ("_learned", learned), ("_drain3", drained)):
-        seconds = sum(spent(partial(level, "log", rows)) for rows in systems.values())
+    levels: dict[str, Level] = {
+        "": digests_of,
+        "_learned": learn_groups,
+        "_drain3": drain_groups,
+    }
+    for key, level in levels.items():
+        seconds = sum(
+            cpu_seconds(partial(level, "log", rows)) for rows in systems.values()
+        )
         yield Row(key=f"signatures.us_per_line{key}", ours=seconds / lines * 1e6)
-    texts = [
-        (part * LENGTH)[:LENGTH] + end for part in NASTY for end in ("", "x", "!\n")
-    ]
-    worst = sorted(
-        min(spent(partial(heedful.signature, "E", text)) for _ in "123")
-        for text in texts
-    )
+
+    worst = []
+    for part, end in product(NASTY, ("", "x", "!\n")):
+        text = (part * LENGTH)[:LENGTH] + end
+        call = partial(heedful.signature, "E", text)
+        worst.append(min(cpu_seconds(call) for _ in range(3)))
+    worst.sort()
     yield Row(key="signatures.ms_64kib_p99", ours=worst[int(len(worst) * 0.99)] * 1e3)
 
 
-def spent(call: Callable[[], object]) -> float:
+def cpu_seconds(call: Callable[[], object]) -> float:
     """Processor seconds of one call."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
-def digest(text: str) -> str:
-    """The hash of the whole text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def hashes_of(_: str, rows: Labelled) -> list[str]:
+    """The hashes of the whole texts."""
+    return [hashlib.sha256(text.encode()).hexdigest() for text, _ in rows]
 
 
 def accuracy(predicted: Sequence[Hashable], rows: Labelled) -> float:
@@ -309,7 +330,7 @@ def accuracy(predicted: Sequence[Hashable], rows: Labelled) -> float:
 
 def members(groups: Sequence[Hashable]) -> dict[Hashable, frozenset[int]]:
     """Group -> the lines in it."""
-    found: dict[Hashable, list[int]] = defaultdict(list)
+    lines_by_group: dict[Hashable, list[int]] = defaultdict(list)
     for line, group in enumerate(groups):
-        found[group].append(line)
-    return {group: frozenset(lines) for group, lines in found.items()}
+        lines_by_group[group].append(line)
+    return {group: frozenset(lines) for group, lines in lines_by_group.items()}

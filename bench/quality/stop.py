@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,7 @@ from heedful.pages.report import Point, draw_front, front
 
 REPEATS = tuple(
     f"repeat.times={times}{near}"
-    for times in (1, 2, 3)
-    for near in ("", ", repeat.near=false")
+    for times, near in product((1, 2, 3), ("", ", repeat.near=false"))
 )
 # The base "default" includes its rule for loops in which no check has passed. Policies
 # based on "stage" have only the rules that are written here.
@@ -63,7 +63,8 @@ def grid() -> Iterator[heedful.Policy]:
     """Yield policies of at most three rules."""
     for written in WRITTEN:
         # With a limit of 1, the other rules have no effect.
-        for limit in range(1 if written == "stage" else 2, MOST + 1):
+        first = 1 if written == "stage" else 2
+        for limit in range(first, MOST + 1):
             yield policy(f"{written}, attempts.limit={limit}")
 
 
@@ -73,14 +74,14 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """
     for key, (name, candidate) in SETS.items():
         judge = code if key == "stop.ldb" else question
-        loops = [recorded(row, judge, candidate) for row in read(data, name, split)]
+        loops = [record_loop(row, judge, candidate) for row in read(data, name, split)]
         full, simple = heedful.compare(loops, (FULL, ON_REPEAT))
         began = time.perf_counter()
         ours = heedful.compare(loops, (PRESETS["default"], PRESETS["thorough"]))
         seconds = time.perf_counter() - began
-        for suffix, one in zip(("", ".thorough"), ours, strict=True):
-            share = one.solved / full.solved
-            spent = one.attempts / one.oracle
+        for suffix, figures in zip(("", ".thorough"), ours, strict=True):
+            share = figures.solved / full.solved
+            spent = figures.attempts / figures.oracle
             base = (simple.solved / full.solved, simple.attempts / simple.oracle)
             yield Row(
                 key=f"{key}{suffix}.solved_share",
@@ -96,11 +97,11 @@ def run(data: Path, split: str) -> Iterator[Row]:
             )
         yield Row(
             key=f"{key}.attempts_a_second",
-            ours=sum(one.attempts for one in ours) / seconds,
+            ours=sum(figures.attempts for figures in ours) / seconds,
         )
-        _tell(key, loops, full)
+        _print_details(key, loops, full)
     yield from traces.run(data, split)
-    for stop in traces.stopped(data, split):
+    for stop in traces.find_stops(data, split):
         Console().print(f"stopped: {stop}", markup=False)
 
 
@@ -129,74 +130,78 @@ def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation
     )
 
 
-def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.RecordedLoop:
+def record_loop(
+    row: dict[str, Any], judge: Judge, candidate: str
+) -> heedful.RecordedLoop:
     """An episode as a host would have recorded it, and which attempts were right in
     truth.
     """
-    made: list[heedful.Attempt] = []
+    attempts: list[heedful.Attempt] = []
     for number, attempt in enumerate(row["attempts"], 1):
         value = heedful.Candidate.of(attempt[candidate] or "")
-        seen = near(value, made)
-        made.append(
-            heedful.Attempt(number, value, evaluation=judge(row, attempt), repeats=seen)
+        repeated = near(value, attempts)
+        attempts.append(
+            heedful.Attempt(
+                number, value, evaluation=judge(row, attempt), repeats=repeated
+            )
         )
     truth = tuple(float(attempt["passed"]) for attempt in row["attempts"])
-    return heedful.RecordedLoop(heedful.Loop("recorded", attempts=tuple(made)), truth)
+    return heedful.RecordedLoop(
+        heedful.Loop("recorded", attempts=tuple(attempts)), truth
+    )
 
 
-def _tell(key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures) -> None:
+def _print_details(
+    key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures
+) -> None:
     """What each rule is for, the whole frontier as a picture, and what the oracle knows
     more.
     """
     table = Table(
         "policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations"
     )
-    for one in heedful.compare(loops, map(policy, ABLATIONS)):
-        row = f"{one.solved / full.solved:.4f}", f"{one.attempts / one.oracle:.4f}"
-        table.add_row(one.policy, *row)
+    for figures in heedful.compare(loops, map(policy, ABLATIONS)):
+        share = f"{figures.solved / full.solved:.4f}"
+        cost = f"{figures.attempts / figures.oracle:.4f}"
+        table.add_row(figures.policy, share, cost)
     Console().print(table)
-    others = [Point.of(one) for one in heedful.compare(loops, grid())]
-    named = (
-        *(PRESETS[n] for n in ("default", "thorough", "stage", "reflection")),
-        ON_REPEAT,
-        FULL,
-    )
-    points = [Point.of(one) for one in heedful.compare(loops, named)]
+
+    presets = [PRESETS[name] for name in ("default", "thorough", "stage", "reflection")]
+    compared = heedful.compare(loops, [*presets, ON_REPEAT, FULL])
+    points = [Point.of(figures) for figures in compared]
+    others = [Point.of(figures) for figures in heedful.compare(loops, grid())]
     table = Table(
         "front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front"
     )
     for point in front([*points, *others]):
         table.add_row(point.name, f"{point.solved:.4f}", f"{point.cost:.4f}")
     Console().print(table)
+
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{key.replace('.', '_')}.svg"
-    path.write_text(
-        draw_front(points, f"{key}: {len(loops)} recorded loops", others), "utf-8"
-    )
-    Console().print(f"written: {path}", _apart(loops), markup=False)
+    title = f"{key}: {len(loops)} recorded loops"
+    path.write_text(draw_front(points, title, others), "utf-8")
+    Console().print(f"written: {path}", _losses(loops), markup=False)
 
 
-def _apart(loops: list[heedful.RecordedLoop]) -> str:
+def _losses(loops: list[heedful.RecordedLoop]) -> str:
     """Where `default` spends more than the oracle, and what it loses, by the rule that
     stopped.
     """
     spent: Counter[str] = Counter()
     lost: Counter[str] = Counter()
-    for one in loops:
-        made = heedful.replay(one.loop, PRESETS["default"])
-        solvable = any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
-        what = (
-            "on loops that can be solved"
-            if solvable
-            else "on loops that nothing solves"
-        )
-        spent[what] += max(0, made.attempts - one.oracle)
-        if solvable and one.worth(made.kept) < 1:
-            stop = (
-                made.verdict.stopped_by
-                if isinstance(made.verdict, heedful.Done)
-                else ()
-            )
-            lost[stop[0].rule if stop else "passed the visible tests"] += 1
-    beyond = ", ".join(f"{n} {what}" for what, n in spent.items() if n)
+    for recorded in loops:
+        replay = heedful.replay(recorded.loop, PRESETS["default"])
+        numbers = range(1, len(recorded.loop.attempts) + 1)
+        solvable = any(recorded.worth(number) == 1 for number in numbers)
+        group = "on loops that nothing solves"
+        if solvable:
+            group = "on loops that can be solved"
+        spent[group] += max(0, replay.attempts - recorded.oracle)
+        if solvable and recorded.worth(replay.kept) < 1:
+            rule = "passed the visible tests"
+            if isinstance(replay.verdict, heedful.Done) and replay.verdict.stopped_by:
+                rule = replay.verdict.stopped_by[0].rule
+            lost[rule] += 1
+    beyond = ", ".join(f"{n} {group}" for group, n in spent.items() if n)
     return f"attempts beyond the oracle's: {beyond}; solutions lost by: {dict(lost)}"

@@ -26,21 +26,19 @@ ONCE = heedful.Policy((heedful.MaxAttempts(1),))
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The share right at once with a strategy, beside that without; and of how many
-    tasks.
-    """
+    """The shares right at the first try with a strategy and without, and the tasks."""
     sys.path.insert(0, str(FOLDER))  # the tasks name their checks as rules:NAME
-    advised, plain, tasks = asyncio.run(_measured())
+    advised, unadvised, tasks = asyncio.run(_measure())
     yield Row(
         key="strategies.right",
-        ours=advised / max(1, len(plain)),
-        baseline=sum(plain) / max(1, len(plain)),
+        ours=advised / max(1, len(unadvised)),
+        baseline=sum(unadvised) / max(1, len(unadvised)),
     )
-    yield Row(key="strategies.advised", ours=len(plain))
+    yield Row(key="strategies.advised", ours=len(unadvised))
     yield Row(key="strategies.tasks", ours=tasks)
 
 
-async def _measured() -> tuple[int, list[bool], int]:
+async def _measure() -> tuple[int, list[bool], int]:
     families: dict[str, list[Task]] = {}
     for task in read_tasks(FOLDER / "tasks.jsonl"):
         families.setdefault(task.family, []).append(task)
@@ -48,57 +46,57 @@ async def _measured() -> tuple[int, list[bool], int]:
     embedder = heedful.models.open_embedder("minilm")
     try:
         with TemporaryDirectory() as folder:
-            memory = heedful.Memory(
-                f"{folder}/heedful.db", embedder=embedder, holdout=0.0
-            )
-            asked = [
-                one
-                for group in families.values()
-                for one in await _learnt(memory, model, group)
-            ]
-            return (*await _compared(memory, model, asked), len(asked))
+            path = f"{folder}/heedful.db"
+            memory = heedful.Memory(path, embedder=embedder, holdout=0.0)
+            tasks: list[Task] = []
+            for family in families.values():
+                tasks += await _learn(memory, model, family)
+            advised, unadvised = await _compare(memory, model, tasks)
+            return advised, unadvised, len(tasks)
     finally:
         await model.close()
 
 
-async def _learnt(
+async def _learn(
     memory: heedful.Memory, model: heedful.Model, family: Sequence[Task]
 ) -> Sequence[Task]:
     """Reflect on the first task of a family; those to try after it, none where it was
     right.
     """
     first, *rest = family
-    result = await _tried(model, first)
+    result = await _try(model, first)
     if result.passed:
         return ()
     await heedful.reflect(heedful.episode_of(result.loop, first.task), memory=memory)
     return rest[:NEXT]
 
 
-async def _compared(
+async def _compare(
     memory: heedful.Memory, model: heedful.Model, tasks: Sequence[Task]
 ) -> tuple[int, list[bool]]:
     """How many are right with a strategy, and which of the same are without."""
     advised = 0
-    plain = []
+    unadvised = []
     for task in tasks:
         briefing = await memory.brief(task.task, task.id)
         if briefing.advice:
-            advised += (await _tried(model, task, briefing.advice)).passed
-            plain.append((await _tried(model, task)).passed)
-    return advised, plain
+            result = await _try(model, task, briefing.advice)
+            if result.passed:
+                advised += 1
+            unadvised.append((await _try(model, task)).passed)
+    return advised, unadvised
 
 
-async def _tried(
+async def _try(
     model: heedful.Model, task: Task, advice: tuple[Match, ...] = ()
 ) -> heedful.Result[str]:
     """One attempt at a task, shown that advice."""
-    at = heedful.Context(task.task, advice=advice)
-    messages = heedful.Writer(model).messages(at)
+    context = heedful.Context(task.task, advice=advice)
+    messages = heedful.Writer(model).messages(context)
     answer = await model.complete(messages, max_tokens=TOKENS)
     return await heedful.run(
         task.task,
-        generate=lambda asked, hint: answer.text,
+        generate=lambda text, hint: answer.text,
         checks=task.checks,
         policy=ONCE,
         store=None,

@@ -32,29 +32,29 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """Episodes, those stopped, those of them that were solved, the longest run of equal
     steps.
     """
-    stops = list(stopped(data, split))
-    traces = [trace(row) for row in read(data, "taubench_airline", split)]
+    stops = list(find_stops(data, split))
+    traces = [events_of(row) for row in read(data, "taubench_airline", split)]
     yield Row(key="stop.taubench.episodes", ours=len(traces))
     yield Row(key="stop.taubench.stopped", ours=len(stops))
     yield Row(
-        key="stop.taubench.stopped_solved", ours=sum(one.reward >= 1 for one in stops)
+        key="stop.taubench.stopped_solved", ours=sum(stop.reward >= 1 for stop in stops)
     )
     yield Row(
         key="stop.taubench.longest_equal", ours=max(map(longest, traces), default=0)
     )
 
 
-def stopped(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
+def find_stops(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
     """What is stopped at that many equal steps running, each with its call."""
     for row in read(data, "taubench_airline", split):
-        events = trace(row)
-        found = heedful.repeated_step(events, times)
-        if found is not None:
-            arguments = str(events[found.evidence[0]].arguments)[:SHOWN]
+        events = events_of(row)
+        signal = heedful.repeated_step(events, times)
+        if signal is not None:
+            arguments = str(events[signal.evidence[0]].arguments)[:SHOWN]
             episode = f"task {row['task_id']}, trial {row['trial']}"
             yield Stopped(
                 episode=episode,
-                found=found,
+                found=signal,
                 arguments=arguments,
                 reward=float(row["reward"]),
             )
@@ -70,24 +70,24 @@ def longest(events: list[heedful.Event]) -> int:
     return length if any(event.type == "tool_call" for event in events) else 0
 
 
-def trace(row: dict[str, Any]) -> list[heedful.Event]:
+def events_of(row: dict[str, Any]) -> list[heedful.Event]:
     """The recorded chat as events; what the user says is a reason to ask again."""
-    return [event_of(said) for said in row["events"]]
+    return [event_of(message) for message in row["events"]]
 
 
-def event_of(said: dict[str, Any]) -> heedful.Event:
+def event_of(message: dict[str, Any]) -> heedful.Event:
     """A message of the chat: a call, its result, or what the agent or the user says."""
-    role = said["role"]
-    tool = said["tool"] or ""
+    role = message["role"]
+    tool = message["tool"] or ""
+    content = message["content"] or ""
     if role == "tool":
-        return heedful.Event("tool_response", said["content"] or "", tool=tool)
-    kind = (
-        "tool_call"
-        if tool
-        else "llm_response"
-        if role == "assistant"
-        else "user_message"
-    )
+        return heedful.Event("tool_response", content, tool=tool)
+    if tool:
+        kind = "tool_call"
+    elif role == "assistant":
+        kind = "llm_response"
+    else:
+        kind = "user_message"
     return heedful.Event(
-        kind, said["content"] or "", agent=role, tool=tool, arguments=said["args"]
+        kind, content, agent=role, tool=tool, arguments=message["args"]
     )

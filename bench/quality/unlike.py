@@ -19,17 +19,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from bench.quality.answers import KeptModel, Live, opened, say
+from bench.quality.answers import KeptModel, Live, open_kept_model, say
 from bench.quality.curve import (
+    Answers,
     Function,
-    Made,
+    Outcome,
     Task,
-    Tried,
-    decorated,
+    decorate,
     figures,
     new_memory,
     stream,
@@ -98,17 +98,17 @@ def unit(answer: str, expected: str) -> Findings:
 
 def keys(answer: str, expected: str) -> Findings:
     """The object has the keys of the house; a code block around it does no harm."""
-    found: Any = None
+    data = None
     with suppress(ValueError):
-        found = json.loads(re.sub(r"\A```(?:json)?|```\Z", "", answer))
-    if not isinstance(found, dict):
+        data = json.loads(re.sub(r"\A```(?:json)?|```\Z", "", answer))
+    if not isinstance(data, dict):
         fix = "answer with one JSON object and nothing else"
         return [Finding("keys", "the answer is not a JSON object", fix=fix)]
-    got = ", ".join(sorted(found))
+    got = ", ".join(sorted(data))
     wrong = Finding(
         "keys", f"the keys are {got}", fix="the keys must be item and amount"
     )
-    return [] if found.keys() == {"item", "amount"} else [wrong]
+    return [] if data.keys() == {"item", "amount"} else [wrong]
 
 
 def team(answer: str, expected: str) -> Findings:
@@ -154,20 +154,18 @@ class Family:
     tasks: tuple[Task, ...]
 
 
-def families(most: int = MOST) -> list[Family]:
+def families(limit: int = MOST) -> list[Family]:
     """Return the families with their tasks. Raises ValueError if tasks of a check share
     a word.
     """
-    made = []
+    result = []
     read = json.loads(TASKS.read_text("utf-8"))
     for check in CHECKS:
         name = check.__name__
-        facts = read[check.__name__]
-        words = [
-            w
-            for text in facts["tasks"]
-            for w in {*re.findall(r"[^\W\d_]+", text.lower())}
-        ]
+        facts = read[name]
+        words: list[str] = []
+        for text in facts["tasks"]:
+            words += set(re.findall(r"[^\W\d_]+", text.lower()))
         if len(words) > len(set(words)):
             raise ValueError(f"tasks of {name} share a word")
         tasks = [
@@ -180,15 +178,15 @@ def families(most: int = MOST) -> list[Family]:
             )
             for text, expected in facts["tasks"].items()
         ]
-        made.append(
+        result.append(
             Family(
                 name=name,
                 instruction=facts["instruction"],
                 rule=facts["rule"],
-                tasks=tuple(tasks[:most]),
+                tasks=tuple(tasks[:limit]),
             )
         )
-    return made
+    return result
 
 
 def _judge(
@@ -200,75 +198,101 @@ def _judge(
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     """The rows of each model. `split` plays no part: the tasks are ours."""
     for size in live.models:
-        yield from asyncio.run(_measured(size, data, live))
+        yield from asyncio.run(_measure(size, data, live))
 
 
-async def _measured(size: str, data: Path, live: Live) -> list[Row]:
+async def _measure(size: str, data: Path, live: Live) -> list[Row]:
     chosen = families(live.limit or MOST)
     # The functions take turns, each with its next task.
-    tasks = [
-        task
-        for turn in zip(*(one.tasks for one in chosen), strict=True)
-        for task in turn
-    ]
-    arms: dict[str, list[Tried]] = {}
-    async with opened(size, data, live) as model:
-        told = {one.name: await _told(one, one.rule, model) for one in chosen}
-        hinted = {
-            one.name: await _told(one, one.rule, model, hint=True) for one in chosen
-        }
-        said = {
-            one.name: await _told(one, await _said(one, model), model) for one in chosen
-        }
+    turns = zip(*(family.tasks for family in chosen), strict=True)
+    tasks = list(chain.from_iterable(turns))
+    arms: dict[str, list[Outcome]] = {}
+    async with open_kept_model(size, data, live) as model:
+        shares = await _measure_rules(chosen, model)
         sets = {
-            words: [name for name, share in shares.items() if share >= QUALIFIED]
-            for words, shares in (("rule", told), ("said", said))
+            "rule": _qualified(shares["rule"]),
+            "said": _qualified(shares["said"]),
         }
         say(f"unlike {size}, qualified: {sets}")
+
         memory = new_memory()
-        for arm, kept in (("retries", None), ("ours", memory)):
-            own = {
-                one.name: decorated(one.name, one.tasks, model, kept) for one in chosen
+        for arm, arm_memory in (("retries", None), ("ours", memory)):
+            functions = {
+                family.name: decorate(family.name, family.tasks, model, arm_memory)
+                for family in chosen
             }
-            call = partial(_call, own)
+            call = partial(_call, functions)
             arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
-        crossed, asked = await _crossed(memory, chosen)
-        whole = decorated("anything", tasks, model, new_memory())
-        call = partial(_call, {one.name: whole for one in chosen})
+        crossed, asked_count = await _count_crossed(memory, chosen)
+        for_all = decorate("anything", tasks, model, new_memory())
+        call = partial(_call, {family.name: for_all for family in chosen})
         arms["all"] = await stream(f"unlike {size} all", tasks, call, model)
 
-    def of(arm: str, groups: Sequence[str]) -> list[Tried]:
-        return [one for one in arms[arm] if one.task.group in groups]
-
-    rows = []
-    for name, share in told.items():
-        key = f"unlike.{size}.{name}"
-        rows += [
-            Row(key=f"{key}.rule", ours=share),
-            Row(key=f"{key}.rule_as_hint", ours=hinted[name]),
-        ]
-        rows.append(Row(key=f"{key}.said", ours=said[name]))
-        rows += figures(key, of("ours", [name]), of("retries", [name]))
+    rows: list[Row] = []
+    for family in chosen:
+        rows += _family_rows(f"unlike.{size}.{family.name}", family.name, shares, arms)
     for words, names in sets.items():
-        key = f"unlike.{size}.{words}"
-        rows.append(
-            Row(
-                key=f"{key}.qualified",
-                ours=len(names),
-                baseline=None,
-                anchor=", ".join(names),
-            )
+        rows += _set_rows(f"unlike.{size}.{words}", names, arms)
+    note = f"{asked_count} tasks asked under another key, and under keys without loops"
+    rows.append(Row(key=f"unlike.{size}.crossed", ours=crossed, anchor=note))
+    return rows
+
+
+async def _measure_rules(
+    chosen: Sequence[Family], model: KeptModel
+) -> dict[str, dict[str, float]]:
+    """Return the shares of tasks right at the first try, by the words and the family.
+
+    The words are the `rule` in the prompt, the rule as a `hint`, or what the check
+    `said` of the first wrong answer.
+    """
+    shares: dict[str, dict[str, float]] = {"rule": {}, "hint": {}, "said": {}}
+    for family in chosen:
+        shares["rule"][family.name] = await _measure_rule(family, family.rule, model)
+    for family in chosen:
+        shares["hint"][family.name] = await _measure_rule(
+            family, family.rule, model, hint=True
         )
-        for arm in ("ours", "all"):
-            rows += figures(f"{key}.{arm}", of(arm, names), of("retries", names))
-    about = f"{asked} tasks asked under another key, and under keys without loops"
-    return [
-        *rows,
-        Row(key=f"unlike.{size}.crossed", ours=crossed, baseline=None, anchor=about),
-    ]
+    for family in chosen:
+        complaint = await _first_complaint(family, model)
+        shares["said"][family.name] = await _measure_rule(family, complaint, model)
+    return shares
 
 
-async def _crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
+def _qualified(shares: Mapping[str, float]) -> list[str]:
+    return [name for name, share in shares.items() if share >= QUALIFIED]
+
+
+def _of_groups(outcomes: Sequence[Outcome], groups: Sequence[str]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.task.group in groups]
+
+
+def _family_rows(
+    key: str,
+    name: str,
+    shares: Mapping[str, Mapping[str, float]],
+    arms: Mapping[str, Sequence[Outcome]],
+) -> Iterator[Row]:
+    """Yield the rows of one check."""
+    yield Row(key=f"{key}.rule", ours=shares["rule"][name])
+    yield Row(key=f"{key}.rule_as_hint", ours=shares["hint"][name])
+    yield Row(key=f"{key}.said", ours=shares["said"][name])
+    without_memory = _of_groups(arms["retries"], [name])
+    yield from figures(key, _of_groups(arms["ours"], [name]), without_memory)
+
+
+def _set_rows(
+    key: str, names: Sequence[str], arms: Mapping[str, Sequence[Outcome]]
+) -> Iterator[Row]:
+    """Yield the rows of the checks that qualified with one choice of words."""
+    yield Row(key=f"{key}.qualified", ours=len(names), anchor=", ".join(names))
+    without_memory = _of_groups(arms["retries"], names)
+    for arm in ("ours", "all"):
+        outcomes = _of_groups(arms[arm], names)
+        yield from figures(f"{key}.{arm}", outcomes, without_memory)
+
+
+async def _count_crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
     """Count the rules that memory tells under a key whose function has another
     check.
     """
@@ -276,45 +300,50 @@ async def _crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
         str(match.lesson_id): match.error_type
         for match in await memory.query(limit=100)
     }
-    keys = {one.name: f"{__package__}.curve.answer_{one.name}" for one in chosen}
+    keys = {
+        family.name: f"{__package__}.curve.answer_{family.name}" for family in chosen
+    }
     keys |= {f"stranger {n}": f"{__package__}.stranger_{n}" for n in range(STRANGERS)}
-    crossed = asked = 0
+    tasks = list(chain.from_iterable(family.tasks for family in chosen))
+    crossed = 0
     for name, key in keys.items():
-        for number, task in enumerate(task for one in chosen for task in one.tasks):
+        for number, task in enumerate(tasks):
             briefing = await memory.brief(task.text, f"{name} {number}", memory_key=key)
-            rules = [one for one in briefing.choices if one.leg == "cause"]
-            crossed += sum(checks.get(str(one.lesson)) != name for one in rules)
-            asked += 1
-    return crossed, asked
+            for choice in briefing.choices:
+                if choice.leg == "cause" and checks.get(str(choice.lesson)) != name:
+                    crossed += 1
+    return crossed, len(keys) * len(tasks)
 
 
-async def _said(one: Family, model: KeptModel) -> str:
+async def _first_complaint(family: Family, model: KeptModel) -> str:
     """Return what the check says of the first wrong answer; "" if all are right."""
-    for task in one.tasks:
-        turns = [Message("system", one.instruction), Message("user", task.text)]
+    for task in family.tasks:
+        turns = [Message("system", family.instruction), Message("user", task.text)]
         for wrong in task.judge((await model.complete(turns, max_tokens=TOKENS)).text):
             return ". ".join(filter(None, (wrong.message, wrong.fix)))
     return ""
 
 
-async def _call(functions: Mapping[str, Function], task: Task, made: Made) -> None:
-    await functions[task.group](task.text, made)
+async def _call(
+    functions: Mapping[str, Function], task: Task, answers: Answers
+) -> None:
+    await functions[task.group](task.text, answers)
 
 
-async def _told(one: Family, rule: str, model: KeptModel, hint: bool = False) -> float:
-    """Return the share of tasks right at once with the rule, in the prompt or as a
-    hint.
-    """
+async def _measure_rule(
+    family: Family, rule: str, model: KeptModel, hint: bool = False
+) -> float:
+    """Return the share right at the first try with the rule, as a `hint` or before."""
 
-    async def ask(task: Task, made: Made) -> None:
-        system = f"{one.instruction} {rule}"
+    async def ask(task: Task, answers: Answers) -> None:
+        system = f"{family.instruction} {rule}"
         user = task.text
         if hint:
-            system = one.instruction
+            system = family.instruction
             user = f"{rule}\n\n{task.text}"
         turns = [Message("system", system), Message("user", user)]
-        made.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
+        answers.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
 
     where = "as a hint" if hint else "in the prompt"
-    tried = await stream(f"rule {where}, {one.name}", one.tasks, ask, model)
-    return mean(each.first for each in tried)
+    outcomes = await stream(f"rule {where}, {family.name}", family.tasks, ask, model)
+    return mean(outcome.first for outcome in outcomes)

@@ -35,14 +35,15 @@ def run(data: Path, split: str) -> Iterator[Row]:
     for name in sorted({row["subset"] for row in rows}):
         part = [row for row in rows if row["subset"] == name]
         yield from figures(f"whowhen.{name.lower().replace('-', '_')}.", part)
-    faulty = list(faults(data, split))
-    right = [
-        any(one.at == call for one in heedful.signals(run)) for run, call in faulty
-    ]
-    first = [first_signal_of(run) == call for run, call in faulty]
+
+    among = []
+    first = []
+    for episode, call in inject_faults(data, split):
+        among.append(call in signal_steps(episode))
+        first.append(first_signal_of(episode) == call)
     yield Row(
         key="whowhen.failed_call",
-        ours=share(right),
+        ours=share(among),
         baseline=share(first),
         anchor="baseline: the first signal",
     )
@@ -52,35 +53,47 @@ def figures(prefix: str, rows: Rows) -> Iterator[Row]:
     """Yield how often the first signal is the mistake, and how reliable each signal
     is.
     """
-    constant = max(share(hits(rows, at(step))) for step in range(longest(rows)))
-    anchor = "best LLM .142"
     yield Row(
         key=f"{prefix}step",
         ours=share(hits(rows, first_signal)),
         baseline=share(hits(rows, first_error)),
-        anchor=anchor,
+        anchor="best LLM .142",
+    )
+    constant = max(
+        share(hits(rows, constant_answer(step))) for step in range(longest(rows))
     )
     yield Row(key=f"{prefix}step_best_constant", ours=constant)
-    marked = [{one.at for one in heedful.signals(episode_of(row))} for row in rows]
-    right = sum(
-        row["mistake_step"] in places for row, places in zip(rows, marked, strict=True)
-    )
-    steps = sum(len(row["events"]) for row in rows)
+
+    right = 0
+    signal_count = 0
+    for row in rows:
+        steps = signal_steps(episode_of(row))
+        signal_count += len(steps)
+        if row["mistake_step"] in steps:
+            right += 1
+    step_count = sum(len(row["events"]) for row in rows)
     yield Row(
         key=f"{prefix}signal_precision",
-        ours=right / max(1, sum(map(len, marked))),
-        baseline=len(rows) / steps,
+        ours=right / max(1, signal_count),
+        baseline=len(rows) / step_count,
     )
     yield Row(key=f"{prefix}signal_recall", ours=right / len(rows))
 
 
+def signal_steps(episode: heedful.Episode) -> set[int]:
+    """Return the steps of an episode that have a signal."""
+    return {signal.at for signal in heedful.signals(episode)}
+
+
 def episode_of(row: dict[str, Any]) -> heedful.Episode:
     """Turn a recorded chat into an episode; an agent is its name before " ("."""
-    said = (
-        heedful.Event("message", one["content"], agent=one["agent"].partition(" (")[0])
-        for one in row["events"]
+    events = (
+        heedful.Event(
+            "message", message["content"], agent=message["agent"].partition(" (")[0]
+        )
+        for message in row["events"]
     )
-    return heedful.Episode(tuple(said), row["outcome"], task=row["task"])
+    return heedful.Episode(tuple(events), row["outcome"], task=row["task"])
 
 
 def first_signal(row: dict[str, Any]) -> int:
@@ -90,10 +103,10 @@ def first_signal(row: dict[str, Any]) -> int:
 
 def first_signal_of(episode: heedful.Episode) -> int:
     """The same of an episode."""
-    return next((one.at for one in heedful.signals(episode)), 0)
+    return next((signal.at for signal in heedful.signals(episode)), 0)
 
 
-def at(step: int) -> Callable[[dict[str, Any]], int]:
+def constant_answer(step: int) -> Callable[[dict[str, Any]], int]:
     """Answer the same step of each run, its last where it has fewer."""
     return lambda row: min(step, len(row["events"]) - 1)
 
@@ -121,13 +134,13 @@ def longest(rows: Rows) -> int:
     return max(len(row["events"]) for row in rows)
 
 
-def faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
+def inject_faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
     """Yield recorded tool calls, one of which, at random, fails, ended 6 events later;
     and it.
     """
     chance = random.Random(SEED)
     for row in read(data, "taubench_airline", split):
-        events = traces.trace(row)
+        events = traces.events_of(row)
         kinds = [event.type for event in events]
         pairs = pairwise(kinds)
         calls = [
@@ -138,5 +151,5 @@ def faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
             failed = heedful.Event(
                 "tool_response", "Error: the service is not available"
             )
-            kept = (*events[: call + 1], failed, *events[call + 2 : call + 8])
-            yield heedful.Episode(kept, "error"), call
+            shortened = (*events[: call + 1], failed, *events[call + 2 : call + 8])
+            yield heedful.Episode(shortened, "error"), call
