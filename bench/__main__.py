@@ -36,32 +36,33 @@ OUT = Path("bench/out/bench.json")
 
 def main() -> int:
     """0 where every target is reached, else 1."""
-    asked = arguments()
+    options = parse_arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
         "core": core.figures,
-        "durable": partial(durable.figures, before=asked.before),
+        "durable": partial(durable.figures, before=options.before),
         "frames": frames.figures,
         "grounding": grounding.figures,
         "growth": growth.figures,
         "hooks": hooks.figures,
         "hostile": hostile.figures,
-        "http": partial(http.figures, before=asked.before),
+        "http": partial(http.figures, before=options.before),
         "lookups": lookups.figures,
         "postgres": postgres.figures,
-        "recall": partial(recall.figures, real=asked.texts, million=asked.million),
+        "recall": partial(recall.figures, real=options.texts, million=options.million),
         "ui": ui.figures,
     }
     figures: list[Figure] = []
     console = Console()
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
-        for name in asked.only or groups:
-            (place := Path(folder, name)).mkdir()
+        for name in options.only or groups:
+            place = Path(folder, name)
+            place.mkdir()
             for figure in groups[name](str(place)):
                 console.print(
                     f"  {figure.name}: {figure.value:.3g} {figure.unit}", style="dim"
                 )
                 figures.append(figure)
-    console.print(table(figures))
+    console.print(make_table(figures))
     OUT.parent.mkdir(parents=True, exist_ok=True)
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     rows = [asdict(f) | {"reached": f.reached} for f in figures]
@@ -70,10 +71,13 @@ def main() -> int:
     return 0 if all(f.reached is not False for f in figures) else 1
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = "core durable frames grounding growth hooks hostile http lookups postgres recall ui".split()
+    groups = (
+        "core durable frames grounding growth hooks hostile http lookups postgres "
+        "recall ui"
+    ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"
     )
@@ -91,17 +95,17 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def table(figures: Iterable[Figure]) -> Table:
+def make_table(figures: Iterable[Figure]) -> Table:
     """The figures beside their targets."""
-    shown = Table("figure", "measured", "target", "")
+    table = Table("figure", "measured", "target", "")
     for figure in figures:
-        most = f"≤ {figure.most:g}" if figure.most is not None else ""
-        least = f"≥ {figure.least:g}" if figure.least is not None else ""
+        upper = f"≤ {figure.most:g}" if figure.most is not None else ""
+        lower = f"≥ {figure.least:g}" if figure.least is not None else ""
         mark = {True: "✓", False: "✗", None: ""}[figure.reached]
-        shown.add_row(
-            figure.name, f"{figure.value:.3g} {figure.unit}", most + least, mark
+        table.add_row(
+            figure.name, f"{figure.value:.3g} {figure.unit}", upper + lower, mark
         )
-    return shown
+    return table
 
 
 if __name__ == "__main__":

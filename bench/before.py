@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 
-def installed(ref: str, folder: str) -> str:
+def install_wheel(ref: str, folder: str) -> str:
     """Build the wheel of a commit, and return the folder in which it is unpacked."""
     site = Path(folder, f"before-{ref}").resolve()
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -31,7 +31,7 @@ def installed(ref: str, folder: str) -> str:
             subprocess.run([*pip, *build], check=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], check=True)
-        wheels = [str(one) for one in Path(place).glob("*.whl")]
+        wheels = [str(wheel) for wheel in Path(place).glob("*.whl")]
         subprocess.run(
             [*pip, "install", "--no-deps", "--target", str(site), *wheels], check=True
         )

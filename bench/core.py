@@ -45,7 +45,7 @@ print(seconds, int(status["VmHWM"].split()[0]) / 1024)
 """
 
 
-def made(attempts: int) -> heedful.Loop:
+def make_loop(attempts: int) -> heedful.Loop:
     """A loop that improves slowly, with a different finding at each attempt."""
     goals = (heedful.Goal("quality", 10.0), heedful.Goal("drift", 0.0, "at_most"))
     return heedful.Loop(
@@ -68,7 +68,7 @@ def made(attempts: int) -> heedful.Loop:
     )
 
 
-def short(candidate: str, at: Context) -> list[heedful.Finding]:
+def short(candidate: str, context: Context) -> list[heedful.Finding]:
     """At most two words."""
     count = len(candidate.split())
     if count <= 2:
@@ -95,7 +95,9 @@ async def cycle(number: int) -> object:
     return await heedful.run("task", generate=generate, checks=[short], store=None)
 
 
-def decided(loop: heedful.Loop, policy: heedful.Policy) -> heedful.Again | heedful.Done:
+def decide_anew(
+    loop: heedful.Loop, policy: heedful.Policy
+) -> heedful.Again | heedful.Done:
     """The verdict on a fresh copy of the loop."""
     return heedful.decide(replace(loop), policy)
 
@@ -105,17 +107,17 @@ def figures(folder: str) -> Iterable[Figure]:
     policies = (("six rules", EVERY_RULE), ("default", heedful.policies.default))
     for attempts, target in ((4, 25.0), (20, 60.0)):
         for name, policy in policies:
-            loop = made(attempts)
+            loop = make_loop(attempts)
             # A new value each time: nothing that one decision worked out is there for
             # the next.
-            seconds = best(partial(decided, loop, policy), 500)
+            seconds = best(partial(decide_anew, loop, policy), 500)
             yield Figure(
                 name=f"decide, {attempts} attempts, {name}",
                 value=seconds * 1e6,
                 unit="µs",
                 most=target,
             )
-    loops = [heedful.RecordedLoop(made(attempts)) for attempts in (2, 4, 20)] * 20
+    loops = [heedful.RecordedLoop(make_loop(attempts)) for attempts in (2, 4, 20)] * 20
     for name, policy in policies:
         seconds = best(lambda policy=policy: heedful.compare(loops, [policy]), 5)  # type: ignore[misc]
         attempts = heedful.compare(loops, [policy])[0].attempts
@@ -132,9 +134,12 @@ def figures(folder: str) -> Iterable[Figure]:
         most=0.08,
     )
     yield Figure(
-        name="memory kept by a cycle", value=kept_bytes(), unit="bytes", most=100
+        name="memory kept by a cycle",
+        value=measure_kept_bytes(),
+        unit="bytes",
+        most=100,
     )
-    runs = [started(f"{folder}/start-{n}.db") for n in range(7)]
+    runs = [measure_start(f"{folder}/start-{n}.db") for n in range(7)]
     yield Figure(
         name="import heedful + open a new store",
         value=min(r[0] for r in runs),
@@ -149,7 +154,7 @@ def figures(folder: str) -> Iterable[Figure]:
     )
 
 
-def kept_bytes() -> float:
+def measure_kept_bytes() -> float:
     """Bytes that one more cycle leaves behind, over 2,000 cycles."""
     best_async(cycle, 500, rounds=1)
     tracemalloc.start()
@@ -160,7 +165,7 @@ def kept_bytes() -> float:
     return max(0.0, (after - before) / 2000)
 
 
-def started(path: str) -> tuple[float, float]:
+def measure_start(path: str) -> tuple[float, float]:
     """Seconds and MB of a new interpreter that imports heedful and opens a store."""
     out = subprocess.run(
         [sys.executable, "-c", START, path], capture_output=True, text=True, check=True

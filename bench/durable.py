@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 import heedful
-from bench.before import installed
+from bench.before import install_wheel
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async
@@ -30,9 +30,9 @@ WARM = 10
 TOGETHER = 64
 
 
-async def impure(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+async def impure(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
     """A check that is not declared pure, so the answer is journalled before it runs."""
-    return short(candidate, at)
+    return short(candidate, context)
 
 
 def figures(folder: str, before: str = "") -> Iterable[Figure]:
@@ -41,46 +41,47 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
     Ours and the floor take turns, and the ratio is the median of the pairs, so that a
     disk whose speed drifts does not decide it.
     """
-    with closing(opened(f"{folder}/floor.db")) as floor:
-        for name, check, most in (
+    with closing(open_floor(f"{folder}/floor.db")) as floor:
+        for name, check, allowed in (
             ("pure checks", short, 1.0),
             ("other checks", impure, 2.0),
         ):
             path = f"{folder}/{name.split()[0]}.db"
-            pairs = [pair(floor, path, check, int(most)) for _ in range(WARM + ROUNDS)][
-                WARM:
+            for _ in range(WARM):
+                measure_pair(floor, path, check, int(allowed))
+            pairs = [
+                measure_pair(floor, path, check, int(allowed)) for _ in range(ROUNDS)
             ]
-            ours, bare = (min(column) for column in zip(*pairs, strict=True))
+            ours = min(mine for mine, _ in pairs)
+            bare = min(theirs for _, theirs in pairs)
             yield Figure(name=f"durable attempt, {name}", value=ours * 1e3, unit="ms")
             yield Figure(
-                name=f"its {most:g} bare SQLite commits (WAL, FULL)",
+                name=f"its {allowed:g} bare SQLite commits (WAL, FULL)",
                 value=bare * 1e3,
                 unit="ms",
             )
-            ratio = median(mine / theirs for mine, theirs in pairs)
-            most_times = 3.0 if check is short else None
             yield Figure(
                 name=f"durable attempt ÷ bare commits, {name}",
-                value=ratio,
+                value=median(mine / theirs for mine, theirs in pairs),
                 unit="×",
-                most=most_times,
+                most=3.0 if check is short else None,
             )
             yield Figure(
                 name=f"commits an attempt, {name}",
-                value=commits(path, check),
+                value=count_commits(path, check),
                 unit="",
-                most=most,
+                most=allowed,
             )
-    yield from fsyncs(folder)
-    yield from together(f"{folder}/together.db")
-    yield from beside(folder, before)
+    yield from measure_fsyncs(folder)
+    yield from measure_group(f"{folder}/together.db")
+    yield from measure_peers(folder, before)
 
 
-def pair(
-    floor: sqlite3.Connection, path: str, check: object, most: int
+def measure_pair(
+    floor: sqlite3.Connection, path: str, check: object, commits: int
 ) -> tuple[float, float]:
     """Seconds for an attempt, and for the bare commits that it needs."""
-    bare = committed(floor, 2 * CYCLES * most) * most
+    bare = time_commits(floor, 2 * CYCLES * commits) * commits
     ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
     return ours, bare
 
@@ -90,7 +91,7 @@ async def cycle(path: str, check: object) -> object:
     return await heedful.run("task", generate=generate, checks=[check], store=path)  # type: ignore[list-item]
 
 
-def opened(path: str) -> sqlite3.Connection:
+def open_floor(path: str) -> sqlite3.Connection:
     """A database with heedful's settings and one table."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("pragma journal_mode = wal")
@@ -99,7 +100,7 @@ def opened(path: str) -> sqlite3.Connection:
     return db
 
 
-def committed(db: sqlite3.Connection, times: int) -> float:
+def time_commits(db: sqlite3.Connection, times: int) -> float:
     """Seconds for one commit of about the size of an attempt."""
     began = time.perf_counter()
     for _ in range(times):
@@ -109,33 +110,38 @@ def committed(db: sqlite3.Connection, times: int) -> float:
     return (time.perf_counter() - began) / times
 
 
-def commits(path: str, check: object) -> float:
+def count_commits(path: str, check: object) -> float:
     """Commits for an attempt, counted on the connection."""
-    seen: list[str] = []
+    commits = 0
 
-    def counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
+    def count_commit(sql: str) -> None:
+        nonlocal commits
+        if sql == "commit":
+            commits += 1
+
+    def connect_counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
         db: sqlite3.Connection = connect(*arguments, **options)
-        db.set_trace_callback(lambda sql: seen.append(sql) if sql == "commit" else None)
+        db.set_trace_callback(count_commit)
         return db
 
-    async def count() -> float:
+    async def run_cycles() -> None:
+        nonlocal commits
         store = in_file(path)
+        # Both connections, that which reads and that which writes, are open then.
         await store.read(heedful.Scope(), lessons.count)
-        await store.write(
-            heedful.Scope(), exposures.remember, []
-        )  # the connection that writes is open, too
-        seen.clear()
+        await store.write(heedful.Scope(), exposures.remember, [])
+        commits = 0
         for _ in range(20):
             await heedful.run("task", generate=generate, checks=[check], store=store)  # type: ignore[list-item]
         await store.close()
-        return len(seen) / 40
 
     connect = sqlite3.connect
-    sqlite3.connect = counted  # type: ignore[assignment]
+    sqlite3.connect = connect_counted  # type: ignore[assignment]
     try:
-        return asyncio.run(count())
+        asyncio.run(run_cycles())
     finally:
         sqlite3.connect = connect
+    return commits / 40
 
 
 ONE_RUN = """
@@ -149,42 +155,36 @@ asyncio.run(main())
 """
 
 
-def fsyncs(folder: str) -> Iterable[Figure]:
+def measure_fsyncs(folder: str) -> Iterable[Figure]:
     """fsync and fdatasync calls an attempt by the kernel's count, where strace is
     installed.
     """
-    for kind, most in (("pure", 1.0), ("other", 2.0)):
-        each = syncs(ONE_RUN, f"{folder}/{kind}", kind)
-        if each is not None:
+    for kind, allowed in (("pure", 1.0), ("other", 2.0)):
+        syncs_a_cycle = count_syncs(ONE_RUN, f"{folder}/{kind}", kind)
+        if syncs_a_cycle is not None:
             yield Figure(
                 name=f"fsyncs an attempt, {kind} checks",
-                value=each / 2,
+                value=syncs_a_cycle / 2,
                 unit="",
-                most=most,
+                most=allowed,
             )
 
 
-def syncs(program: str, name: str, *arguments: str) -> float | None:
+def count_syncs(program: str, name: str, *arguments: str) -> float | None:
     """Count the syncs that a program makes for each step; None without strace.
 
     Two lengths of run are compared, so that what opening and closing costs is left out.
     """
-    if (strace := shutil.which("strace")) is None:
+    strace = shutil.which("strace")
+    if strace is None:
         return None
     counts = []
     for times in (10, 60):
         log = Path(f"{name}-{times}.strace")
-        traced = [
-            strace,
-            "-f",
-            "-o",
-            str(log),
-            "-e",
-            "trace=fsync,fdatasync",
-            sys.executable,
-        ]
+        trace = [strace, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync"]
+        command = [sys.executable, "-c", program, f"{name}-{times}-f.db", str(times)]
         subprocess.run(
-            [*traced, "-c", program, f"{name}-{times}-f.db", str(times), *arguments],
+            [*trace, *command, *arguments],
             check=True,
             env={**os.environ, "PYTHONPATH": os.getcwd()},
         )
@@ -192,17 +192,17 @@ def syncs(program: str, name: str, *arguments: str) -> float | None:
     return (counts[1] - counts[0]) / 50
 
 
-def together(path: str) -> Iterable[Figure]:
+def measure_group(path: str) -> Iterable[Figure]:
     """Group commit: many loops at once, compared with one after the other."""
 
-    async def one(_: int) -> object:
+    async def run_one(_: int) -> object:
         return await cycle(path, short)
 
-    async def many(_: int) -> object:
-        return await asyncio.gather(*(one(n) for n in range(TOGETHER)))
+    async def run_many(_: int) -> object:
+        return await asyncio.gather(*(run_one(n) for n in range(TOGETHER)))
 
-    alone = best_async(one, TOGETHER, rounds=3)
-    group = best_async(many, 3, rounds=3) / TOGETHER
+    alone = best_async(run_one, TOGETHER, rounds=3)
+    group = best_async(run_many, 3, rounds=3) / TOGETHER
     yield Figure(
         name=f"durable cycle, {TOGETHER} loops at once", value=group * 1e3, unit="ms"
     )
@@ -217,23 +217,27 @@ def together(path: str) -> Iterable[Figure]:
 # milliseconds.
 OURS = """
 import asyncio, sys, time, heedful
-def short(candidate, at):
-    return [heedful.Finding("words", "3 words", "At most 2 words")] * (len(candidate.split()) > 2)
+def short(candidate, context):
+    if len(candidate.split()) > 2:
+        return [heedful.Finding("words", "3 words", "At most 2 words")]
+    return []
 short.pure = True
 async def generate(task, hint):
     return "a b" if hint else "a b c"
 async def cycle(store):
     await heedful.run("task", generate=generate, checks=[short], store=store)
 async def main(path):
-    async def timed(work, times):
+    async def time_calls(work, times):
         began = time.perf_counter()
         for _ in range(times):
             await work()
         return (time.perf_counter() - began) / times * 1e3
-    many = lambda: asyncio.gather(*(cycle(path) for _ in range(64)))
-    await timed(many, 3)
-    alone, each = await timed(lambda: cycle(path), 60), await timed(many, 4) / 64
-    print(alone, each, await timed(lambda: cycle(None), 500))
+    def run_many():
+        return asyncio.gather(*(cycle(path) for _ in range(64)))
+    await time_calls(run_many, 3)
+    alone = await time_calls(lambda: cycle(path), 60)
+    together = await time_calls(run_many, 4) / 64
+    print(alone, together, await time_calls(lambda: cycle(None), 500))
 asyncio.run(main(sys.argv[1]))
 """
 # The same in LangGraph: a node that generates, one that checks, and the saver's own
@@ -254,12 +258,14 @@ def generate(state):
 def check(state):
     fine = len(state["candidate"].split()) <= 2
     return {"passed": fine, "findings": [] if fine else ["3 words: at most 2 words"]}
+def follow(state):
+    return END if state["passed"] else "generate"
 graph = StateGraph(State)
 graph.add_node("generate", generate)
 graph.add_node("check", check)
 graph.add_edge(START, "generate")
 graph.add_edge("generate", "check")
-graph.add_conditional_edges("check", lambda state: END if state["passed"] else "generate")
+graph.add_conditional_edges("check", follow)
 first = {"task": "task", "candidate": "", "findings": [], "passed": False}
 def thread(name):
     return {"configurable": {"thread_id": name}}
@@ -269,52 +275,56 @@ with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
         began = time.perf_counter() if n == 20 else (began if n else 0)
         app.invoke(first, thread(f"{began}-{n}"))
     alone = (time.perf_counter() - began) / 60 * 1e3
-async def many():
+async def run_many():
     async with AsyncSqliteSaver.from_conn_string(sys.argv[1]) as saver:
         app = graph.compile(checkpointer=saver)
         began = time.perf_counter()
-        await asyncio.gather(*(app.ainvoke(first, thread(f"{began}-{n}")) for n in range(64)))
+        threads = [thread(f"{began}-{n}") for n in range(64)]
+        await asyncio.gather(*(app.ainvoke(first, config) for config in threads))
         return (time.perf_counter() - began) / 64 * 1e3
-print(alone, asyncio.run(many()))
+print(alone, asyncio.run(run_many()))
 """
 PEER = Path(".venv-integrations/bin/python")  # `make integrations` makes it
 
 
-def beside(folder: str, before: str) -> Iterable[Figure]:
+def measure_peers(folder: str, before: str) -> Iterable[Figure]:
     """Ours, the commit `before` if it is named, and LangGraph take turns, each in a
     process.
 
     The earlier commit is built as a wheel. A ratio is the median of the rounds.
     """
-    here = {**os.environ, "PYTHONPATH": "src"}
-    kinds = {"now": (sys.executable, OURS, here)}
+    kinds = {"now": (sys.executable, OURS, "src")}
     if before:
-        path = installed(before, folder)
-        kinds["before"] = (sys.executable, OURS, {**os.environ, "PYTHONPATH": path})
+        kinds["before"] = (sys.executable, OURS, install_wheel(before, folder))
     if PEER.exists():
-        kinds["LangGraph"] = (str(PEER), GRAPH, {**os.environ, "PYTHONPATH": ""})
+        kinds["LangGraph"] = (str(PEER), GRAPH, "")
+    # By kind, the milliseconds of each round: one value for each name.
     rounds: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
     for number in range(ROUNDS):
-        for kind, (python, program, env) in kinds.items():
-            command = [python, "-c", program, f"{folder}/{kind}-{number}.db"]
-            ran = subprocess.run(
-                command, check=True, capture_output=True, text=True, env=env
+        for kind, (python, program, path) in kinds.items():
+            process = subprocess.run(
+                [python, "-c", program, f"{folder}/{kind}-{number}.db"],
+                check=True,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
             )
-            rounds[kind].append([float(each) for each in ran.stdout.split()])
-    for column, name in enumerate(
-        ("cycle", f"cycle, {TOGETHER} at once", "cycle in process")
-    ):
-        for kind, rows in rounds.items():
-            if column < len(rows[0]):
-                each = [row[column] for row in rows]
-                yield Figure(name=f"{name}: {kind}", value=median(each), unit="ms")
-                pairs = zip(each, (row[column] for row in rounds["now"]), strict=True)
-                least = {"LangGraph": (7.0, 15.0)}.get(kind, (None, None, None))[column]
-                if kind != "now":
-                    ratio = median(other / ours for other, ours in pairs)
-                    yield Figure(
-                        name=f"{name}: {kind} ÷ now",
-                        value=ratio,
-                        unit="×",
-                        least=least,
-                    )
+            rounds[kind].append([float(value) for value in process.stdout.split()])
+
+    names = ("cycle", f"cycle, {TOGETHER} at once", "cycle in process")
+    targets = {"LangGraph": (7.0, 15.0)}
+    for column, name in enumerate(names):
+        now = [values[column] for values in rounds["now"]]
+        for kind, of_rounds in rounds.items():
+            if column >= len(of_rounds[0]):
+                continue
+            times = [values[column] for values in of_rounds]
+            yield Figure(name=f"{name}: {kind}", value=median(times), unit="ms")
+            if kind != "now":
+                ratios = [other / ours for other, ours in zip(times, now, strict=True)]
+                yield Figure(
+                    name=f"{name}: {kind} ÷ now",
+                    value=median(ratios),
+                    unit="×",
+                    least=targets[kind][column] if kind in targets else None,
+                )

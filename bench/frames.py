@@ -45,8 +45,9 @@ import pyarrow.csv as csv, pyarrow.parquet as parquet, pyarrow.compute as pc
 small, large = sys.argv[1:3]
 def parts(path):
     if path.endswith("csv"):
+        reading = csv.ReadOptions(use_threads=False)
         chosen = csv.ConvertOptions(include_columns=["y", "yhat"])
-        return csv.open_csv(path, csv.ReadOptions(use_threads=False), convert_options=chosen)
+        return csv.open_csv(path, reading, convert_options=chosen)
     file = parquet.ParquetFile(path)
     return file.iter_batches(columns=["y", "yhat"], use_threads=False)
 def work(path):
@@ -65,63 +66,66 @@ print(time.process_time() - began, peak() - before)
 """
 
 
-def parts(rows: int) -> Iterator[pa.Table]:
+def make_parts(rows: int) -> Iterator[pa.Table]:
     """Yield rows of an id, an actual and a predicted value, in parts."""
     chance = np.random.default_rng(11)
-    for at in range(0, rows, PART):
-        size = min(PART, rows - at)
+    for start in range(0, rows, PART):
+        size = min(PART, rows - start)
         y = chance.normal(1e3, 50, size)
         yhat = y + chance.normal(0, 20, size)
-        yield pa.table({"id": np.arange(at, at + size), "y": y, "yhat": yhat})
+        yield pa.table({"id": np.arange(start, start + size), "y": y, "yhat": yhat})
 
 
-def written(folder: Path, rows: int) -> tuple[Path, Path]:
+def write_files(folder: Path, rows: int) -> tuple[Path, Path]:
     """The same rows as Parquet, in groups of a million as is usual, and as CSV."""
     paths = folder / f"{rows}.parquet", folder / f"{rows}.csv"
-    schema = next(parts(1)).schema
+    schema = next(make_parts(1)).schema
     with (
-        parquet.ParquetWriter(paths[0], schema) as one,
-        csv.CSVWriter(paths[1], schema) as other,
+        parquet.ParquetWriter(paths[0], schema) as parquet_file,
+        csv.CSVWriter(paths[1], schema) as csv_file,
     ):
-        held: list[pa.Table] = []
-        for part in parts(rows):
-            other.write_table(part)
-            held.append(part)
-            if len(held) * PART >= 1_000_000 or rows < PART:
-                one.write_table(pa.concat_tables(held).combine_chunks())
-                held = []
+        group: list[pa.Table] = []
+        for part in make_parts(rows):
+            csv_file.write_table(part)
+            group.append(part)
+            if len(group) * PART >= 1_000_000 or rows < PART:
+                parquet_file.write_table(pa.concat_tables(group).combine_chunks())
+                group = []
     return paths
 
 
-def measured(
+def measure(
     program: str, small: Path, large: Path, rounds: int = 3
 ) -> tuple[float, float]:
     """The fewest seconds of processor time, the most megabytes that the peak of memory
     grew by.
     """
     command = [sys.executable, "-c", program + MEASURED, str(small), str(large)]
-    runs = [
-        subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout.split()
-        for _ in range(rounds)
-    ]
-    return min(float(seconds) for seconds, _ in runs), max(
-        float(grown) for _, grown in runs
-    )
+    seconds = []
+    megabytes = []
+    for _ in range(rounds):
+        process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        spent, grown = process.stdout.split()
+        seconds.append(float(spent))
+        megabytes.append(float(grown))
+    return min(seconds), max(megabytes)
 
 
 def figures(folder: str) -> Iterable[Figure]:
     """Time and memory for each format, and that memory does not grow with the rows."""
-    small, tenth, large = (written(Path(folder), n) for n in (1_000, ROWS // 10, ROWS))
-    for first, part, whole in zip(small, tenth, large, strict=True):
-        name = f"10M rows of {whole.suffix[1:]}"
-        seconds, grown = measured(CHECKED, first, whole)
-        _, less = measured(CHECKED, first, part)
-        plain, _ = measured(PLAIN, first, whole)
+    small, tenth, large = (
+        write_files(Path(folder), n) for n in (1_000, ROWS // 10, ROWS)
+    )
+    for first, part, full in zip(small, tenth, large, strict=True):
+        name = f"10M rows of {full.suffix[1:]}"
+        seconds, grown = measure(CHECKED, first, full)
+        _, less = measure(CHECKED, first, part)
+        plain_seconds, _ = measure(PLAIN, first, full)
         yield Figure(name=f"{name}, predictions checked", value=seconds, unit="CPU s")
         yield Figure(
-            name=f"{name}, beside a plain pass", value=seconds / plain, unit="times"
+            name=f"{name}, beside a plain pass",
+            value=seconds / plain_seconds,
+            unit="times",
         )
         yield Figure(
             name=f"{name}, memory grows by",
@@ -130,6 +134,6 @@ def figures(folder: str) -> Iterable[Figure]:
             most=max(150.0, 1.2 * less),
         )
         yield Figure(name=f"{name}, by a tenth of them", value=less, unit="MB")
-    seconds, grown = measured(KEYED, small[0], large[0], rounds=1)
+    seconds, grown = measure(KEYED, small[0], large[0], rounds=1)
     yield Figure(name="10M keys", value=seconds, unit="CPU s")
     yield Figure(name="10M keys, memory grows by", value=grown, unit="MB", most=150.0)

@@ -9,8 +9,8 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from statistics import median
-from typing import Any
 
 import heedful
 from bench.core import generate, short
@@ -40,174 +40,189 @@ def figures(folder: str) -> Iterable[Figure]:
     """Each part has a file of its own; times are medians, sizes are of the file with
     its log.
     """
-    yield from asyncio.run(attempts(f"{folder}/attempts.db"))
-    yield from asyncio.run(stored(f"{folder}/loops.db"))
-    yield from asyncio.run(tenants(f"{folder}/tenants.db"))
-    yield from asyncio.run(scope(f"{folder}/lessons.db"))
-    yield from queue()
+    yield from asyncio.run(measure_attempts(f"{folder}/attempts.db"))
+    yield from asyncio.run(measure_loops(f"{folder}/loops.db"))
+    yield from asyncio.run(measure_tenants(f"{folder}/tenants.db"))
+    yield from asyncio.run(measure_scope(f"{folder}/lessons.db"))
+    yield from measure_queue()
 
 
-async def attempts(path: str) -> list[Figure]:
+async def measure_attempts(path: str) -> list[Figure]:
     """The cost of the last attempts of a loop, and of a resume, by the number of
     attempts.
     """
     store = in_file(path)
-    found = list[Figure]()
+    results = list[Figure]()
 
     async def numbered(task: str, hint: str) -> str:
         return f"{letters(random.getrandbits(60))} {letters(random.getrandbits(60))} c"
 
     policy = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Echo(10**6)))
-    options: Any = {
-        "generate": numbered,
-        "checks": [short],
-        "policy": policy,
-        "store": store,
-    }
-    run = heedful.Run[str]("task", id="long", **options)
-    made = 0
-    spent = list[float]()
+    run = heedful.Run[str](
+        "task",
+        id="long",
+        generate=numbered,
+        checks=[short],
+        policy=policy,
+        store=store,
+    )
+    attempt_count = 0
+    milliseconds = list[float]()
     for count in ATTEMPTS:
-        before = size(path)
-        for _ in range(count - made):
+        before = file_size(path)
+        for _ in range(count - attempt_count):
             began = time.perf_counter()
             await run.step()
-            spent.append((time.perf_counter() - began) * 1e3)
-        made = count
-        found.append(
+            milliseconds.append((time.perf_counter() - began) * 1e3)
+        attempt_count = count
+        results.append(
             Figure(
-                name=f"attempt {count} of a loop", value=median(spent[-20:]), unit="ms"
+                name=f"attempt {count} of a loop",
+                value=median(milliseconds[-20:]),
+                unit="ms",
             )
         )
-        again = await timed(lambda n: store.read(Scope(), loops.read, "long"), 9)
-        found.append(
+        again = await time_calls(lambda n: store.read(Scope(), loops.read, "long"), 9)
+        results.append(
             Figure(name=f"read a loop of {count} attempts", value=again, unit="ms")
         )
         if before:
-            found.append(
+            results.append(
                 Figure(
                     name=f"file after {count} attempts",
-                    value=size(path) / 1e3,
+                    value=file_size(path) / 1e3,
                     unit="kB",
                 )
             )
     await store.close()
-    return found
+    return results
 
 
-async def stored(path: str) -> list[Figure]:
+async def measure_loops(path: str) -> list[Figure]:
     """Loops of two attempts, 64 at once: their cost and their bytes, by the number
     stored.
     """
     store = in_file(path)
-    found = list[Figure]()
-    made = 0
+    results = list[Figure]()
+    loop_count = 0
 
     async def cycle() -> None:
         await heedful.run("task", generate=generate, checks=[short], store=store)
 
     for count in LOOPS:
-        while made < count - TOGETHER * 10:
+        while loop_count < count - TOGETHER * 10:
             await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
-            made += TOGETHER
+            loop_count += TOGETHER
         began = time.perf_counter()
         for _ in range(10):
             await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
-        made += TOGETHER * 10
-        each = (time.perf_counter() - began) / TOGETHER / 10
-        found.append(
+        loop_count += TOGETHER * 10
+        seconds_each = (time.perf_counter() - began) / TOGETHER / 10
+        results.append(
             Figure(
                 name=f"loops a second, 64 at once, {count} stored",
-                value=1 / each,
+                value=1 / seconds_each,
                 unit="/s",
             )
         )
-        found.append(
+        results.append(
             Figure(
                 name=f"bytes a loop, {count} stored",
-                value=size(path) / made,
+                value=file_size(path) / loop_count,
                 unit="bytes",
             )
         )
     await store.close()
-    return found
+    return results
 
 
-async def tenants(path: str) -> list[Figure]:
+async def measure_tenants(path: str) -> list[Figure]:
     """A lesson for each of many tenants: what one more costs, and what one lookup
     costs.
     """
     store = in_file(path)
-    found = list[Figure]()
-    made = 0
+    results = list[Figure]()
+    tenant_count = 0
     for count in TENANTS:
-        for first in range(made, count - CALLS, BATCH):
-            many = range(first, min(first + BATCH, count - CALLS))
-            await asyncio.gather(*(learnt(store, n) for n in many))
-        made = count
-        new = await timed(lambda n: learnt(store, count - CALLS + n), min(CALLS, count))  # noqa: B023
-        seen = await timed(
-            lambda n: Memory(store, Scope(f"t{n}")).seen("E", "no unit"), CALLS
+        last_new = count - CALLS
+        for first in range(tenant_count, last_new, BATCH):
+            numbers = range(first, min(first + BATCH, last_new))
+            await asyncio.gather(*(remember_for_tenant(store, n) for n in numbers))
+        tenant_count = count
+        new = await time_calls(
+            partial(_remember_next, store, last_new), min(CALLS, count)
         )
-        found.append(Figure(name=f"remember, tenant {count}", value=new, unit="ms"))
-        found.append(Figure(name=f"seen, of {count} tenants", value=seen, unit="ms"))
-        found.append(
+        seen = await time_calls(partial(_look_up, store), CALLS)
+        results.append(Figure(name=f"remember, tenant {count}", value=new, unit="ms"))
+        results.append(Figure(name=f"seen, of {count} tenants", value=seen, unit="ms"))
+        results.append(
             Figure(
                 name=f"bytes a tenant, {count} tenants",
-                value=size(path) / count,
+                value=file_size(path) / count,
                 unit="bytes",
             )
         )
     await store.close()
-    return found
+    return results
 
 
-async def learnt(store: Store, n: int) -> None:
+async def _remember_next(store: Store, first: int, n: int) -> None:
+    await remember_for_tenant(store, first + n)
+
+
+async def _look_up(store: Store, n: int) -> None:
+    await Memory(store, Scope(f"t{n}")).seen("E", "no unit")
+
+
+async def remember_for_tenant(store: Store, n: int) -> None:
     """One lesson of the tenant with this number."""
     await Memory(store, Scope(f"t{n}")).remember(
         "E", "no unit", lesson="Write the unit."
     )
 
 
-async def scope(path: str) -> list[Figure]:
+async def measure_scope(path: str) -> list[Figure]:
     """Lessons with an example each in one scope, without vectors."""
     store = in_file(path)
-    found = list[Figure]()
-    made = 0
+    results = list[Figure]()
+    lesson_count = 0
     memory = Memory(store)
     for count in LESSONS:
-        for first in range(made, count, BATCH):
+        for first in range(lesson_count, count, BATCH):
             await store.write(Scope(), _fill, range(first, first + BATCH))
-        made = count
-        for name, ask in _verbs(memory, count).items():
-            found.append(
+        lesson_count = count
+        for name, ask in _lookups(memory, count).items():
+            results.append(
                 Figure(
                     name=f"{name}, {count} lessons",
-                    value=await timed(ask, CALLS),
+                    value=await time_calls(ask, CALLS),
                     unit="ms",
                 )
             )
-        found.append(
+        results.append(
             Figure(
                 name=f"bytes a lesson, {count} lessons",
-                value=size(path) / count,
+                value=file_size(path) / count,
                 unit="bytes",
             )
         )
     await store.close()
-    return found
+    return results
 
 
-def _verbs(memory: Memory, count: int) -> dict[str, Callable[[int], Awaitable[object]]]:
-    return {
-        "remember": lambda n: memory.remember(
-            f"new {count} {letters(n)}", "no unit", lesson="x"
-        ),
-        "seen": lambda n: memory.seen("", _error(n * 37 % count)),
-        "recall by words": lambda n: memory.recall(
-            f"Build the {letters(n * 37 % count)} part."
-        ),
-    }
+def _lookups(
+    memory: Memory, count: int
+) -> dict[str, Callable[[int], Awaitable[object]]]:
+    def remember(n: int) -> Awaitable[object]:
+        return memory.remember(f"new {count} {letters(n)}", "no unit", lesson="x")
+
+    def look_up(n: int) -> Awaitable[object]:
+        return memory.seen("", _error(n * 37 % count))
+
+    def recall(n: int) -> Awaitable[object]:
+        return memory.recall(f"Build the {letters(n * 37 % count)} part.")
+
+    return {"remember": remember, "seen": look_up, "recall by words": recall}
 
 
 def _kind(n: int) -> str:
@@ -219,7 +234,7 @@ def _error(n: int) -> str:
 
 
 def _fill(db: Db, scope: Scope, numbers: range) -> None:
-    made = [
+    new_lessons = [
         Lesson(
             "error",
             signature(_kind(n), _error(n)),
@@ -232,17 +247,17 @@ def _fill(db: Db, scope: Scope, numbers: range) -> None:
         )
         for n in numbers
     ]
-    lessons.upsert(db, scope, made, time.time())
+    lessons.upsert(db, scope, new_lessons, time.time())
 
 
-def queue() -> Iterable[Figure]:
+def measure_queue() -> Iterable[Figure]:
     """Jobs without work a second through the queue in PostgreSQL: put in, and run."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
         url = server.url("heedful_template", "heedful")
         for many in (1, 2):
-            put, done = asyncio.run(_queued(url, many))
+            put, done = asyncio.run(_time_jobs(url, many))
             yield Figure(
                 name=f"jobs put into the queue, {TOGETHER} at once",
                 value=put,
@@ -251,7 +266,7 @@ def queue() -> Iterable[Figure]:
             yield Figure(name=f"jobs run, {many} at a time", value=done, unit="/s")
 
 
-async def _queued(url: str, many: int) -> tuple[float, float]:
+async def _time_jobs(url: str, many: int) -> tuple[float, float]:
     tools = Tools(store=open_store(url), enabled=False)  # so that a job ends at once
     async with PostgresQueue(url, works=True) as jobs:
         began = time.perf_counter()
@@ -268,17 +283,17 @@ async def _queued(url: str, many: int) -> tuple[float, float]:
     return put, done
 
 
-async def timed(call: Callable[[int], Awaitable[object]], calls: int) -> float:
+async def time_calls(call: Callable[[int], Awaitable[object]], calls: int) -> float:
     """The median of the milliseconds of a call."""
-    spent = []
+    milliseconds = []
     for n in range(calls):
         began = time.perf_counter()
         await call(n)
-        spent.append((time.perf_counter() - began) * 1e3)
-    return median(spent)
+        milliseconds.append((time.perf_counter() - began) * 1e3)
+    return median(milliseconds)
 
 
-def size(path: str) -> int:
+def file_size(path: str) -> int:
     """Bytes of the file and of its log."""
     return sum(
         os.path.getsize(path + end)

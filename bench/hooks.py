@@ -19,7 +19,7 @@ from statistics import median, quantiles
 from urllib.parse import urlsplit
 
 from bench import lookups
-from bench.http import serving
+from bench.http import serve
 from bench.rows import Figure
 from heedful import Memory
 from heedful.integrations import Host
@@ -54,7 +54,7 @@ def figures(folder: str) -> Iterable[Figure]:
     event = json.dumps({"session_id": "bench", "cwd": str(place.parent), **call})
     env = {**os.environ, "HEEDFUL_DB": str(place), "HOME": str(place.parent)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    for name, command, most in (
+    for name, command, target in (
         ("Python's own start", (sys.executable, "-c", "pass"), None),
         ("a hook process before a call", HOOK, PROCESS),
     ):
@@ -70,31 +70,37 @@ def figures(folder: str) -> Iterable[Figure]:
                 check=True,
             )
             spent.append((time.perf_counter() - began) * 1e3)
-        yield Figure(name=f"{name}, median", value=median(spent), unit="ms", most=most)
-        yield Figure(name=f"{name}, p99", value=_high(spent), unit="ms")
-    before, seen = asyncio.run(_verbs(str(place)))
-    yield Figure(name="before of a run, p99", value=_high(before), unit="ms", most=HIGH)
-    yield Figure(name="seen of a run, p99", value=_high(seen), unit="ms", most=HIGH)
+        yield Figure(
+            name=f"{name}, median", value=median(spent), unit="ms", most=target
+        )
+        yield Figure(name=f"{name}, p99", value=_percentile_99(spent), unit="ms")
+    before, seen = asyncio.run(_time_lookups(str(place)))
+    yield Figure(
+        name="before of a run, p99", value=_percentile_99(before), unit="ms", most=HIGH
+    )
+    yield Figure(
+        name="seen of a run, p99", value=_percentile_99(seen), unit="ms", most=HIGH
+    )
     yield Figure(
         name="a result among 5,000 events, p99",
-        value=_high(asyncio.run(_long(str(place)))),
+        value=_percentile_99(asyncio.run(_time_long_session(str(place)))),
         unit="ms",
     )
-    with serving(str(place.parent)) as (url, _):
-        _posts(url, CALLS // 10)
-        spent = _posts(url, CALLS)
+    with serve(str(place.parent)) as (url, _):
+        _time_posts(url, CALLS // 10)
+        spent = _time_posts(url, CALLS)
     yield Figure(
         name="a hook over HTTP before a call, median", value=median(spent), unit="ms"
     )
     yield Figure(
         name="a hook over HTTP before a call, p99",
-        value=_high(spent),
+        value=_percentile_99(spent),
         unit="ms",
         most=HTTP,
     )
 
 
-async def _verbs(path: str) -> tuple[list[float], list[float]]:
+async def _time_lookups(path: str) -> tuple[list[float], list[float]]:
     run = Host(memory=Memory(in_file(path), holdout=0.0), strict=True).run("bench")
     before = list[float]()
     seen = list[float]()
@@ -109,12 +115,14 @@ async def _verbs(path: str) -> tuple[list[float], list[float]]:
     return before, seen
 
 
-async def _long(path: str) -> list[float]:
+async def _time_long_session(path: str) -> list[float]:
     """Milliseconds to keep a result in a session of many events."""
     host = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0)
     spent = list[float]()
-    made = (Event("tool_call", tool="Bash", call=f"old{n}") for n in range(EVENTS))
-    await host.run("long").learn(*made)
+    old_events = (
+        Event("tool_call", tool="Bash", call=f"old{n}") for n in range(EVENTS)
+    )
+    await host.run("long").learn(*old_events)
     for n in range(CALLS):
         call = {
             "tool_name": "Bash",
@@ -132,7 +140,7 @@ async def _long(path: str) -> list[float]:
     return spent
 
 
-def _posts(url: str, calls: int) -> list[float]:
+def _time_posts(url: str, calls: int) -> list[float]:
     """Milliseconds of each request on one connection, as an agent keeps it open."""
     place = urlsplit(url)
     spent = list[float]()
@@ -154,5 +162,5 @@ def _posts(url: str, calls: int) -> list[float]:
     return spent
 
 
-def _high(spent: Sequence[float]) -> float:
+def _percentile_99(spent: Sequence[float]) -> float:
     return quantiles(spent, n=100)[98]

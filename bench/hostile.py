@@ -32,29 +32,38 @@ Attack = Callable[[Service], Iterable[Figure]]
 
 def figures(folder: str) -> Iterable[Figure]:
     """Attack a service in each way, and measure what is left of it."""
-    for attack in (methods, nonsense, connections, loops, spans, secrets, dense, pages):
-        with served(Path(mkdtemp(dir=folder))) as service:
-            before = largest(service)
-            written = logged(service)
+    for attack in (
+        send_methods,
+        send_nonsense,
+        open_connections,
+        store_large_loops,
+        send_spans,
+        send_secrets,
+        send_dense_lists,
+        ask_pages,
+    ):
+        with serve(Path(mkdtemp(dir=folder))) as service:
+            before = largest_resident(service)
+            written = log_bytes(service)
             yield from attack(service)
             name = (attack.__doc__ or "").partition(":")[0]
-            most = MEMORY.get(attack, 20)
+            limit = MEMORY.get(attack, 20)
             yield Figure(
                 name=f"{name}: memory",
-                value=largest(service) - before,
+                value=largest_resident(service) - before,
                 unit="MiB",
-                most=most,
+                most=limit,
             )
             yield Figure(
                 name=f"{name}: log",
-                value=(logged(service) - written) / 1024,
+                value=(log_bytes(service) - written) / 1024,
                 unit="KiB",
                 most=64,
             )
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Service]:
+def serve(folder: Path) -> Iterator[Service]:
     """A service that has answered already, in a process with few descriptors."""
     had = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, had[1]))
@@ -69,29 +78,29 @@ def served(folder: Path) -> Iterator[Service]:
         service.end()
 
 
-def largest(service: Service) -> float:
+def largest_resident(service: Service) -> float:
     """MiB of the largest resident set so far."""
     status = Path(f"/proc/{service.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None, status
-    return int(found[1]) / 1024
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match is not None, status
+    return int(match[1]) / 1024
 
 
-def logged(service: Service) -> int:
+def log_bytes(service: Service) -> int:
     """Bytes of the log of the service."""
     return Path(f"/proc/{service.process.pid}/fd/2").stat().st_size
 
 
-def connected(service: Service) -> socket.socket:
+def connect(service: Service) -> socket.socket:
     """A connection to the service."""
     host, _, port = service.url.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), timeout=30)
 
 
-def methods(service: Service) -> Iterable[Figure]:
+def send_methods(service: Service) -> Iterable[Figure]:
     """6,000 made-up methods: they make no label of a metric."""
     for first in range(0, 6_000, 100):
-        with connected(service) as line:
+        with connect(service) as line:
             for n in range(first, first + 100):
                 line.sendall(b"M%d /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" % n)
                 line.recv(65_536)
@@ -101,24 +110,24 @@ def methods(service: Service) -> Iterable[Figure]:
     )
 
 
-def nonsense(service: Service) -> Iterable[Figure]:
+def send_nonsense(service: Service) -> Iterable[Figure]:
     """10,000 requests that are no HTTP: each is refused."""
     bodies = (
         b"\r\n",
         b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
     )
     for n in range(10_000):
-        with connected(service) as line:
+        with connect(service) as line:
             line.sendall(bodies[n % 2])
             line.recv(65_536)
     yield from ()
 
 
-def connections(service: Service) -> Iterable[Figure]:
+def open_connections(service: Service) -> Iterable[Figure]:
     """2,000 connections that say nothing: the service answers others."""
     with ExitStack() as lines:
         for _ in range(2_000):
-            lines.enter_context(connected(service))
+            lines.enter_context(connect(service))
         time.sleep(3)
         answered = 0
         for _ in range(10):
@@ -132,18 +141,18 @@ def connections(service: Service) -> Iterable[Figure]:
         )
 
 
-def loops(service: Service) -> Iterable[Figure]:
+def store_large_loops(service: Service) -> Iterable[Figure]:
     """25 loops of 1.5 MB: a list and a replay read no outputs."""
     with httpx.Client(base_url=service.url, timeout=60) as client:
         for n in range(25):
             client.put(f"/v1/loops/{n}", json={"task": "write much"}).raise_for_status()
             body = {"output": f"{n:09} " * 150_000, "evaluation": {}}
             client.put(f"/v1/loops/{n}/attempts/1", json=body).raise_for_status()
-        before = largest(service)
+        before = largest_resident(service)
         lists = [client.get("/v1/loops").raise_for_status() for _ in range(5)]
         yield Figure(
             name="25 loops of 1.5 MB: listed",
-            value=largest(service) - before,
+            value=largest_resident(service) - before,
             unit="MiB",
             most=20,
         )
@@ -152,25 +161,25 @@ def loops(service: Service) -> Iterable[Figure]:
             value=len(lists[0].content) / 1024,
             unit="KiB",
         )
-        before = largest(service)
+        before = largest_resident(service)
         for _ in range(5):
             client.post("/v1/replay", json={"policies": ["default"]}).raise_for_status()
         yield Figure(
             name="25 loops of 1.5 MB: replayed",
-            value=largest(service) - before,
+            value=largest_resident(service) - before,
             unit="MiB",
             most=20,
         )
 
 
-def spans(service: Service) -> Iterable[Figure]:
+def send_spans(service: Service) -> Iterable[Figure]:
     """6 MB of empty spans: they are refused before they are objects."""
-    for one, kind in ((b"{},", "json"), (b"\x12\x00", "x-protobuf")):
-        before = largest(service)
-        many = 6_000_000 // len(one)
-        body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s{}]}]}]}' % (one * many)
+    for span, kind in ((b"{},", "json"), (b"\x12\x00", "x-protobuf")):
+        before = largest_resident(service)
+        many = 6_000_000 // len(span)
+        body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[%s{}]}]}]}' % (span * many)
         if kind != "json":
-            body = one * many
+            body = span * many
             for tag in (b"\x12", b"\x0a"):
                 body = tag + varint(len(body)) + body
         sent = {"Content-Type": f"application/{kind}"}
@@ -180,7 +189,7 @@ def spans(service: Service) -> Iterable[Figure]:
         assert answer.status_code in (400, 413), answer.text
         yield Figure(
             name=f"6 MB of empty spans ({kind})",
-            value=largest(service) - before,
+            value=largest_resident(service) - before,
             unit="MiB",
             most=60,
         )
@@ -195,22 +204,22 @@ def varint(number: int) -> bytes:
     )
 
 
-def secrets(service: Service) -> Iterable[Figure]:
+def send_secrets(service: Service) -> Iterable[Figure]:
     """200,000 keys named secret: redaction takes no more than for other keys."""
     output = [{"secret": f"{n:06}"} for n in range(200_000)]
-    yield from waited(
+    yield from measure_wait(
         service, "200,000 keys named secret", {"output": output, "evaluation": {}}
     )
 
 
-def dense(service: Service) -> Iterable[Figure]:
+def send_dense_lists(service: Service) -> Iterable[Figure]:
     """500,000 empty lists: nobody else waits for them."""
-    yield from waited(
+    yield from measure_wait(
         service, "500,000 lists", {"output": [[]] * 500_000, "evaluation": {}}
     )
 
 
-def waited(service: Service, name: str, body: Any) -> Iterable[Figure]:
+def measure_wait(service: Service, name: str, body: Any) -> Iterable[Figure]:
     """The longest that another caller waits while the service reads a body."""
     waits = [0.0]
     ended = threading.Event()
@@ -241,22 +250,22 @@ def waited(service: Service, name: str, body: Any) -> Iterable[Figure]:
     )
 
 
-def pages(service: Service) -> Iterable[Figure]:
+def ask_pages(service: Service) -> Iterable[Figure]:
     """200 calls of /docs: the page is made once."""
     with httpx.Client(base_url=service.url, timeout=60) as client:
         client.get("/docs").raise_for_status()
-        before = processor(service)
+        before = processor_seconds(service)
         for _ in range(200):
             client.get("/docs").raise_for_status()
     yield Figure(
         name="200 calls of /docs: processor",
-        value=processor(service) - before,
+        value=processor_seconds(service) - before,
         unit="s",
         most=1,
     )
 
 
-def processor(service: Service) -> float:
+def processor_seconds(service: Service) -> float:
     """Seconds of processor time that the service has used."""
     used = (
         Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -264,4 +273,9 @@ def processor(service: Service) -> float:
     return (int(used[11]) + int(used[12])) / 100
 
 
-MEMORY: dict[Attack, float] = {loops: 100, spans: 60, secrets: 150, dense: 150}
+MEMORY: dict[Attack, float] = {
+    store_large_loops: 100,
+    send_spans: 60,
+    send_secrets: 150,
+    send_dense_lists: 150,
+}

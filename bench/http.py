@@ -30,8 +30,8 @@ from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.before import installed
-from bench.durable import committed, opened
+from bench.before import install_wheel
+from bench.durable import open_floor, time_commits
 from bench.postgres import LETTERS
 from bench.rows import Figure
 from heedful.drive.report import AttemptReport, open_loop, report
@@ -54,8 +54,8 @@ ATTEMPTS = (
     AttemptReport("12 kg", evaluation=Evaluation()),
 )
 BODIES = tuple(
-    json.dumps({"output": text, "evaluation": {"findings": found}}).encode()
-    for text, found in (
+    json.dumps({"output": output, "evaluation": {"findings": findings}}).encode()
+    for output, findings in (
         ("12", [{"check": "unit", "message": "no unit", "fix": "name the unit"}]),
         ("12 kg", []),
     )
@@ -68,102 +68,98 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
     """Measure in this process, then separate services in turns: this one and that of
     `before`.
     """
-    with closing(opened(f"{folder}/floor.db")) as floor:
-        for name, ways in (("the library", library), ("the service", service)):
-            pairs = [pair(floor, ways, folder) for _ in range(WARM + ROUNDS)][WARM:]
-            ours, bare = map(
-                min, zip(*pairs, strict=True)
-            )  # other work only ever adds time
-            above = ours - bare
+    with closing(open_floor(f"{folder}/floor.db")) as floor:
+        ways = {"the library": time_library, "the service": time_service}
+        for name, way in ways.items():
+            for _ in range(WARM):
+                measure_pair(floor, way, folder)
+            pairs = [measure_pair(floor, way, folder) for _ in range(ROUNDS)]
+            # The fastest of each, because other work only ever adds time.
+            ours = min(mine for mine, _ in pairs)
+            bare = min(theirs for _, theirs in pairs)
             yield Figure(
                 name=f"attempt report, {name}, above its commit",
-                value=above * 1e3,
+                value=(ours - bare) * 1e3,
                 unit="ms",
                 most=1,
             )
-        rate = 1 / min(committed(floor, 200) for _ in range(ROUNDS))
+        rate = 1 / min(time_commits(floor, 200) for _ in range(ROUNDS))
     yield Figure(name="bare SQLite commits (WAL, FULL)", value=rate, unit="/s")
-    kinds = {"": ""} | ({f", {before}": installed(before, folder)} if before else {})
+
+    kinds = {"": ""}
+    if before:
+        kinds[f", {before}"] = install_wheel(before, folder)
     for clients, loops in ((1, 100), (AT_ONCE, 20)):
         for fresh in (False, True):
-            who = (
-                f"{clients} client{'s' * (clients > 1)}, "
-                f"{'new' if fresh else 'repeated'} tasks"
-            )
-            rounds = [
-                {
-                    kind: served(
-                        folder,
-                        site=kinds[kind],
-                        clients=clients,
-                        loops=loops,
-                        fresh=fresh,
+            runs: dict[str, list[Run]] = {kind: [] for kind in kinds}
+            for _ in range(SERVED):
+                for kind, site in kinds.items():
+                    run = load_new_service(
+                        folder, site, clients=clients, loops=loops, fresh=fresh
                     )
-                    for kind in kinds
-                }
-                for _ in range(SERVED)
-            ]
-            yield from _compared(
-                who, {kind: [one[kind] for one in rounds] for kind in kinds}
-            )
-    yield from lookups(folder, kinds)
-    yield from on_postgres(folder, kinds)
+                    runs[kind].append(run)
+            who = "1 client" if clients == 1 else f"{clients} clients"
+            tasks = "new tasks" if fresh else "repeated tasks"
+            yield from _compare(f"{who}, {tasks}", runs)
+    yield from measure_lookups(folder, kinds)
+    yield from measure_on_postgres(folder, kinds)
 
 
-def on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
+def measure_on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
     """Load services on a PostgreSQL server of their own, each with a fresh database."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
-    rounds = list[dict[str, Run]]()
+    runs: dict[str, list[Run]] = {kind: [] for kind in kinds}
     with alone("max_connections = 300") as server:
         for turn in range(SERVED):
-            rounds.append({})
-            for at, (kind, site) in enumerate(kinds.items()):
-                name = f"served_{turn}_{at}"
+            for place, (kind, site) in enumerate(kinds.items()):
+                name = f"served_{turn}_{place}"
                 server.run(f"create database {name} template heedful_template")
                 url = server.url(name, "heedful")
-                rounds[-1][kind] = served(
+                run = load_new_service(
                     folder, site, clients=AT_ONCE, loops=10, fresh=False, db=url
                 )
-    runs = {kind: [one[kind] for one in rounds] for kind in kinds}
-    yield from _compared(f"{AT_ONCE} clients, PostgreSQL", runs, most_cpu=2.0)
+                runs[kind].append(run)
+    yield from _compare(f"{AT_ONCE} clients, PostgreSQL", runs, most_cpu=2.0)
 
 
-def _compared(
+def _compare(
     who: str, runs: Mapping[str, Sequence[Run]], most_cpu: float = 1.5
 ) -> Iterator[Figure]:
-    for kind, each in runs.items():
+    for kind, rounds in runs.items():
         now = not kind
         yield Figure(
             name=f"reports over HTTP, {who}{kind}",
-            value=median(one.rate for one in each),
+            value=median(run.rate for run in rounds),
             unit="/s",
         )
-        cpu = min(one.cpu for one in each) * 1e3
-        most = most_cpu if now and who.startswith("64") else None
+        cpu = min(run.cpu for run in rounds) * 1e3
+        limit = most_cpu if now and who.startswith("64") else None
         yield Figure(
             name=f"CPU of the service a report, {who}{kind}",
             value=cpu,
             unit="ms",
-            most=most,
+            most=limit,
         )
         for place in (50, 99):
-            cut = median(quantiles(one.waits, n=100)[place - 1] for one in each) * 1e3
+            cut = median(quantiles(run.waits, n=100)[place - 1] for run in rounds) * 1e3
             yield Figure(
                 name=f"a report over HTTP, {who}{kind}, p{place}", value=cut, unit="ms"
             )
         yield Figure(
             name=f"CPU after the last report, {who}{kind}",
-            value=each[-1].later,
+            value=rounds[-1].later,
             unit="s",
         )
         yield Figure(
             name=f"seconds after the last report, {who}{kind}",
-            value=each[-1].drained,
+            value=rounds[-1].drained,
             unit="s",
         )
         yield Figure(
-            name=f"memory of the service, {who}{kind}", value=each[-1].memory, unit="MB"
+            name=f"memory of the service, {who}{kind}",
+            value=rounds[-1].memory,
+            unit="MB",
         )
     if len(runs) > 1:
         ours, theirs = runs.values()
@@ -190,31 +186,31 @@ class Run:
     memory: float
 
 
-def served(
+def load_new_service(
     folder: str, site: str, clients: int, loops: int, fresh: bool, db: str = ""
 ) -> Run:
     """Load a service of its own, after some requests that warm it up."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
-        serving(place, site, db) as (url, pid),
+        serve(place, site, db) as (url, pid),
     ):
-        asyncio.run(load(url, clients, loops=5, fresh=fresh))
-        spent = cpu(pid)
-        seconds, waits = asyncio.run(load(url, clients, loops, fresh))
-        busy = cpu(pid)
+        asyncio.run(load_service(url, clients, loops=5, fresh=fresh))
+        spent = cpu_seconds(pid)
+        seconds, waits = asyncio.run(load_service(url, clients, loops, fresh))
+        busy = cpu_seconds(pid)
         began = time.perf_counter()
         last = -1.0
         now = busy
         while now - last > 0.05:  # it embeds
             time.sleep(1)
             last = now
-            now = cpu(pid)
-        memory = resident(pid)
+            now = cpu_seconds(pid)
+        memory = resident_megabytes(pid)
         rate = len(waits) / seconds
-        each = (busy - spent) / len(waits)
+        seconds_each = (busy - spent) / len(waits)
         return Run(
             rate=rate,
-            cpu=each,
+            cpu=seconds_each,
             waits=waits,
             later=now - busy,
             drained=time.perf_counter() - began - 1,
@@ -222,13 +218,13 @@ def served(
         )
 
 
-def cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Seconds of CPU that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def resident(pid: int) -> float:
+def resident_megabytes(pid: int) -> float:
     """Resident memory of a process, in MB."""
     return (
         int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -255,25 +251,25 @@ LOOKUPS: Mapping[str, tuple[str, Any, float]] = {
 }
 
 
-def lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
+def measure_lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
     """Ask services whose memory has 10,000 lessons, with 64 clients."""
     path = f"{folder}/heedful.db"
-    asyncio.run(filled(path))
+    asyncio.run(fill_memory(path))
     for name, (route, body, least) in LOOKUPS.items():
         for kind, site in kinds.items():
             meant = "minilm" if "vectors" in name else "none"
-            with serving(folder, site, HEEDFUL_EMBEDDER=meant) as (url, _):
-                asyncio.run(questions(url, route, body, AT_ONCE))
-                rate = ASKED / asyncio.run(questions(url, route, body, ASKED))
+            with serve(folder, site, HEEDFUL_EMBEDDER=meant) as (url, _):
+                asyncio.run(time_questions(url, route, body, AT_ONCE))
+                rate = ASKED / asyncio.run(time_questions(url, route, body, ASKED))
             yield Figure(
                 name=f"{name}, {LESSONS} lessons{kind}",
                 value=rate,
                 unit="/s",
-                least=least * (not kind) or None,
+                least=None if kind else least,
             )
 
 
-async def filled(path: str) -> None:
+async def fill_memory(path: str) -> None:
     """Write lessons with vectors of the default embedder."""
     import numpy as np
 
@@ -286,30 +282,30 @@ async def filled(path: str) -> None:
     )
     lessons = []
     for n, vector in enumerate(vectors):
-        one = words[n % len(words)]
-        other = words[n // len(words) % len(words)]
-        text = f"the {one} of the {other} is bent by {n:x}".translate(LETTERS)
-        made = Lesson(
+        word = words[n % len(words)]
+        other_word = words[n // len(words) % len(words)]
+        text = f"the {word} of the {other_word} is bent by {n:x}".translate(LETTERS)
+        lesson = Lesson(
             "error",
             signature("E", text),
             error_type="E",
-            text=f"Straighten the {one}.",
+            text=f"Straighten the {word}.",
             sighting=text,
         )
         lessons.append(
-            replace(made, trust="operator", space="minilm-int8/384", vector=vector)
+            replace(lesson, trust="operator", space="minilm-int8/384", vector=vector)
         )
     for first in range(0, LESSONS, 500):
         await store.write(Scope(), exposures.remember, lessons[first : first + 500])
     await store.close()
 
 
-async def questions(url: str, route: str, body: Any, many: int) -> float:
+async def time_questions(url: str, route: str, body: Any, many: int) -> float:
     """Seconds for so many requests of 64 clients."""
     numbers = iter(range(many))
 
     async def client() -> None:
-        async with connected(url, "POST") as ask:
+        async with connect(url, "POST") as ask:
             for n in numbers:
                 assert (
                     await ask(route, json.dumps(body).replace("{}", str(n)).encode())
@@ -321,14 +317,14 @@ async def questions(url: str, route: str, body: Any, many: int) -> float:
     return time.perf_counter() - began
 
 
-def pair(
+def measure_pair(
     floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str
 ) -> Any:
     """Seconds for a report, and for a bare commit right after it."""
-    return asyncio.run(way(f"{folder}/reports.db")), committed(floor, 2 * LOOPS)
+    return asyncio.run(way(f"{folder}/reports.db")), time_commits(floor, 2 * LOOPS)
 
 
-async def library(path: str) -> float:
+async def time_library(path: str) -> float:
     """Seconds for a report through `heedful.drive.report`, on loops that exist
     already.
     """
@@ -338,16 +334,20 @@ async def library(path: str) -> float:
         await open_loop(id, "task", store=store)
     began = time.perf_counter()
     for id in ids:
-        for number, told in enumerate(ATTEMPTS, 1):
+        for number, attempt_report in enumerate(ATTEMPTS, 1):
             await report(
-                store, scope=Scope(), id=id, number=number, attempt_report=told
+                store,
+                scope=Scope(),
+                id=id,
+                number=number,
+                attempt_report=attempt_report,
             )
     seconds = time.perf_counter() - began
     await store.close()
     return seconds / (2 * LOOPS)
 
 
-async def service(path: str) -> float:
+async def time_service(path: str) -> float:
     """Seconds for a report through the whole application, without a network."""
     store = in_file(path)
     app = application(Setup(store=store, open=True))
@@ -365,7 +365,7 @@ async def service(path: str) -> float:
         await app(_scope(path), receive, send)
         return status
 
-    seconds = await reported(ask)
+    seconds = await time_reports(ask)
     await store.close()
     return seconds / (2 * LOOPS)
 
@@ -388,7 +388,7 @@ def _scope(path: str) -> dict[str, Any]:
     }
 
 
-async def reported(ask: Ask) -> float:
+async def time_reports(ask: Ask) -> float:
     """Seconds for the reports alone."""
     ids = [f"loop{next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
@@ -401,32 +401,34 @@ async def reported(ask: Ask) -> float:
 
 
 @contextmanager
-def serving(
+def serve(
     folder: str, site: str = "", db: str = "", **settings: str
 ) -> Iterator[tuple[str, int]]:
     """The URL and the process of `heedful serve`, on SQLite or on `db`, with that in
     `site`.
     """
-    command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0"]
-    command += [
-        "--db",
-        db or str(Path(folder, "heedful.db").absolute()),
-    ]  # not a repository's
-    paths = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
-    run: Any = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, **settings}}
+    if not db:  # not a repository's
+        db = str(Path(folder, "heedful.db").absolute())
+    path = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
     with Path(folder, "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, **run)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", "--db", db],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": path, **settings},
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
     try:
         assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline().decode())
-        assert found, Path(folder, "log").read_text()
-        yield found.group(), process.pid
+        match = re.search(r"http://\S+", process.stdout.readline().decode())
+        assert match, Path(folder, "log").read_text()
+        yield match.group(), process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
 
 
-async def load(
+async def load_service(
     url: str, clients: int, loops: int, fresh: bool
 ) -> tuple[float, list[float]]:
     """Seconds in all, and for each report; each client reports its loops one after the
@@ -437,7 +439,7 @@ async def load(
     waits: list[float] = []
 
     async def client() -> None:
-        async with connected(url) as ask:
+        async with connect(url) as ask:
             for _ in range(loops):
                 id = f"load{next(_numbers)}"
                 task = f"weigh item {id} and name its unit" if fresh else "task"
@@ -456,7 +458,7 @@ async def load(
 
 
 @asynccontextmanager
-async def connected(url: str, method: str = "PUT") -> AsyncIterator[Ask]:
+async def connect(url: str, method: str = "PUT") -> AsyncIterator[Ask]:
     """A client with one connection that does little, to leave the processor to the
     service.
     """

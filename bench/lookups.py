@@ -39,7 +39,7 @@ def figures(folder: str) -> Iterable[Figure]:
     asyncio.run(fill(path))
     memory = Memory(in_file(path))
 
-    async def one(n: int) -> bool:
+    async def untyped(n: int) -> bool:
         return bool(await memory.seen("", error(n)))
 
     async def typed(n: int) -> bool:
@@ -57,13 +57,13 @@ def figures(folder: str) -> Iterable[Figure]:
         return bool(await memory.before("Bash", command(n)))
 
     for name, ask in (
-        ("seen, one error without its type", one),
+        ("seen, one error without its type", untyped),
         ("seen, one error with its type", typed),
         ("seen, an unknown error", unknown),
         ("before, a command", before),
     ):
-        yield from _spread(name, asyncio.run(_times(ask, CALLS)))
-    spent = asyncio.run(_times(merged, CALLS))
+        yield from _spread(name, asyncio.run(_time_calls(ask, CALLS)))
+    spent = asyncio.run(_time_calls(merged, CALLS))
     yield Figure(
         name="seen, one of 2,000 merged patterns, median",
         value=median(spent),
@@ -72,10 +72,11 @@ def figures(folder: str) -> Iterable[Figure]:
     for size in SIZES:
         raw = output(size)
 
-        async def whole(n: int, raw: str = raw) -> bool:
+        async def seen_in_output(n: int, raw: str = raw) -> bool:
             return bool(await memory.seen(raw + error(n)))
 
-        spent = asyncio.run(_times(whole, 3 if size > 100_000 else 30))
+        calls = 3 if size > 100_000 else 30
+        spent = asyncio.run(_time_calls(seen_in_output, calls))
         yield Figure(
             name=f"seen, raw output of {size // 1000} kB, median",
             value=median(spent),
@@ -116,14 +117,14 @@ def _spread(name: str, spent: list[float]) -> Iterable[Figure]:
     )
 
 
-async def _times(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[float]:
-    spent = []
+async def _time_calls(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[float]:
+    milliseconds = []
     for call in range(calls):
         began = time.perf_counter()
-        known = await ask(call * 37 % MERGED)
-        spent.append((time.perf_counter() - began) * 1e3)
-        assert known, call
-    return spent
+        as_expected = await ask(call * 37 % MERGED)
+        milliseconds.append((time.perf_counter() - began) * 1e3)
+        assert as_expected, call
+    return milliseconds
 
 
 async def fill(path: str) -> None:
@@ -131,7 +132,7 @@ async def fill(path: str) -> None:
     store = in_file(path)
 
     def write(db: Db, scope: Scope, numbers: range) -> None:
-        made = [
+        new_lessons = [
             Lesson(
                 "error",
                 signature(kind(n), error(n)),
@@ -141,7 +142,7 @@ async def fill(path: str) -> None:
             )
             for n in numbers
         ]
-        answers = lessons.upsert(db, scope, made, time.time())
+        answers = lessons.upsert(db, scope, new_lessons, time.time())
         for n, answer in zip(numbers, answers, strict=True):
             step = Step(action("Bash", command(n)), error(n), lesson=answer.id)
             episodes.record_steps(db, scope, f"episode:{n}", [step])

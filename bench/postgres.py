@@ -21,14 +21,15 @@ from statistics import median, quantiles
 
 import psycopg
 
-from bench.durable import committed, opened
+from bench.durable import open_floor, time_commits
 from bench.rows import Figure
 from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
 from heedful.store import loops
-from heedful.store.postgres import POOL_CONNECTIONS, in_database
+from heedful.store.postgres import in_database
+from heedful.store.postgres_session import POOL_CONNECTIONS
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
@@ -57,25 +58,25 @@ def figures(folder: str) -> Iterable[Figure]:
         server.run("grant insert on public.bare to heedful", AT)
         url = server.url(AT, "heedful")
         yield from asyncio.run(
-            _measured("PostgreSQL", in_database(url), partial(_bare, url))
+            _measure("PostgreSQL", in_database(url), partial(_commit_bare, url))
         )
-    with closing(opened(f"{folder}/floor.db")) as floor:
-        bare = partial(_bare_file, floor)
-        yield from asyncio.run(_measured("SQLite", in_file(f"{folder}/store.db"), bare))
+    with closing(open_floor(f"{folder}/floor.db")) as floor:
+        bare = partial(_commit_bare_in_file, floor)
+        yield from asyncio.run(_measure("SQLite", in_file(f"{folder}/store.db"), bare))
 
 
-async def _measured(kind: str, store: Store, bare: Bare) -> Sequence[Figure]:
+async def _measure(kind: str, store: Store, bare: Bare) -> Sequence[Figure]:
     calls: dict[str, Call] = {
-        "claim": _claimed,
-        "attempt reported": _reported,
-        "remember": _remembered,
-        "remember, one scope": _in_one_scope,
-        "seen": _seen,
+        "claim": _claim,
+        "attempt reported": _report,
+        "remember": _remember,
+        "remember, one scope": _remember_in_one_scope,
+        "seen": _look_up,
     }
-    found: list[Figure] = []
+    results: list[Figure] = []
     for name, call in calls.items():
         for many in (1, TOGETHER):
-            found += await _paired(
+            results += await _measure_pairs(
                 f"{kind}: {name}, {many} at a time",
                 store,
                 bare=bare,
@@ -83,49 +84,52 @@ async def _measured(kind: str, store: Store, bare: Bare) -> Sequence[Figure]:
                 many=many,
             )
     await store.close()
-    return found
+    return results
 
 
-async def _paired(
+async def _measure_pairs(
     label: str, store: Store, bare: Bare, call: Call, many: int
 ) -> Iterable[Figure]:
-    await _round(store, call, many)  # connections are opened, statements prepared
-    pairs = [(bare(many), await _round(store, call, many)) for _ in range(ROUNDS)]
-    each = [seconds for _, (_, taken) in pairs for seconds in taken]
-    ratio = median(rate / floor for floor, (rate, _) in pairs)
+    await _run_round(store, call, many)  # connections are opened, statements prepared
+    floors = []
+    rates = []
+    seconds: list[float] = []
+    for _ in range(ROUNDS):
+        floors.append(bare(many))
+        rate, durations = await _run_round(store, call, many)
+        rates.append(rate)
+        seconds += durations
+    ratios = [rate / floor for rate, floor in zip(rates, floors, strict=True)]
+    high = quantiles(seconds, n=100)[98]
     return [
-        Figure(name=f"{label}, p50", value=median(each) * 1e3, unit="ms"),
-        Figure(name=f"{label}, p99", value=quantiles(each, n=100)[98] * 1e3, unit="ms"),
-        Figure(name=label, value=median(rate for _, (rate, _) in pairs), unit="/s"),
-        Figure(
-            name=f"bare commits beside {label}",
-            value=median(floor for floor, _ in pairs),
-            unit="/s",
-        ),
-        Figure(name=f"{label} ÷ bare commits", value=ratio, unit="×"),
+        Figure(name=f"{label}, p50", value=median(seconds) * 1e3, unit="ms"),
+        Figure(name=f"{label}, p99", value=high * 1e3, unit="ms"),
+        Figure(name=label, value=median(rates), unit="/s"),
+        Figure(name=f"bare commits beside {label}", value=median(floors), unit="/s"),
+        Figure(name=f"{label} ÷ bare commits", value=median(ratios), unit="×"),
     ]
 
 
-async def _round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
+async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
     """Calls a second, and the seconds of each."""
     names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
-    if call is _reported:  # of loops that are open
+    if call is _report:  # of loops that are open
         for name in names:
             await open_loop(name, "Convert 3 kg to g.", store=store)
-    taken: list[float] = []
+    durations: list[float] = []
 
-    async def one(names: Sequence[str]) -> None:
+    async def call_in_turn(names: Sequence[str]) -> None:
         for name in names:
             began = time.perf_counter()
             await call(store, name)
-            taken.append(time.perf_counter() - began)
+            durations.append(time.perf_counter() - began)
 
     began = time.perf_counter()
-    await asyncio.gather(*(one(names[first::many]) for first in range(many)))
-    return len(taken) / (time.perf_counter() - began), taken
+    await asyncio.gather(*(call_in_turn(names[first::many]) for first in range(many)))
+    return len(durations) / (time.perf_counter() - began), durations
 
 
-def _bare(url: str, many: int) -> float:
+def _commit_bare(url: str, many: int) -> float:
     """Commits per second, with as many connections as a pool has."""
     threads = min(many, POOL_CONNECTIONS)
 
@@ -144,8 +148,8 @@ def _bare(url: str, many: int) -> float:
             db.close()
 
 
-def _bare_file(db: sqlite3.Connection, many: int) -> float:
-    return 1 / committed(db, EACH)
+def _commit_bare_in_file(db: sqlite3.Connection, many: int) -> float:
+    return 1 / time_commits(db, EACH)
 
 
 # Numbers are masked in a pattern; letters tell one lesson from another.
@@ -154,26 +158,26 @@ WRONG = Evaluation((Finding("unit", "no unit", fix="Write the unit."),))
 FAILED = AttemptReport("3 kg", evaluation=WRONG)
 
 
-async def _claimed(store: Store, name: str) -> None:
-    await store.write(Scope(), loops.claim, name, Head(task="task"), "")
+async def _claim(store: Store, name: str) -> None:
+    await store.write(Scope(), loops.claim, name, head=Head(task="task"), owner="")
 
 
-async def _reported(store: Store, name: str) -> None:
+async def _report(store: Store, name: str) -> None:
     """One transaction that reads and one that writes."""
     await report(store, scope=Scope(), id=name, number=1, attempt_report=FAILED)
 
 
-async def _remembered(store: Store, name: str) -> None:
+async def _remember(store: Store, name: str) -> None:
     memory = Memory(store, Scope("default", name))
     await memory.remember("E", "the value has no unit", lesson="Write the unit.")
 
 
-async def _in_one_scope(store: Store, name: str) -> None:
+async def _remember_in_one_scope(store: Store, name: str) -> None:
     """Learn a new lesson; writers of one scope wait for each other."""
     await Memory(store).remember(
         name, f"the {name} has no unit", lesson="Write the unit."
     )
 
 
-async def _seen(store: Store, name: str) -> None:
+async def _look_up(store: Store, name: str) -> None:
     await Memory(store).seen(name, f"the {name} has no unit")

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import heedful
-from bench.durable import syncs
+from bench.durable import count_syncs
 from bench.rows import Figure
 from heedful.lessons.lesson import ANY_LESSON, Lesson, Scope
 from heedful.lessons.signature import signature
@@ -58,7 +58,7 @@ EACH = 100
 
 
 @dataclass(frozen=True)
-class Known:
+class PreparedEmbedder:
     """An embedder that has embedded everything beforehand."""
 
     vectors: dict[str, Any] = field(default_factory=dict)
@@ -87,136 +87,167 @@ def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
     """Measure a scope of `REAL` texts, one of `real` if larger, one of a million, and
     tenants.
     """
-    made = texts(max(real, REAL) + QUERIES)
-    vectors = embedded(made)
-    asked = Known(dict(zip(made[-QUERIES:], vectors[-QUERIES:], strict=True)))
-    made = made[:-QUERIES]
+    corpus = make_texts(max(real, REAL) + QUERIES)
+    vectors = embed_texts(corpus)
+    embedder = PreparedEmbedder(
+        dict(zip(corpus[-QUERIES:], vectors[-QUERIES:], strict=True))
+    )
+    corpus = corpus[:-QUERIES]
     vectors = vectors[:-QUERIES]
-    yield from scope(
+    yield from measure_scope(
         folder,
         Size(
             name="10k embedded",
-            texts=made[:REAL],
+            texts=corpus[:REAL],
             vectors=vectors[:REAL],
             leg=0.5,
             hybrid=4,
         ),
-        asked,
+        embedder,
     )
     if real > REAL:
-        yield from scope(
+        yield from measure_scope(
             folder,
             Size(
                 name=f"{real // 1000}k embedded",
-                texts=made,
+                texts=corpus,
                 vectors=vectors,
                 leg=3,
                 hybrid=15,
             ),
-            asked,
+            embedder,
         )
     if million:
-        noisy = perturbed(vectors, MILLION)
-        yield from scope(
+        noisy = perturb(vectors, MILLION)
+        yield from measure_scope(
             folder,
             Size(
                 name="1M perturbed",
-                texts=texts(MILLION),
+                texts=make_texts(MILLION),
                 vectors=noisy,
                 leg=20,
                 hybrid=60,
             ),
-            asked,
+            embedder,
         )
         from bench import recall_postgres  # which builds on this module
 
-        yield from recall_postgres.figures(vectors, asked, MILLION)
-    yield from tenants(folder, vectors, asked)
-    yield from fsyncs(folder)
+        yield from recall_postgres.figures(vectors, embedder, MILLION)
+    yield from measure_tenants(folder, vectors, embedder)
+    yield from measure_fsyncs(folder)
 
 
-def scope(folder: str, size: Size, asked: Known) -> Iterable[Figure]:
+def measure_scope(
+    folder: str, size: Size, embedder: PreparedEmbedder
+) -> Iterable[Figure]:
     """Measure all figures of one scope."""
     path = f"{folder}/recall-{len(size.texts)}.db"
-    asyncio.run(filled(path, [Scope()], size.texts, size.vectors))
+    asyncio.run(fill(path, [Scope()], size.texts, size.vectors))
     bytes_each = Path(path).stat().st_size / len(size.texts)
     yield Figure(name=f"disk a lesson, {size.name}", value=bytes_each / 1e3, unit="kB")
     yield Figure(
         name=f"first search of a process, {size.name}",
-        value=first(path, asked),
+        value=time_first_recall(path, embedder),
         unit="ms",
     )
     with closing(sqlite3.connect(f"{path}-plain")) as db:
-        plain = median(by_bm25(db, size.texts, asked))
+        bm25_median = median(time_bm25(db, size.texts, embedder))
     store = in_file(path)
-    legs, found = asyncio.run(vector_legs(store, asked))
+    legs, found_ids = asyncio.run(time_vector_legs(store, embedder))
     yield Figure(
         name=f"RAM of its codes, {size.name}",
-        value=asyncio.run(codes(store)).bytes / 1e6,
+        value=asyncio.run(read_codes(store)).bytes / 1e6,
         unit="MB",
     )
     yield from spread(f"vector leg, {size.name}", legs, size.leg)
-    exact, nearest = scanned(size.vectors, asked)
+    exact, nearest = scan_exactly(size.vectors, embedder)
     yield Figure(
         name=f"exact scan by numpy, {size.name}, p50", value=median(exact), unit="ms"
     )
-    shares = [len(a & b) / 10 for a, b in zip(found, nearest, strict=True)]
+    shares = [len(a & b) / 10 for a, b in zip(found_ids, nearest, strict=True)]
     yield Figure(
         name=f"vector leg, {size.name}, recall@10",
         value=mean(shares),
         unit="",
         least=0.99,
     )
-    whole = asyncio.run(recalls(store, [Scope()], asked))
-    yield from spread(f"recall, {size.name}", whole, size.hybrid)
+    hybrid_times = asyncio.run(time_recalls(store, [Scope()], embedder))
+    yield from spread(f"recall, {size.name}", hybrid_times, size.hybrid)
     yield Figure(
-        name=f"FTS5 OR by bm25() alone, {size.name}, p50", value=plain, unit="ms"
+        name=f"FTS5 OR by bm25() alone, {size.name}, p50", value=bm25_median, unit="ms"
     )
-    spent = asyncio.run(remembered(store, asked))
+    spent = asyncio.run(time_remember(store, embedder))
     yield Figure(name=f"remember into {size.name}, p50", value=median(spent), unit="ms")
 
 
 def spread(
-    name: str, spent: Sequence[float], most: float | None = None
+    name: str, milliseconds: Sequence[float], target: float | None = None
 ) -> Iterable[Figure]:
     """The median, which has the target, and the 99th percentile of milliseconds."""
-    yield Figure(name=f"{name}, p50", value=median(spent), unit="ms", most=most)
-    yield Figure(name=f"{name}, p99", value=quantiles(spent, n=100)[98], unit="ms")
+    yield Figure(
+        name=f"{name}, p50", value=median(milliseconds), unit="ms", most=target
+    )
+    yield Figure(
+        name=f"{name}, p99", value=quantiles(milliseconds, n=100)[98], unit="ms"
+    )
 
 
-async def codes(store: Store) -> Vectors:
+async def read_codes(store: Store) -> Vectors:
     """The vectors that the reading connection keeps in memory."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
-async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set[int]]]:
+async def time_vector_legs(
+    store: Store, embedder: PreparedEmbedder
+) -> tuple[list[float], list[set[int]]]:
     """Milliseconds of each vector search, and its ten results; rows count from 0."""
+    turns = [(Scope(), vector) for vector in embedder.vectors.values()]
+    return await time_searches(store, turns, embedder)
 
-    def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
+
+async def time_searches(
+    store: Store, turns: Sequence[tuple[Scope, Any]], embedder: PreparedEmbedder
+) -> tuple[list[float], list[set[int]]]:
+    """Milliseconds of each vector search in its transaction, and its ten results."""
+
+    def search_vector(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
-        at = {"scope": token(Scope())}
-        corpus = db.run("read_corpus", at).fetchone()
-        key = {**key_of(Scope()), "space": space_of(asked)}
-        sought = search.SearchParameters(
+        corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
+        parameters = search.SearchParameters(
             db=db,
-            key=key,
+            key={**key_of(scope), "space": space_of(embedder)},
             corpus=corpus,
             limit=MIN_LEG_CANDIDATES,
             only=ANY_LESSON,
             waiting=False,
         )
-        ids = list(search.by_vector(sought, vector))
+        ids = list(search.by_vector(parameters, vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
 
-    rounds = [
-        [await store.read(Scope(), leg, one) for one in asked.vectors.values()]
-        for _ in range(ROUNDS)
-    ]
-    spent = fastest([[spent for spent, _ in one] for one in rounds])
-    return spent, [ids for _, ids in rounds[0]]
+    rounds = []
+    for _ in range(ROUNDS):
+        searches = [
+            await store.read(scope, search_vector, vector) for scope, vector in turns
+        ]
+        rounds.append(searches)
+    return fastest_searches(rounds)
 
 
-def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
+def fastest_searches(
+    rounds: Sequence[Sequence[tuple[float, set[int]]]],
+) -> tuple[list[float], list[set[int]]]:
+    """The fastest round of each search, and what it found in the first round."""
+    times = [_times(searches) for searches in rounds]
+    return fastest(times), [ids for _, ids in rounds[0]]
+
+
+def _times(searches: Iterable[tuple[float, set[int]]]) -> list[float]:
+    return [milliseconds for milliseconds, _ in searches]
+
+
+def scan_exactly(
+    vectors: Rows, embedder: PreparedEmbedder
+) -> tuple[list[float], list[set[int]]]:
     """The same by an exact scan of float32, all in RAM."""
 
     def scan(query: Any) -> tuple[float, set[int]]:
@@ -224,25 +255,30 @@ def scanned(vectors: Rows, asked: Known) -> tuple[list[float], list[set[int]]]:
         nearest = np.argpartition(vectors @ query, -10)[-10:]
         return (time.perf_counter() - began) * 1e3, set(nearest.tolist())
 
-    rounds = [[scan(query) for query in asked.vectors.values()] for _ in range(ROUNDS)]
-    spent = fastest([[spent for spent, _ in one] for one in rounds])
-    return spent, [ids for _, ids in rounds[0]]
+    queries = list(embedder.vectors.values())
+    return fastest_searches([list(map(scan, queries)) for _ in range(ROUNDS)])
 
 
-async def recalls(store: Store, scopes: Sequence[Scope], asked: Known) -> list[float]:
+async def time_recalls(
+    store: Store, scopes: Sequence[Scope], embedder: PreparedEmbedder
+) -> list[float]:
     """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the
     scopes.
     """
 
     async def recall(text: str, scope: Scope) -> float:
-        memory = heedful.Memory(store, scope, asked)
+        memory = heedful.Memory(store, scope, embedder)
         began = time.perf_counter()
         await memory.recall(text, 5)
         return (time.perf_counter() - began) * 1e3
 
-    count = max(len(scopes), len(asked.vectors))
-    turns = [*islice(zip(cycle(asked.vectors), cycle(scopes), strict=False), count)]
-    return fastest([[await recall(*turn) for turn in turns] for _ in range(ROUNDS)])
+    count = max(len(scopes), len(embedder.vectors))
+    turns = list(islice(zip(cycle(embedder.vectors), cycle(scopes)), count))
+
+    async def recall_all() -> list[float]:
+        return [await recall(text, scope) for text, scope in turns]
+
+    return fastest([await recall_all() for _ in range(ROUNDS)])
 
 
 def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
@@ -250,11 +286,11 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [min(spent) for spent in zip(*rounds, strict=True)]
 
 
-async def remembered(store: Store, asked: Known) -> list[float]:
+async def time_remember(store: Store, embedder: PreparedEmbedder) -> list[float]:
     """Milliseconds for each new lesson, one after the other."""
-    memory = heedful.Memory(store, embedder=asked)
+    memory = heedful.Memory(store, embedder=embedder)
     spent = []
-    for number, text in enumerate(asked.vectors):
+    for number, text in enumerate(embedder.vectors):
         began = time.perf_counter()
         await memory.remember(f"new {letters(number)}", text)
         spent.append((time.perf_counter() - began) * 1e3)
@@ -264,10 +300,10 @@ async def remembered(store: Store, asked: Known) -> list[float]:
 
 FIRST = """
 import asyncio, json, sys, time
-from bench.recall import Known
+from bench.recall import PreparedEmbedder
 import heedful
 async def first(path, text, vector):
-    memory = heedful.Memory(path, embedder=Known({text: vector}))
+    memory = heedful.Memory(path, embedder=PreparedEmbedder({text: vector}))
     await memory.count()
     began = time.perf_counter()
     await memory.recall(text, 5)
@@ -276,9 +312,9 @@ asyncio.run(first(sys.argv[1], *json.loads(sys.argv[2])))
 """
 
 
-def first(path: str, asked: Known) -> float:
+def time_first_recall(path: str, embedder: PreparedEmbedder) -> float:
     """Milliseconds of the first recall of a fresh interpreter, the median of three."""
-    text, vector = next(iter(asked.vectors.items()))
+    text, vector = next(iter(embedder.vectors.items()))
     program = [sys.executable, "-c", FIRST, path, json.dumps([text, vector.tolist()])]
     return median(
         float(
@@ -288,83 +324,90 @@ def first(path: str, asked: Known) -> float:
     )
 
 
-def by_bm25(db: sqlite3.Connection, made: Sequence[str], asked: Known) -> list[float]:
+def time_bm25(
+    db: sqlite3.Connection, texts: Sequence[str], embedder: PreparedEmbedder
+) -> list[float]:
     """Milliseconds of each query in a plain index: any of its words, ordered by
     bm25().
     """
     db.execute("create virtual table said using fts5 (words)")
-    db.executemany(
-        "insert into said values (?)", ((" ".join(words(one)),) for one in made)
-    )
-    spent = []
-    for text in asked.vectors:
-        any_of = " OR ".join(f'"{word}"' for word in words(text))
+    rows = ((" ".join(words(text)),) for text in texts)
+    db.executemany("insert into said values (?)", rows)
+    milliseconds = []
+    for query in embedder.vectors:
+        any_of = " OR ".join(f'"{word}"' for word in words(query))
         began = time.perf_counter()
         sql = "select rowid from said where said match ? order by rank limit ?"
         db.execute(sql, (any_of, MIN_LEG_CANDIDATES)).fetchall()
-        spent.append((time.perf_counter() - began) * 1e3)
-    return spent
+        milliseconds.append((time.perf_counter() - began) * 1e3)
+    return milliseconds
 
 
-def tenants(folder: str, vectors: Rows, asked: Known) -> Iterable[Figure]:
+def measure_tenants(
+    folder: str, vectors: Rows, embedder: PreparedEmbedder
+) -> Iterable[Figure]:
     """Many scopes in one file, searched in turn."""
     scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
     count = TENANTS * EACH
     path = f"{folder}/tenants.db"
-    asyncio.run(filled(path, scopes, texts(count), perturbed(vectors, count)))
+    asyncio.run(fill(path, scopes, make_texts(count), perturb(vectors, count)))
     store = in_file(path)
     name = f"{TENANTS:,} tenants of {EACH}"
-    yield from spread(f"recall, {name}", asyncio.run(recalls(store, scopes, asked)))
+    yield from spread(
+        f"recall, {name}", asyncio.run(time_recalls(store, scopes, embedder))
+    )
     yield Figure(
         name=f"RAM of their codes, {name}",
-        value=asyncio.run(codes(store)).bytes / 1e6,
+        value=asyncio.run(read_codes(store)).bytes / 1e6,
         unit="MB",
     )
     asyncio.run(store.close())
 
 
-def fsyncs(folder: str) -> Iterable[Figure]:
+def measure_fsyncs(folder: str) -> Iterable[Figure]:
     """Count the syncs of 50 more lessons with strace, if it is installed."""
     program = (
-        "import asyncio, sys; from bench.recall import some; "
-        "asyncio.run(some(*sys.argv[1:]))"
+        "import asyncio, sys; from bench.recall import remember_some; "
+        "asyncio.run(remember_some(*sys.argv[1:]))"
     )
-    each = syncs(program, f"{folder}/some")
-    if each is not None:
-        yield Figure(name="fsyncs a remember", value=each, unit="", most=1.0)
+    syncs_each = count_syncs(program, f"{folder}/some")
+    if syncs_each is not None:
+        yield Figure(name="fsyncs a remember", value=syncs_each, unit="", most=1.0)
 
 
-async def some(path: str, count: str) -> None:
+async def remember_some(path: str, count: str) -> None:
     """Remember so many lessons, one after the other."""
     store = in_file(path)
     for number in range(int(count)):
         await store.write(
-            Scope(), exposures.remember, [lesson(number, f"text {number}", vector=None)]
+            Scope(),
+            exposures.remember,
+            [make_lesson(number, f"text {number}", vector=None)],
         )
     await store.close()
 
 
-async def filled(
-    path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows
+async def fill(
+    path: str, scopes: Sequence[Scope], texts: Sequence[str], vectors: Rows
 ) -> None:
     """A database with a lesson for each text, equally many in each scope."""
     store = in_file(path)
-    each = len(made) // len(scopes)
-    together = min(BATCH, each)
-    for begin in range(0, len(made), together):
-        numbers = range(begin, min(begin + together, len(made)))
-        lessons = [lesson(n, made[n], vectors[n]) for n in numbers]
-        await store.write(scopes[begin // each], exposures.remember, lessons)
+    per_scope = len(texts) // len(scopes)
+    together = min(BATCH, per_scope)
+    for begin in range(0, len(texts), together):
+        numbers = range(begin, min(begin + together, len(texts)))
+        lessons = [make_lesson(n, texts[n], vectors[n]) for n in numbers]
+        await store.write(scopes[begin // per_scope], exposures.remember, lessons)
     await store.close()
 
 
-def lesson(number: int, text: str, vector: Any) -> Lesson:
+def make_lesson(number: int, text: str, vector: Any) -> Lesson:
     """A lesson with a unique pattern."""
-    named = signature("bench", letters(number))
-    space = space_of(Known())
+    lesson_signature = signature("bench", letters(number))
+    space = space_of(PreparedEmbedder())
     return Lesson(
         "error",
-        named,
+        lesson_signature,
         error_type="bench",
         text=text,
         sighting=text,
@@ -379,21 +422,21 @@ def letters(number: int) -> str:
     return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
 
-def texts(count: int) -> list[str]:
+def make_texts(count: int) -> list[str]:
     """That many different texts, made of halves of two sentences; always the same
     texts.
     """
-    halves = [half for half in map(halved, sentences()) if half is not None]
+    halves = [half for half in map(halve, read_sentences()) if half is not None]
     chance = random.Random(count)
-    made = dict[str, None]()
-    while len(made) < count:
-        (one, _) = chance.choice(halves)
-        (_, other) = chance.choice(halves)
-        made[f"{one} {other}"] = None
-    return list(made)
+    unique_texts = dict[str, None]()
+    while len(unique_texts) < count:
+        (first_half, _) = chance.choice(halves)
+        (_, second_half) = chance.choice(halves)
+        unique_texts[f"{first_half} {second_half}"] = None
+    return list(unique_texts)
 
 
-def sentences() -> Iterator[str]:
+def read_sentences() -> Iterator[str]:
     """The sentences of the pages, without code."""
     for pattern in PAGES:
         for page in sorted(Path().glob(pattern)):
@@ -401,34 +444,34 @@ def sentences() -> Iterator[str]:
             yield from re.split(r"(?<=[.:?!])\s+|\n\s*\n|\n[-#|]", prose)
 
 
-def halved(sentence: str) -> tuple[str, str] | None:
+def halve(sentence: str) -> tuple[str, str] | None:
     """Both halves of a sentence of 8 to 40 words, else None."""
-    said = sentence.split()
-    middle = len(said) // 2
+    parts = sentence.split()
+    middle = len(parts) // 2
     return (
-        (" ".join(said[:middle]), " ".join(said[middle:]))
-        if 8 <= len(said) <= 40
+        (" ".join(parts[:middle]), " ".join(parts[middle:]))
+        if 8 <= len(parts) <= 40
         else None
     )
 
 
-def embedded(made: Sequence[str]) -> Rows:
+def embed_texts(texts: Sequence[str]) -> Rows:
     """The vectors of the texts, 4 ms each; they are cached for the next run."""
-    digest = hashlib.sha256("\0".join(made).encode()).hexdigest()[:16]
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     path = OUT / f"embedded-{digest}.npy"
     if not path.exists():
         OUT.mkdir(parents=True, exist_ok=True)
-        np.save(path, np.asarray(asyncio.run(open_embedder().embed(made)), np.float32))
-    found: Rows = np.load(path)
-    return found
+        np.save(path, np.asarray(asyncio.run(open_embedder().embed(texts)), np.float32))
+    vectors: Rows = np.load(path)
+    return vectors
 
 
-def perturbed(vectors: Rows, count: int) -> Rows:
+def perturb(vectors: Rows, count: int) -> Rows:
     """That many unit vectors, each made from one of `vectors` with noise."""
     chance = np.random.default_rng(count)
-    made = np.empty((count, vectors.shape[1]), np.float32)
+    noisy = np.empty((count, vectors.shape[1]), np.float32)
     for begin in range(0, count, BATCH):
-        part = made[begin : begin + BATCH]
+        part = noisy[begin : begin + BATCH]
         part[:] = (
             chance.standard_normal(part.shape, np.float32)
             * NOISE
@@ -436,4 +479,4 @@ def perturbed(vectors: Rows, count: int) -> Rows:
         )
         part += vectors[np.arange(begin, begin + len(part)) % len(vectors)]
         part /= np.linalg.norm(part, axis=1, keepdims=True)
-    return made
+    return noisy

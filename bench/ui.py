@@ -62,72 +62,88 @@ QUICK = (
     "= 'default'; "
     "set session_replication_role = replica; "
 )
-COUNTED = (
-    "insert into corpus (scope, tenant, example, texts, length) select scope, "
-    "'default', max(id), "
-    "count(*), sum(length(words)) from example where indexed group by scope"
-)
+COUNTED = """
+insert into corpus (scope, tenant, example, texts, length)
+select scope, 'default', max(id), count(*), sum(length(words))
+from example where indexed group by scope
+"""
 # The words of a lesson; twelve of them make many lessons alike, as they are.
 WORDS = "'word' || i % 997 || ' login hangs case' || i % 12"
 
 
-def statements() -> list[str]:
+def fill_statements() -> list[str]:
     """Return the SQL that fills an empty database; it is the same for both engines."""
-    number = RECORD % ("1", "1", "")
+    passed = RECORD % ("1", "1", "")
     wrong = RECORD % ("1", "1", FINDING)
-    many = RECORD % ("' || i || '", "' || i || '", FINDING)
+    wrong_of_number = RECORD % ("' || i || '", "' || i || '", FINDING)
+    created = f"{NOW} - ({LOOPS} - i) * 25"
+    loops = f"""
+        {NUMBERS.format(most=LOOPS)}
+        insert into loop (tenant, project, id, memory_key, task, goals, policy, state,
+            created, updated)
+        select 'default', 'default', 'loop ' || i, 'triage',
+            '"Bug ' || i || ': login hangs"', '[]', '{POLICY}',
+            case when i % 50 = 0 then 'stopped' else 'passed' end,
+            {created}, {created}
+        from x
+    """
+    long_loop = f"""
+        insert into loop (tenant, project, id, task, goals, policy, state, created,
+            updated)
+        values ('default', 'default', 'long', '"a long one"', '[]', '{POLICY}', 'open',
+            {NOW}, {NOW})
+    """
+    attempts = f"""
+        insert into attempt (loop, number, record, text, value, created)
+        select n, 1, case when n % 7 = 0 then '{wrong}' else '{passed}' end, '', '"P1"',
+            created
+        from loop where id <> 'long'
+    """
+    decisions = f"""
+        insert into decision (loop, seq, attempt, record, created)
+        select n, 1, 1,
+            case when state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created
+        from loop where id <> 'long'
+    """
+    long_attempts = f"""
+        {NUMBERS.format(most=ATTEMPTS)}
+        insert into attempt (loop, number, record, text, value, created)
+        select (select n from loop where id = 'long'), i, '{wrong_of_number}', '',
+            '"answer ' || i || '"', {NOW}
+        from x
+    """
+    long_decisions = f"""
+        {NUMBERS.format(most=ATTEMPTS)}
+        insert into decision (loop, seq, attempt, record, created)
+        select (select n from loop where id = 'long'), i, i, '{AGAIN}', {NOW}
+        from x
+    """
+    lessons = f"""
+        {NUMBERS.format(most=LESSONS)}
+        insert into lesson (tenant, project, kind, signature, pattern, words,
+            error_type, text, state, trust, first_seen, last_seen)
+        select 'default', 'default', 'error', 'signature ' || i, 'pattern ' || i,
+            {WORDS}, 'type ' || i % 20, 'lesson ' || i,
+            case when i % 100 = 0 then 'quarantined' else 'verified' end,
+            case when i % 100 = 0 then 'external' else 'operator' end, {NOW}, {NOW}
+        from x
+    """
+    examples = f"""
+        insert into example (lesson_id, scope, task, record, digest, state, trust,
+            lesson, words, indexed, at)
+        select id, '{SCOPE}', pattern, '{EXAMPLE}', signature, state, trust, text,
+            words, state = 'verified', first_seen
+        from lesson
+    """
     return [
-        NUMBERS.format(most=LOOPS)
-        + "insert into loop (tenant, project, id, memory_key, task, goals, policy, state, created, "
-        "updated) select 'default', 'default', 'loop ' || i, 'triage', '\"Bug ' || i "
-        "|| ': login "
-        f"hangs\"', '[]', '{POLICY}', case when i % 50 = 0 then 'stopped' else "
-        "'passed' end, "
-        f"{NOW} - ({LOOPS} - i) * 25, {NOW} - ({LOOPS} - i) * 25 from x",
-        (
-            "insert into loop (tenant, project, id, task, goals, policy, state, "
-            "created, updated) "
-            "values ('default', 'default', 'long', '\"a long one\"', '[]', "
-            f"'{POLICY}', 'open', "
-            f"{NOW}, {NOW})"
-        ),
-        (
-            "insert into attempt (loop, number, record, text, value, created) select "
-            "n, 1, case "
-            f"when n % 7 = 0 then '{wrong}' else '{number}' end, '', '\"P1\"', "
-            "created from loop "
-            "where id <> 'long'"
-        ),
-        (
-            "insert into decision (loop, seq, attempt, record, created) select n, 1, "
-            "1, case when "
-            f"state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created from "
-            "loop "
-            "where id <> 'long'"
-        ),
-        NUMBERS.format(most=ATTEMPTS)
-        + "insert into attempt (loop, number, record, text, value, created) select (select n from "
-        f"loop where id = 'long'), i, '{many}', '', '\"answer ' || i || '\"', {NOW} "
-        "from x",
-        NUMBERS.format(most=ATTEMPTS)
-        + "insert into decision (loop, seq, attempt, record, created) select (select n from loop "
-        f"where id = 'long'), i, i, '{AGAIN}', {NOW} from x",
-        NUMBERS.format(most=LESSONS)
-        + "insert into lesson (tenant, project, kind, signature, pattern, words, error_type, "
-        "text, state, trust, first_seen, last_seen) select 'default', 'default', "
-        "'error', "
-        f"'signature ' || i, 'pattern ' || i, {WORDS}, 'type ' || i % 20, 'lesson ' "
-        "|| i, case "
-        "when i % 100 = 0 then 'quarantined' else 'verified' end, case when i % 100 = "
-        "0 then "
-        f"'external' else 'operator' end, {NOW}, {NOW} from x",
-        (
-            "insert into example (lesson_id, scope, task, record, digest, state, "
-            "trust, lesson, "
-            f"words, indexed, at) select id, '{SCOPE}', pattern, '{EXAMPLE}', "
-            "signature, "
-            "state, trust, text, words, state = 'verified', first_seen from lesson"
-        ),
+        loops,
+        long_loop,
+        attempts,
+        decisions,
+        long_attempts,
+        long_decisions,
+        lessons,
+        examples,
         "analyze",
     ]
 
@@ -136,30 +152,30 @@ def figures(folder: str) -> Iterable[Figure]:
     """Fill a database of each engine, and ask for every page."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
-    yield from asyncio.run(_sqlite(f"{folder}/pages.db"))
+    yield from asyncio.run(_measure_sqlite(f"{folder}/pages.db"))
     with alone() as server:
-        for one in statements():
-            server.run(f"{QUICK}{one}", AT)
+        for statement in fill_statements():
+            server.run(f"{QUICK}{statement}", AT)
         server.run(f"{QUICK}{COUNTED}", AT)
         yield from asyncio.run(
-            _measured("PostgreSQL", in_database(server.url(AT, "heedful")))
+            _measure("PostgreSQL", in_database(server.url(AT, "heedful")))
         )
 
 
-async def _sqlite(path: str) -> list[Figure]:
+async def _measure_sqlite(path: str) -> list[Figure]:
     store = in_file(path)
     await store.read(Scope(), lessons.count)  # it makes the tables
     with closing(sqlite3.connect(path)) as db, db:
-        for one in statements():
-            db.execute(one)
-    return await _measured("SQLite", store)
+        for statement in fill_statements():
+            db.execute(statement)
+    return await _measure("SQLite", store)
 
 
-async def _measured(engine: str, store: Store) -> list[Figure]:
+async def _measure(engine: str, store: Store) -> list[Figure]:
     app = application(Setup(store=store, open=True))
     site = add_pages(app)
     transport = httpx.ASGITransport(app=app)
-    found = []
+    results = []
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost"
     ) as client:
@@ -169,8 +185,8 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
 
         await client.get(f"/ui/open?token={site.sessions.invite()}")
         lesson = (await data("/lessons.json"))["lessons"][0]["id"]
-        held = (await data("/quarantine.json"))["waiting"][0]["id"]
-        for place in (
+        waiting_lesson = (await data("/quarantine.json"))["waiting"][0]["id"]
+        for page in (
             "",
             "/loops",
             "/loops?text=nothing+like+it",
@@ -183,7 +199,7 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
             "/lessons?text=login+hangs",
             f"/lessons/{lesson}",
             "/quarantine",
-            f"/quarantine/{held}",
+            f"/quarantine/{waiting_lesson}",
             "/proof",
             "/policies",
             "/policies/loops?second=orchestrator",
@@ -195,7 +211,7 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
             "/recall?text=pattern+12&kind=error",
             "/projects",
         ):
-            path = f"{place}{'&' if '?' in place else '?'}project=default"
+            path = f"{page}{'&' if '?' in page else '?'}project=default"
             times = []
             for _ in range(TIMES + 2):
                 began = time.perf_counter()
@@ -205,17 +221,17 @@ async def _measured(engine: str, store: Store) -> list[Figure]:
                     raise SystemExit(
                         f"{path}: {answer.status_code} {answer.text[-400:]}"
                     )
-            name = re.sub(r"\d{2,}", "N", place) or "/"
-            found.append(
+            name = re.sub(r"\d{2,}", "N", page) or "/"
+            results.append(
                 Figure(
                     name=f"{engine} /ui{name}, p50", value=median(times[2:]), unit="ms"
                 )
             )
             high = quantiles(times[2:], n=20)[-1]
-            found.append(
+            results.append(
                 Figure(
                     name=f"{engine} /ui{name}, p95", value=high, unit="ms", most=MOST
                 )
             )
     await store.close()
-    return found
+    return results
