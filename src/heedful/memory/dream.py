@@ -1,5 +1,4 @@
-"""Consolidation ("dreaming"): merge lessons that say the same, if recall remains as
-good.
+"""Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
 
 The results of stored queries are ranked again as if the merges were done, and a merge
 that makes them worse is dropped. The other merges are one transaction, which can be
@@ -12,13 +11,14 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import DREAM_MODES, DreamLesson, Mode, Proposal
 from heedful.lessons.lesson import Match
-from heedful.lessons.ranking import rank
+from heedful.lessons.ranking import rank as rank_matches
 from heedful.loop.codec import from_document
 from heedful.memory.memory import MIN_LEG_CANDIDATES, Memory
 from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
@@ -60,43 +60,44 @@ class Dream:
     def done(self) -> tuple[Proposal, ...]:
         """The proposals that were carried out, or that would be without `dry_run`."""
         return tuple(
-            one for one in self.proposals if one.outcome in ("done", "proposed")
+            proposal
+            for proposal in self.proposals
+            if proposal.outcome in ("done", "proposed")
         )
 
     @property
     def after(self) -> int:
         """The number of lessons that could be recalled after the dream."""
-        return self.before - sum(len(one.members) for one in self.done)
+        return self.before - sum(len(proposal.members) for proposal in self.done)
 
     @property
     def nothing(self) -> str:
         """The reason why nothing changed; "" if something did."""
         if self.done:
             return ""
-        why = dict.fromkeys(
-            one.outcome for one in self.proposals if one.action == "merge"
+        outcomes = dict.fromkeys(
+            proposal.outcome
+            for proposal in self.proposals
+            if proposal.action == "merge"
         )
-        return f"each proposal was dropped: {'; '.join(why)}" if why else self.found
+        dropped = f"each proposal was dropped: {'; '.join(outcomes)}"
+        return dropped if outcomes else self.found
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Dream:
+    def of(cls, document: Mapping[str, Any]) -> Dream:
         """Return the dream that plain data describes."""
-        return from_document(cls, plain)
+        return from_document(cls, document)
 
 
 class Dreams:
-    """The dreams of a memory: list, show and roll back. All methods raise
-    StoreError.
-    """
+    """The dreams of a memory. All methods raise StoreError."""
 
     def __init__(self, memory: Memory) -> None:
         self._store = memory.store
         self._scope = memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """Return the newest dreams, or the newest below the id `before`. Raises
-        InvalidInput.
-        """
+        """Return the newest dreams, with ids below `before`. Raises InvalidInput."""
         check_integer("limit", limit)
         rows = await self._store.read(
             self._scope, dream_store.log, limit, before=before
@@ -125,8 +126,7 @@ class Dreams:
 async def consolidate(
     memory: Memory, *, mode: Mode = "lite", dry_run: bool = False, by: str = "heedful"
 ) -> Dream:
-    """Merge lessons of the memory's scope that say the same, unless recall would get
-    worse.
+    """Merge lessons of a scope that say the same, unless recall would get worse.
 
     The mode "lite" compares all lessons, for use on demand. The mode "full" is for
     periodic use: it merges only pairs with a lesson that was seen in the last 24 hours
@@ -143,26 +143,46 @@ async def consolidate(
     rows = await memory.store.read(
         memory.scope, dream_store.material, space_of(memory.embedder)
     )
-    made = await _vectors(memory, [one.text for one, vector in rows if vector is None])
+    missing = [lesson.text for lesson, vector in rows if vector is None]
+    new_vectors = await _vectors(memory, missing)
     lessons = {lesson.id: lesson for lesson, _ in rows}
-    own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
-    vectors = [vector for vector in own.values() if vector is not None] or None
-    found = await asyncio.to_thread(
-        rules.propose, list(lessons.values()), vectors, mode, now
+    vectors = {
+        lesson.id: new_vectors[lesson.text] if vector is None else vector
+        for lesson, vector in rows
+    }
+    compared = [vector for vector in vectors.values() if vector is not None] or None
+    plan = await asyncio.to_thread(
+        rules.propose, list(lessons.values()), compared, mode, now
     )
-    proposals, queries = await _rehearse(memory, found.merges, lessons, own)
-    proposals += found.contradictions
-    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": queries}
-    report |= {"vetoes": found.vetoes, "found": found.nothing}
+    proposals, queries = await _rehearse(memory, plan.merges, lessons, vectors)
+    proposals += plan.contradictions
+
+    report = {
+        "mode": mode,
+        "before": len(lessons),
+        "queries": queries,
+        "vetoes": plan.vetoes,
+        "found": plan.nothing,
+    }
     id = 0
     if not dry_run:
         id, proposals = await memory.store.write(
             memory.scope, dream_store.supersede, report, proposals, lessons, by
         )
-    listed = {n for one in proposals for n in (*one.members, one.survivor)}
-    texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
-    report |= {"id": id, "by": by, "at": now, "texts": texts}
-    return Dream(**report, proposals=tuple(proposals))
+    members = chain.from_iterable(proposal.members for proposal in proposals)
+    concerned = {*members, *(proposal.survivor for proposal in proposals)}
+    return Dream(
+        id,
+        mode,
+        by=by,
+        at=now,
+        before=len(lessons),
+        queries=queries,
+        proposals=tuple(proposals),
+        vetoes=plan.vetoes,
+        found=plan.nothing,
+        texts={id: lesson.text for id, lesson in lessons.items() if id in concerned},
+    )
 
 
 async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
@@ -179,7 +199,7 @@ async def _rehearse(
     memory: Memory,
     proposals: Sequence[Proposal],
     lessons: Mapping[int, DreamLesson],
-    own: Mapping[int, Vector],
+    vectors: Mapping[int, Vector],
 ) -> tuple[list[Proposal], int]:
     """Return the proposals, and how many queries were tried.
 
@@ -187,48 +207,54 @@ async def _rehearse(
     query that found a member must find the survivor at the same rank or better, or else
     the proposal has the outcome `WORSE_RECALL_OUTCOME`.
     """
-    members = [n for one in proposals for n in one.members]
-    asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
-    stored = await memory.store.read(memory.scope, dream_store.queries, members)
-    new = {q: redact(q) for n in members for q in stored[n] if q not in asked}
-    made = await _vectors(memory, list(new.values()))
-    asked |= {query: made[redacted] for query, redacted in new.items()}
-    found: dict[str, Sequence[Match]] = {}
-    for query, vector in asked.items():
-        more = (space_of(memory.embedder), vector, MIN_LEG_CANDIDATES)
-        found[query] = await memory.store.read(
-            memory.scope, search.search, query, *more
+    members = [*chain.from_iterable(proposal.members for proposal in proposals)]
+    queries = {lessons[id].text: vectors.get(id) for id in members}
+    stored_queries = await memory.store.read(memory.scope, dream_store.queries, members)
+    origins = chain.from_iterable(stored_queries[id] for id in members)
+    redacted = {query: redact(query) for query in origins if query not in queries}
+    new_vectors = await _vectors(memory, list(redacted.values()))
+    queries |= {query: new_vectors[text] for query, text in redacted.items()}
+
+    results: dict[str, Sequence[Match]] = {}
+    for query, vector in queries.items():
+        results[query] = await memory.store.read(
+            memory.scope,
+            search.search,
+            query,
+            space=space_of(memory.embedder),
+            vector=vector,
+            limit=MIN_LEG_CANDIDATES,
         )
-    before = {query: _names(query, matches) for query, matches in found.items()}
-    judged = []
-    for one in proposals:
-        gone = {lessons[n].name for n in one.members}
-        into = lessons[one.survivor]
-        worse = any(
-            into.name not in _names(query, _moved(found[query], gone, into))[: rank + 1]
-            for query, names in before.items()
-            for rank, name in enumerate(names)
-            if name in gone
-        )
-        judged.append(replace(one, outcome=WORSE_RECALL_OUTCOME) if worse else one)
-    return judged, len(asked)
+    names = {query: _names(query, matches) for query, matches in results.items()}
+
+    rehearsed: list[Proposal] = []
+    for proposal in proposals:
+        gone = {lessons[id].name for id in proposal.members}
+        survivor = lessons[proposal.survivor]
+        outcome = proposal.outcome
+        for query, before in names.items():
+            ranks = [rank for rank, name in enumerate(before) if name in gone]
+            if ranks:
+                after = _names(query, _merged(results[query], gone, survivor))
+                if survivor.name not in after[: ranks[0] + 1]:
+                    outcome = WORSE_RECALL_OUTCOME
+        rehearsed.append(replace(proposal, outcome=outcome))
+    return rehearsed, len(queries)
 
 
 def _names(query: str, matches: Iterable[Match]) -> list[str]:
-    ranked = rank(query, matches, 2 * MIN_LEG_CANDIDATES, time.time())
-    return list(dict.fromkeys(f"{one.kind}/{one.signature}" for one in ranked))[
-        :MIN_STORED_QUERY_RESULTS
-    ]
+    """Return the names of the lessons that a query finds first."""
+    ranked = rank_matches(query, matches, 2 * MIN_LEG_CANDIDATES, time.time())
+    names = dict.fromkeys(f"{match.kind}/{match.signature}" for match in ranked)
+    return list(names)[:MIN_STORED_QUERY_RESULTS]
 
 
-def _moved(
-    matches: Sequence[Match], gone: Collection[str], into: DreamLesson
+def _merged(
+    matches: Sequence[Match], gone: Collection[str], survivor: DreamLesson
 ) -> Iterator[Match]:
-    """Yield the matches after a merge: the survivor has the examples of the lessons
-    `gone`.
-    """
+    """Yield the matches after a merge: the examples of `gone` are the survivor's."""
     for match in matches:
         if f"{match.kind}/{match.signature}" not in gone:
             yield match
         elif match.example.accepted or match.example.task != match.lesson:
-            yield replace(match, kind=into.kind, signature=into.signature)
+            yield replace(match, kind=survivor.kind, signature=survivor.signature)

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
@@ -92,8 +93,9 @@ MAX_COMPARED_CHARS = 10_000  # characters of a text that are compared as a whole
 
 
 def log_failure(event: str, error: Exception) -> None:
-    """Log the type of an error and where it was raised, but not its text, which may
-    quote data.
+    """Log the type of an error and where it was raised.
+
+    Its text is left out, because it may quote data.
     """
     frames = "".join(traceback.format_tb(error.__traceback__))
     _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
@@ -170,16 +172,15 @@ class Memory:
         derived_from: Sequence[int] = (),
         pinned: bool = False,
     ) -> Remembered:
-        """Count one sighting of an error; a new pattern is stored as a lesson, in one
-        transaction.
+        """Count a sighting of an error; store a new pattern as a lesson.
 
-        `recall` finds the lesson by the task of its example, or by its own text if it
-        has no example. It also finds the lesson by `context`, the text around the
-        error. `trust` depends on who wrote the text: text of a tool or a document is
-        quarantined. `source` names the origin, so that it can be revoked.
-        `derived_from` are ids of examples; the lesson is trusted no more than they are.
-        `tags` and `importance` (0..1) apply to a new lesson. Only a lesson of an
-        operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
+        Both are one transaction. `recall` finds the lesson by the task of its example,
+        or by its own text if it has no example. It also finds the lesson by `context`,
+        the text around the error. `trust` depends on who wrote the text: text of a tool
+        or a document is quarantined. `source` names the origin, so that it can be
+        revoked. `derived_from` are ids of examples; the lesson is trusted no more than
+        they are. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson of
+        an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
         never fails silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
@@ -228,15 +229,11 @@ class Memory:
 
     @property
     def quarantine(self) -> Quarantine:
-        """The lessons in quarantine: show, release or reject them, or revoke a
-        source.
-        """
+        """The lessons in quarantine, which a person releases or rejects."""
         return Quarantine(self.store, self.scope)
 
     async def stated_trust(self) -> Mapping[str, Trust]:
-        """Return the trust of sources: as `set_trust` states it, or else as this memory
-        has it.
-        """
+        """Return the trust of sources: as `set_trust` states it, or else `trust`."""
         stated = await self.store.read(self.scope, quarantine_store.statements)
         return {**self.trust, **stated}
 
@@ -257,8 +254,10 @@ class Memory:
         Returns the ids of what is released. What comes from the network is always
         quarantined. Raises InvalidInput.
         """
-        check_statement(source, "tool" if trust is None else trust)
+        level = "tool" if trust is None else trust
+        check_statement(source, level)
         check_actor(by, why)
+        other_trust = self.trust if waiting else None
         return await self.store.write(
             self.scope,
             quarantine_store.state_trust,
@@ -266,7 +265,7 @@ class Memory:
             trust=trust,
             by=by,
             why=why,
-            waiting=self.trust if waiting else None,
+            waiting=other_trust,
         )
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
@@ -281,19 +280,19 @@ class Memory:
         if not text:
             text = error_type
             error_type = ""
-        whole, lines = await asyncio.to_thread(_signatures, error_type, text)
-        return await self.store.read(self.scope, pattern_store.find, whole, lines)
+        pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
+        return await self.store.read(self.scope, pattern_store.find, pattern, lines)
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> ActionHistory:
-        """Return how this action failed before and what fixed it; nothing if it worked
-        since.
+        """Return how this action failed before and what fixed it.
 
-        Ask before a tool runs. `arguments` are the arguments of the call as data, or
-        the text of a command. Failures of other runs also count if they named a part of
-        the action that is in this one, at least 3 times. All reads use an index. Raises
-        InvalidInput, StoreError.
+        The history is empty if the action worked since. Ask before a tool runs.
+        `arguments` are the arguments of the call as data, or the text of a command.
+        Failures of other runs also count if they named a part of the action that is in
+        this one, at least 3 times. All reads use an index. Raises InvalidInput,
+        StoreError.
         """
         check_texts(tool=tool)
         if not isinstance(arguments, str | Mapping):
@@ -305,9 +304,7 @@ class Memory:
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
-        """Return the merged and the separated patterns as plain data, each with the
-        reason.
-        """
+        """Return the merged and the separated patterns as data, with the reasons."""
         return await self.store.read(
             self.scope, pattern_store.list_patterns, error_type
         )
@@ -339,8 +336,7 @@ class Memory:
         importance: float = 0.0,
         since: float = 0.0,
     ) -> list[Match]:
-        """Return the examples, and the lessons without examples, that fit the task,
-        best first.
+        """Return examples, and lessons without examples, for a task, best first.
 
         Only lessons that match the filters are returned: any of the `tags`
         (`match="all"`: all of them), the `kind`, the `error_type`, at least this
@@ -375,8 +371,7 @@ class Memory:
         since: float = 0.0,
         waiting: bool = True,
     ) -> list[Match]:
-        """Return lessons to read, best first; with a blank `text`, the most important
-        lessons.
+        """Return lessons to read, best first; for a blank `text` the most important.
 
         The filters are those of `recall`; `kind` may name several. Lessons that wait in
         quarantine are returned, too, unless `waiting` is False: `state` and `trust`
@@ -400,11 +395,11 @@ class Memory:
     def render(
         self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
     ) -> tuple[Message, ...]:
-        """Return chat turns for a prompt: at most 3 near examples, at most 1 of them
-        not verified.
+        """Return chat turns for a prompt: at most 3 near examples.
 
-        The turns have at most `budget` tokens, as heedful estimates them; an example
-        that does not fit is left out. The `source` of each turn names its origin.
+        At most 1 of them is not verified. The turns have at most `budget` tokens, as
+        heedful estimates them; an example that does not fit is left out. The `source`
+        of each turn names its origin.
         """
         chosen = ranking.choose(found, budget=budget, now=time.time())
         return ranking.as_messages(chosen)
@@ -412,10 +407,10 @@ class Memory:
     def render_text(
         self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
     ) -> str:
-        """Return examples and lessons as one text between random delimiters; "" if
-        nothing is near.
+        """Return examples and lessons as one text; "" if nothing is near.
 
-        The budget includes headings and delimiters.
+        The text is between random delimiters. The budget includes headings and
+        delimiters.
         """
         seed = secrets.randbits(64)
         chosen = ranking.choose(
@@ -434,8 +429,7 @@ class Memory:
         tell: Tell = "both",
         every: bool = False,
     ) -> Briefing:
-        """Return what to show a loop before its task, and what is withheld from it at
-        random.
+        """Return what to show a loop before its task, and what to withhold at random.
 
         What is withheld depends only on scope, loop and lesson. If the store has
         exposures of the loop, the loop is shown the same lessons again. If not, it is
@@ -460,9 +454,8 @@ class Memory:
         )
         shown_before = None
         if past.exposures:
-            shown_before = frozenset(
-                id for exposure in past.exposures for id in exposure.examples
-            )
+            examples = (exposure.examples for exposure in past.exposures)
+            shown_before = frozenset(chain.from_iterable(examples))
         selection = choose_for_loop(
             task,
             matches,
@@ -499,8 +492,8 @@ class Memory:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
         Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a
-        ruling "review" asks a person to decide about them. With a number of `outcomes`, do this
-        only if enough loops have ended since the last time. Returns the names
+        ruling "review" asks a person to decide about them. With a number of `outcomes`,
+        do this only if enough loops have ended since the last time. Returns the names
         (`kind/signature`) of the retired lessons.
         """
         if outcomes is not None and not is_proof_due(outcomes):
@@ -525,19 +518,17 @@ class Memory:
         await self.store.write(self.scope, exposure_store.restore, id, by=by, why=why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """Return the lessons seen most often, as plain data; quarantined text is left
-        out.
-        """
+        """Return the lessons seen most often, as data, without quarantined text."""
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(
         self, id: int, *, by: str, why: str = "", pinned: bool = True
     ) -> None:
-        """Protect a lesson from eviction, pruning, retirement; `pinned=False` ends the
-        protection.
+        """Protect a lesson from eviction, pruning and retirement.
 
-        The decision is recorded. Raises NotFound, InvalidInput without an actor.
+        `pinned=False` ends the protection. The decision is recorded. Raises NotFound,
+        InvalidInput without an actor.
         """
         check_integer("id", id, least=0)
         await self.store.write(
@@ -545,13 +536,12 @@ class Memory:
         )
 
     async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
-        """Give a lesson new words with the trust of an operator; the old ones stay as a
-        version.
+        """Give a lesson new words with the trust of an operator.
 
-        What was measured for the old words does not count for the new ones. A lesson in
-        quarantine waits on, with the new words: returns their id there, or else 0. The
-        edit is recorded. Raises NotFound, InvalidInput (also for a superseded lesson,
-        and for the same words).
+        The old words stay as a version. What was measured for the old words does not
+        count for the new ones. A lesson in quarantine waits on, with the new words:
+        returns their id there, or else 0. The edit is recorded. Raises NotFound,
+        InvalidInput (also for a superseded lesson, and for the same words).
         """
         check_integer("id", id, least=0)
         check_texts(text=text)
@@ -575,12 +565,12 @@ class Memory:
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons unused for `unused_for` seconds, and the least useful beyond
-        `keep`.
+        """Remove unused lessons, and the least useful ones beyond `keep`.
 
-        Unused means neither seen nor shown. Pinned and proven lessons stay. Return the
-        removed lessons as plain data with the reason `why`; with `dry_run`, return what
-        would be removed. The removal is one recorded transaction. Raises InvalidInput.
+        Unused means neither seen nor shown for `unused_for` seconds. Pinned and proven
+        lessons stay. Return the removed lessons as plain data with the reason `why`;
+        with `dry_run`, return what would be removed. The removal is one recorded
+        transaction. Raises InvalidInput.
         """
         check_actor(by, "")
         if unused_for is None and keep is None:
@@ -590,19 +580,17 @@ class Memory:
         if keep is not None:
             check_integer("keep", keep, least=0)
         unused_seconds = unused_for or 0.0
-        most = -1 if keep is None else keep
+        max_lessons = -1 if keep is None else keep
         if dry_run:
             return await self.store.read(
-                self.scope, lesson_store.prunable, unused_seconds, most
+                self.scope, lesson_store.prunable, unused_seconds, max_lessons
             )
         return await self.store.write(
-            self.scope, lesson_store.prune, unused_seconds, most, by=by
+            self.scope, lesson_store.prune, unused_seconds, max_lessons, by=by
         )
 
     async def spaces(self) -> Spaces:
-        """Count the texts in each embedding space, and those that the current embedder
-        lacks.
-        """
+        """Count the texts with and without a vector of the embedder in use."""
         counts = await self.store.read(self.scope, search.spaces)
         return Spaces.of(counts, space_of(self.embedder))
 
@@ -612,8 +600,7 @@ class Memory:
         since: float = 0.0,
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> int:
-        """Embed each text without a vector in the embedder's space; return how many
-        texts got one.
+        """Embed the texts without a vector in the embedder's space; return how many.
 
         Texts stored before the time `since` (seconds since 1970) are left out. Each
         small batch is one transaction, after a `pause`, and others may write meanwhile.
@@ -652,9 +639,7 @@ class Memory:
                 progress(done, max(done, total))
 
     async def clear(self) -> int:
-        """Delete everything learnt in this scope; return the number of lessons
-        removed.
-        """
+        """Delete everything learnt in this scope; return how many lessons it had."""
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
@@ -662,12 +647,12 @@ class Memory:
         return await self.store.read(self.scope, lesson_store.count)
 
     async def export(self, file: File) -> Exported:
-        """Write all lessons, as of one moment, to a new file at a path, or to an open
-        binary file.
+        """Write all lessons to a new file at a path, or to an open binary file.
 
-        The file has no vectors; `reembed` computes them. It has no sightings,
-        exposures, outcomes, rulings and actions either: `heedful db copy` moves them,
-        and with them the proof. Raises InvalidInput if the path exists; StoreError.
+        They are the lessons of one moment. The file has no vectors; `reembed` computes
+        them. It has no sightings, exposures, outcomes, rulings and actions either:
+        `heedful db copy` moves them, and with them the proof. Raises InvalidInput if
+        the path exists; StoreError.
         """
         return await transfer.write_export(self.store, self.scope, file)
 
@@ -680,13 +665,13 @@ class Memory:
         why: str = "",
         dry_run: bool = False,
     ) -> Imported:
-        """Add the new records of an export; refuse a damaged file before anything is
-        written.
+        """Add the new lessons of an export.
 
-        Imported lessons are quarantined, unless an operator vouches for them (`by` whom
-        and `why`). Then they keep their trust and state, and the import is recorded.
-        With `dry_run`, nothing is written, and only the lessons are counted. Raises
-        LineError, InvalidInput, StoreError.
+        A damaged file is refused before anything is written. Imported lessons are
+        quarantined, unless an operator vouches for them (`by` whom and `why`). Then
+        they keep their trust and state, and the import is recorded. With `dry_run`,
+        nothing is written, and only the lessons are counted. Raises LineError,
+        InvalidInput, StoreError.
         """
         if trust not in ("external", "operator"):
             raise InvalidInput(
@@ -701,7 +686,7 @@ class Memory:
         )
 
     async def _search(
-        self, text: str, most: int, only: records.Filter, waiting: bool = False
+        self, text: str, limit: int, only: records.Filter, waiting: bool = False
     ) -> list[Match]:
         space, vector = await self._embed(text)
         return await self.store.read(
@@ -710,7 +695,7 @@ class Memory:
             text,
             space=space,
             vector=vector,
-            limit=most,
+            limit=limit,
             only=only,
             waiting=waiting,
         )
@@ -725,14 +710,12 @@ class Memory:
 def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
-    """Return the signature of a text, and its error lines, each with the signature of
-    the line.
-    """
+    """Return the signature of a text, and its error lines, each with its signature."""
     from heedful.traces.error_lines import error_lines
 
-    whole = signature(error_type, redact(text[:MAX_COMPARED_CHARS]))
+    pattern = signature(error_type, redact(text[:MAX_COMPARED_CHARS]))
     lines = [redact(line) for line in error_lines(text.splitlines())]
-    return whole, [(line, signature(error_type, line)) for line in lines]
+    return pattern, [(line, signature(error_type, line)) for line in lines]
 
 
 async def write_lessons(
@@ -741,9 +724,7 @@ async def write_lessons(
     work: Callable[..., list[Remembered]],
     *key: Any,
 ) -> list[Remembered]:
-    """Embed lessons and store them by the store's function `work`, in one
-    transaction.
-    """
+    """Embed lessons and store them by the store's function `work`."""
     if memory.later is None:
         texts = [
             lesson.example.task if lesson.example else lesson.text for lesson in lessons

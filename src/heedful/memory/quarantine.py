@@ -22,10 +22,10 @@ _IDS_FORM = "ids of what waits in quarantine"
 
 
 class Quarantine:
-    """The quarantine of one scope: lessons that wait for a review. Every decision is
-    recorded.
+    """The quarantine of one scope: lessons that wait for a review.
 
-    `Memory.quarantine` returns one. All methods raise StoreError.
+    Every decision is recorded. `Memory.quarantine` returns one. All methods raise
+    StoreError.
     """
 
     def __init__(self, store: Store, scope: Scope) -> None:
@@ -35,8 +35,7 @@ class Quarantine:
     async def waiting(
         self, limit: int = 50, after: int | None = None
     ) -> list[QuarantinedLesson]:
-        """Return the newest lessons in quarantine, or the newest with ids below
-        `after`.
+        """Return the newest lessons in quarantine, with ids below `after`.
 
         Raises InvalidInput.
         """
@@ -47,8 +46,9 @@ class Quarantine:
         )
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return a lesson that is or was in quarantine. Raises NotFound,
-        InvalidInput.
+        """Return a lesson that is or was in quarantine.
+
+        Raises NotFound, InvalidInput.
         """
         check_integer("id", id, least=0)
         entries = await self._store.read(
@@ -75,8 +75,9 @@ class Quarantine:
         )
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire lessons in quarantine; refuse their texts in future. Raises as
-        `release` does.
+        """Retire lessons in quarantine; refuse their texts in future.
+
+        Raises as `release` does.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
@@ -86,14 +87,13 @@ class Quarantine:
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
     ) -> RevocationResult:
-        """Remove everything that depends on `source`, and its sightings, in one
-        transaction.
+        """Remove everything that depends on `source`, and its sightings.
 
-        This includes what was derived from the source, and what loops learnt with its
-        text in their prompts. A lesson that also came from other sources stays, in the
-        words of these sources. With `dry_run` nothing is removed, and no actor is
-        needed. Raises NotFound for an unknown source, InvalidInput without a name or an
-        actor.
+        One transaction removes also what was derived from the source, and what loops
+        learnt with its text in their prompts. A lesson that also came from other
+        sources stays, in the words of these sources. With `dry_run` nothing is removed,
+        and no actor is needed. Raises NotFound for an unknown source, InvalidInput
+        without a name or an actor.
         """
         check_texts(source=source)
         require(source.strip(), "source", source, "the name of a source")

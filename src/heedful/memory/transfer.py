@@ -1,5 +1,4 @@
-"""Export and import: the lessons of a scope, in a file that shows whether it is
-complete.
+"""Export and import of the lessons of a scope, in a file that shows if it is complete.
 
 Each line of the file is a record of `heedful.store.transfer`. The last line has the
 SHA-256 of the other lines. An import checks the whole file before it writes the first
@@ -149,10 +148,10 @@ def _ends(file: BinaryIO, name: str) -> tuple[Header, End]:
 
 @contextmanager
 def _create(file: File) -> Iterator[BinaryIO]:
-    """Yield a new file, which only its owner may read; delete it if it cannot be
-    completed.
+    """Yield a new file, which only its owner may read.
 
-    If `file` is an open file, yield it. Raises InvalidInput, StoreUnavailable.
+    The file is deleted if it cannot be completed. If `file` is an open file, yield it.
+    Raises InvalidInput, StoreUnavailable.
     """
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     try:
@@ -193,9 +192,7 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _records(file: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the records of an export from the first on. Raises LineError if it is
-    damaged.
-    """
+    """Yield the records of an export. Raises LineError if it is damaged."""
     from heedful.store import transfer as records
 
     digest = sha256()

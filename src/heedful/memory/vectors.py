@@ -24,8 +24,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """How many texts (examples and lessons) have a vector in the space of the embedder
-    in use.
+    """How many examples and lessons have a vector in the space of the embedder in use.
 
     `space` is this space, "" without an embedder. `here` counts the texts with a vector
     in it, and `behind` the texts that `reembed` would embed. Recall finds the latter by
@@ -38,9 +37,7 @@ class Spaces:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Return the counts as seen from `space`; `counts` has the number of texts by
-        space.
-        """
+        """Return the counts for `space` from the numbers of texts by space."""
         if not space:
             return cls("")
         here = counts.get(space, 0)
@@ -57,9 +54,7 @@ def space_of(embedder: Embedder | None) -> str:
 
 
 async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-    """Return a vector for each text. Raises InvalidInput for vectors that cannot be
-    stored.
-    """
+    """Return a vector for each text. Raises InvalidInput if one cannot be stored."""
     answer = embedder.embed(texts)
     if not hasattr(answer, "__await__"):
         raise InvalidInput(
