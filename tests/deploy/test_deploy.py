@@ -34,8 +34,8 @@ UNITS = sorted(DEPLOY.glob("*.service"))
 PASSWORDS = ("POSTGRES_PASSWORD", "HEEDFUL_OWNER_PASSWORD", "HEEDFUL_PASSWORD")
 
 
-def parsed(*words: str) -> Any:
-    """The command line as heedful takes it; raises what a user would be told."""
+def parsed(words: list[str]) -> Any:
+    """Return the command line as heedful takes it; raise what a user would see."""
     command: Any = typer.main.get_command(app)
     context = command.make_context("heedful", list(words))
     rest = list(words)
@@ -89,7 +89,7 @@ def test_the_image_begins_with_a_command_that_heedful_takes():
     assert yaml.safe_load(words["ENTRYPOINT"]) == ["heedful"]
     running = CommandLine()
     token = CURRENT_COMMAND.set(running)
-    parsed(*yaml.safe_load(words["CMD"]))
+    parsed(yaml.safe_load(words["CMD"]))
     CURRENT_COMMAND.reset(token)
     assert running.options["host"] == "0.0.0.0"
     assert running.options["key_required"] is True
@@ -111,7 +111,7 @@ def test_the_image_knows_whether_it_lives(tmp_path):
 @pytest.mark.parametrize("name", ["migrate", "serve", "worker"])
 def test_each_of_the_containers_begins_with_a_command_that_heedful_takes(name):
     service = COMPOSE["services"][name]
-    assert parsed(*service["command"]).info_name == name
+    assert parsed(service["command"]).info_name == name
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
@@ -146,9 +146,7 @@ def test_every_password_has_to_be_given_and_the_commands_are_those_of_heedful():
     (command,) = re.findall(
         r"run --build --rm serve (.*)", text.partition("name: heedful")[0]
     )
-    assert [*parsed(*shlex.split(command)).params["may"]] == [
-        "read,write,approve,admin"
-    ]
+    assert [*parsed(shlex.split(command)).params["may"]] == ["read,write,approve,admin"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
@@ -158,7 +156,7 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     values = unit(path)
     program, *words = shlex.split(values["ExecStart"][0])
     assert program == "/usr/local/lib/heedful/bin/heedful"
-    assert parsed(*words).info_name in ("serve", "worker")
+    assert parsed(words).info_name in ("serve", "worker")
     for name in (
         "NoNewPrivileges",
         "PrivateTmp",

@@ -1,5 +1,6 @@
 """A run with every way that a stage can go, built by hand."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.loop.record import Usage
@@ -23,7 +24,8 @@ HOSTILE = (
 
 def attempt(
     status: Status,
-    *checks: CheckResult,
+    checks: Sequence[CheckResult] = (),
+    *,
     ms: float = 1200.0,
     offset: float = 0.0,
     feedback: str = "",
@@ -38,7 +40,7 @@ def attempt(
         "nightly-7",
         attempt=1,
         overall_status=status,
-        checks=checks,
+        checks=tuple(checks),
         execution_time_ms=ms,
         timestamp=when,
         requires_retry=failed,
@@ -82,7 +84,8 @@ GOOD = CheckResult("schema")
 def stage_report(
     name: str,
     action: Action,
-    *attempts: StageAttempt,
+    attempts: Sequence[StageAttempt] = (),
+    *,
     accepted: int | None = 0,
     status: Status = "passed",
 ) -> StageReport:
@@ -126,42 +129,53 @@ def stages() -> tuple[StageReport, ...]:
     )
     hostile = wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE)
     sales = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
-    load = attempt("passed", GOOD, ms=38, offset=0.04, output='{"rows": 1461}')
+    load = attempt("passed", [GOOD], ms=38, offset=0.04, output='{"rows": 1461}')
     train = (
-        attempt("failed", GOOD, FAR, ms=41_200, offset=41.3, feedback=TOLD, output=was),
-        attempt("passed", GOOD, near, ms=38_700, offset=80.2, output=now),
+        attempt(
+            "failed", [GOOD, FAR], ms=41_200, offset=41.3, feedback=TOLD, output=was
+        ),
+        attempt("passed", [GOOD, near], ms=38_700, offset=80.2, output=now),
     )
-    evaluate = attempt("warning", GOOD, many, ms=2400, offset=82.7, output="RMSE 4.1")
+    evaluate = attempt("warning", [GOOD, many], ms=2400, offset=82.7, output="RMSE 4.1")
     insights = (
         attempt(
             "failed",
-            cited,
-            rose,
+            [cited, rose],
             ms=9100,
             offset=92,
             feedback="- cite nothing",
             output=f"97 %. {sales}",
         ),
         attempt(
-            "failed", rose, ms=8700, offset=100.9, feedback="- once more", output=sales
+            "failed",
+            [rose],
+            ms=8700,
+            offset=100.9,
+            feedback="- once more",
+            output=sales,
         ),
         attempt(
-            "failed", rose, ms=8800, offset=109.8, feedback="- and again", output=sales
+            "failed",
+            [rose],
+            ms=8800,
+            offset=109.8,
+            feedback="- and again",
+            output=sales,
         ),
     )
-    profile = attempt("not_validated", unjudged, ms=210, offset=110.1, output="ok")
+    profile = attempt("not_validated", [unjudged], ms=210, offset=110.1, output="ok")
     halted = attempt(
-        "failed", hostile, lost, ms=4, offset=110.2, feedback=HOSTILE, output=HOSTILE
+        "failed", [hostile, lost], ms=4, offset=110.2, feedback=HOSTILE, output=HOSTILE
     )
-    publish = attempt("passed", GOOD, ms=900, offset=111.2, output="x")
+    publish = attempt("passed", [GOOD], ms=900, offset=111.2, output="x")
     return (
-        stage_report("load", "passed", load),
-        stage_report("train", "passed", *train),
-        stage_report("evaluate", "passed", evaluate, status="warning"),
-        stage_report("insights", "continued", *insights, status="failed"),
-        stage_report("profile", "continued", profile, status="not_validated"),
-        stage_report(HOSTILE, "halted", halted, status="failed"),
-        stage_report("publish", "open", publish, accepted=None),
+        stage_report("load", "passed", [load]),
+        stage_report("train", "passed", train),
+        stage_report("evaluate", "passed", [evaluate], status="warning"),
+        stage_report("insights", "continued", insights, status="failed"),
+        stage_report("profile", "continued", [profile], status="not_validated"),
+        stage_report(HOSTILE, "halted", [halted], status="failed"),
+        stage_report("publish", "open", [publish], accepted=None),
         stage_report("notify", "not_run", accepted=None),
     )
 

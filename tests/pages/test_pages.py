@@ -110,7 +110,7 @@ def test_the_html_page_has_the_same_words():
     ("stage", "words"),
     [
         pytest.param(
-            stage_report("a", "passed", attempt("passed")),
+            stage_report("a", "passed", [attempt("passed")]),
             "Passed: every stage, each at its first attempt",
             id="passed",
         ),
@@ -126,20 +126,20 @@ def test_the_html_page_has_the_same_words():
         ),
         pytest.param(
             stage_report(
-                "a", "passed", attempt("not_validated"), status="not_validated"
+                "a", "passed", [attempt("not_validated")], status="not_validated"
             ),
             "not validated: it has no check",
             id="not validated",
         ),
         pytest.param(
             stage_report(
-                "a", "best", *3 * [attempt("failed")], accepted=2, status="failed"
+                "a", "best", 3 * [attempt("failed")], accepted=2, status="failed"
             ),
             "continued degraded after 3 attempts, with attempt 2",
             id="degraded with its best attempt",
         ),
         pytest.param(
-            stage_report("a", "halted", attempt("passed"), status="not_validated"),
+            stage_report("a", "halted", [attempt("passed")], status="not_validated"),
             "not validated, halted after 1 attempt",
             id="halted, not validated",
         ),
@@ -215,7 +215,7 @@ checks = st.builds(
 def attempts(draw: st.DrawFn) -> StageAttempt:
     return attempt(
         draw(statuses),
-        *draw(st.lists(checks, max_size=2)),
+        draw(st.lists(checks, max_size=2)),
         ms=draw(st.sampled_from([0.0, 0.3, 12.0, 9e7])),
         feedback=draw(texts),
         output=draw(texts),
@@ -228,7 +228,7 @@ def stages(draw: st.DrawFn) -> StageReport:
     return stage_report(
         draw(texts),
         draw(actions),
-        *tries,
+        tries,
         status=draw(statuses),
         accepted=len(tries) or None,
     )
@@ -314,11 +314,11 @@ def test_a_secret_is_on_no_page():
     secret = "AKIA" + "IOSFODNN7QWERTYU"
     bad = wrong(secret, f"{secret} is wrong", f"use {secret}", evidence=f"x {secret}")
     tries = [
-        attempt("failed", bad, feedback=secret, output=f"{n} is {secret}")
+        attempt("failed", [bad], feedback=secret, output=f"{n} is {secret}")
         for n in (1, 2)
     ]
     report = Report(
-        "p", "r", stages=(stage_report("a", "halted", *tries, status="failed"),)
+        "p", "r", stages=(stage_report("a", "halted", tries, status="failed"),)
     )
     for page in (html(report), markdown(report)):
         assert secret not in page
@@ -446,9 +446,9 @@ def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
 
 def test_long_texts_are_cut_with_a_count():
     bad = wrong("check", "m" * 1_000, "f" * 1_000)
-    failed = attempt("failed", *[bad] * 90, feedback="t" * 9_000)
+    failed = attempt("failed", [bad] * 90, feedback="t" * 9_000)
     report = Report(
-        "p", "r", stages=(stage_report("a", "halted", failed, status="failed"),)
+        "p", "r", stages=(stage_report("a", "halted", [failed], status="failed"),)
     )
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
@@ -480,10 +480,10 @@ def test_bars_follow_one_another_as_wide_as_attempts_took():
 def test_what_a_finding_names_is_marked_and_a_long_output_is_compared_by_line():
     bad = wrong("cause", "it was a disk", span=[4, 7])
     tries = [
-        attempt("failed", bad, output=text) for text in ("the ray", "the sun", LONG)
+        attempt("failed", [bad], output=text) for text in ("the ray", "the sun", LONG)
     ]
-    blank = stage_report("b", "open", attempt("failed", output="\n" * 50))
-    page = html(Report("p", "r", stages=(stage_report("a", "halted", *tries), blank)))
+    blank = stage_report("b", "open", [attempt("failed", output="\n" * 50)])
+    page = html(Report("p", "r", stages=(stage_report("a", "halted", tries), blank)))
     for part in (
         'disk">ray</mark>',
         '</del><ins><mark title="cause: it',

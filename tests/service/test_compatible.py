@@ -2,6 +2,7 @@
 rely on.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -67,23 +68,27 @@ ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importa
 pytestmark = IN_SOAK
 
 
-def completed(api: Any, loop: str = "loop_001", **told: Any) -> dict[str, Any]:
-    response = api.post(COMPLETE, json={**DOCUMENTED, "loop_id": loop, **told})
+def completed(
+    api: Any, report: Mapping[str, Any], loop: str = "loop_001"
+) -> dict[str, Any]:
+    """Complete a loop with this report; return the answer."""
+    response = api.post(COMPLETE, json={**DOCUMENTED, "loop_id": loop, **report})
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()
     shapes.check_shape(answer, shapes.COMPLETED)
     return answer
 
 
-def decided(api: Any, loop: str = "loop_001", **told: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = completed(api, loop, **told)["decision_result"]
+def decided(
+    api: Any, report: Mapping[str, Any], loop: str = "loop_001"
+) -> dict[str, Any]:
+    """Complete a loop with this report; return what was decided."""
+    answer: dict[str, Any] = completed(api, report, loop)["decision_result"]
     return answer
 
 
 def refused(response: httpx.Response, status: int, *loop: str | None) -> str:
-    """What is said in the own error body of these routes, which names a loop or has
-    none.
-    """
+    """Return the message in the error body of these routes; it may name a loop."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     status_, message, *fields = response.json().items()
@@ -95,7 +100,7 @@ def refused(response: httpx.Response, status: int, *loop: str | None) -> str:
 
 def test_the_documented_cases_in_a_running_service(tmp_path):
     with running(tmp_path) as url, httpx.Client(base_url=url, timeout=30) as client:
-        answer = completed(client, **FIRST)
+        answer = completed(client, FIRST)
         example = API_EXAMPLES[f"POST {COMPLETE}"]["200"]
         assert {**answer, "timestamp": ""} == {**example, "timestamp": ""}
         pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
@@ -142,11 +147,10 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
 
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
-    while (new := decided(api, name, **POOR)["new_loop_id"]) is not None:
+    while (new := decided(api, POOR, name)["new_loop_id"]) is not None:
         name = new
-    by = decided(api, name, override_max_reruns=True, override_by="ops")[
-        "overridden_by"
-    ]
+    lift = {"override_max_reruns": True, "override_by": "ops"}
+    by = decided(api, lift, name)["overridden_by"]
     items = api.get("/v1/audit").json()["items"]
     (entry,) = [item for item in items if item["action"] == "loop.override"]
     assert entry["subject"] == "loop_001"
@@ -154,7 +158,7 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     (lifted,) = api.get("/v1/loops/loop_001").json()["overrides"]
     assert by == lifted["by"] == entry["by"] != "ops"
     assert "ops" in lifted["why"]
-    completed(api, "good", **GOOD)
+    completed(api, GOOD, "good")
     assert "passed" in refused(api.post(f"{OVERRIDE}/good", json=LIFT), 409, "good")
 
 
@@ -171,7 +175,7 @@ def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
     writer = api.key("read", "write")
     flags = api.post(COMPLETE, json={**report, "override_fatigue": True}, key=writer)
     assert "approve" in refused(flags, 403, "loop_001")
-    completed(api, **POOR, tenant_id="acme", project_id="main")
+    completed(api, {**POOR, "tenant_id": "acme", "project_id": "main"})
     rival = api.key("read", "write", tenant="rival")
     assert refused(api.get(f"{STATUS}/loop_001", key=rival), 404, "loop_001")
     api.post(GENERATE, json=TALK)
@@ -184,14 +188,12 @@ def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
 def test_the_settings_of_the_service_count(tmp_path):
     guardrails = LoopGuardrails(max_reruns=1)
     with served(tmp_path, guardrails=guardrails, reflections=False) as api:
-        first = completed(api, **POOR, orchestrator_persona=None)
+        first = completed(api, {**POOR, "orchestrator_persona": None})
         assert first["orchestrator_persona"] == "SAGE"
-        assert (
-            decided(api, "loop_001_r1", **POOR)["rerun_reason"] == "max_reruns_reached"
-        )
+        assert decided(api, POOR, "loop_001_r1")["rerun_reason"] == "max_reruns_reached"
         loop = {"task": "Sum up", "policy": "orchestrator, attempts.limit=3"}
         assert api.put("/v1/loops/loop_002", json=loop).status_code == 201
-        assert decided(api, "loop_002", **POOR)["max_reruns"] == 2
+        assert decided(api, POOR, "loop_002")["max_reruns"] == 2
         assert "HEEDFUL_REFLECTION_ENABLED" in refused(
             api.post(GENERATE, json=TALK), 503
         )
@@ -211,7 +213,7 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
             assert "HEEDFUL_JUDGE" in refused(response, 422, "loop_001")
         refused(api.get(f"{STATUS}/loop_001"), 404, "loop_001")
     with served(tmp_path, model=model, judge=ScriptedModel(wise, forever=True)) as api:
-        judged = completed(api, summary="All is well.")["reflection_result"]
+        judged = completed(api, {"summary": "All is well."})["reflection_result"]
         assert judged["alignment_score"] == 1.0
         assert judged["drift_score"] == 0.0
     assert model.prompts == []

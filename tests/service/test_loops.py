@@ -68,9 +68,10 @@ def deep(levels: int) -> Any:
 
 
 def test_a_loop_is_begun_once(api):
-    more: dict[str, Any] = {"goals": ["quality >= 0.75"], "context": {"unit": "kg"}}
-    first = open_loop(api, "begun", **more)
-    same = open_loop(api, "begun", **more)
+    goals = ["quality >= 0.75"]
+    context = {"unit": "kg"}
+    first = open_loop(api, "begun", goals=goals, context=context)
+    same = open_loop(api, "begun", goals=goals, context=context)
     assert first.status_code == 201
     assert same.status_code == 200
     loop = first.json()
@@ -84,7 +85,11 @@ def test_a_loop_is_begun_once(api):
     assert loop["context"] == {"unit": "kg"}
     assert loop["made"] == []
     problem(open_loop(api, "begun"), 409, "conflict")
-    problem(open_loop(api, "begun", **more, task="another"), 409, "conflict")
+    problem(
+        open_loop(api, "begun", goals=goals, context=context, task="another"),
+        409,
+        "conflict",
+    )
 
 
 @pytest.mark.parametrize(

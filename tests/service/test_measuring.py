@@ -2,6 +2,7 @@
 keys.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -45,18 +46,14 @@ def run_loop(
     api: Api,
     loop: str,
     key: str,
-    *reports: Any,
+    reports: Sequence[Any],
+    *,
     task: str = "Weigh it.",
     **loop_fields: Any,
 ) -> Any:
-    """The answer to the last report of a loop; a report is an output, or fields of the
-    body.
-    """
-    loop_fields = {"task": task, **loop_fields}
-    assert api.put(f"/v1/loops/{loop}", json=loop_fields, key=key).status_code in (
-        200,
-        201,
-    )
+    """Report to a loop, outputs or fields of the body; return the last answer."""
+    body = {"task": task, **loop_fields}
+    assert api.put(f"/v1/loops/{loop}", json=body, key=key).status_code in (200, 201)
     answers = []
     for n, report in enumerate(reports, 1):
         body = report if isinstance(report, dict) else {"output": report}
@@ -150,7 +147,7 @@ MEASURED = ("verified", "measured")
     ],
 )
 def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expected):
-    answer = run_loop(api, loop, api.key("read", "write", may), *reports)
+    answer = run_loop(api, loop, api.key("read", "write", may), reports)
     assert answer["passed"] is True
     assert stored_lessons(api) == {expected}
     entries = [entry["id"] for entry in read_data(api.get("/v1/quarantine"))["items"]]
@@ -166,10 +163,12 @@ def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expecte
 
 
 def test_reports_that_wait_count_for_no_rule(api):
-    run_loop(api, "pinned", api.key(), LONG, RIGHT, memory_key="K")
+    run_loop(api, "pinned", api.key(), [LONG, RIGHT], memory_key="K")
     fields = {"policy": "default, attempts.limit=1", "memory_key": "K"}
     for n in range(3):
-        run_loop(api, f"a{n}", api.key(), {"output": LONG, "checks": [CHECK]}, **fields)
+        run_loop(
+            api, f"a{n}", api.key(), [{"output": LONG, "checks": [CHECK]}], **fields
+        )
     assert rows(api.setup.store.url, "select loops, mended, quiet from cause") == [
         (1, 1, 0)
     ]
@@ -182,13 +181,13 @@ def test_a_pinned_evaluator_measures_by_the_pinned_goals(api):
         {"output": LONG, "evaluation": {"scores": {"quality": 0.1}}},
         {"output": RIGHT, "evaluation": {"scores": {"quality": 0.8}}},
     ]
-    run_loop(api, "judged low", key, *scores, goals=["quality >= 0.2"])
+    run_loop(api, "judged low", key, scores, goals=["quality >= 0.2"])
     assert stored_lessons(api) == {WAITS}
     api.run(api.setup.store.write(Scope("acme", "main"), lessons.clear))
-    run_loop(api, "judged", key, *scores)
+    run_loop(api, "judged", key, scores)
     assert read_data(api.get("/v1/loops/judged"))["goals"][0]["threshold"] == 0.75
     assert stored_lessons(api) == {MEASURED}
-    run_loop(api, "else", key, *scores, goals=["quality >= 0.75"], task="Weigh that.")
+    run_loop(api, "else", key, scores, goals=["quality >= 0.75"], task="Weigh that.")
     assert len(read_data(api.get("/v1/quarantine"))["items"]) == 1
 
 
@@ -265,15 +264,13 @@ def test_what_was_rejected_is_rejected_in_any_kind(api, again):
             api,
             "pinned",
             thief,
-            *[RIGHT] * 0,
-            {"output": LONG},
-            {"output": RIGHT},
+            [*[RIGHT] * 0, {"output": LONG}, {"output": RIGHT}],
             task=ATTACK,
         )
     else:
         finding, answer = (wrong, RIGHT) if again == "finding" else (WRONG, ATTACK)
         rejected = {"output": LONG, "evaluation": finding}
-        run_loop(api, "a", boss, rejected, {"output": answer, "evaluation": {}})
+        run_loop(api, "a", boss, [rejected, {"output": answer, "evaluation": {}}])
     assert read_data(api.get("/v1/quarantine"))["items"] == []
     for task in ("Weigh it.", ATTACK):
         finding = read_data(
@@ -317,7 +314,7 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
                 api,
                 f"l{n}",
                 key,
-                {"output": "7", "evaluation": WRONG},
+                [{"output": "7", "evaluation": WRONG}],
                 policy="default, attempts.limit=1",
             )
         assert read_data(api.post("/v1/outcomes", json=end, key=key))["number"] == (
@@ -344,7 +341,9 @@ def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
                 )
             )
             assert (
-                run_loop(api, loop, key, {"output": "7", "evaluation": WRONG})["state"]
+                run_loop(api, loop, key, [{"output": "7", "evaluation": WRONG}])[
+                    "state"
+                ]
                 == "open"
             )
             if n < ended:
@@ -433,8 +432,8 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     read_data(
         api.post("/v1/reflections", json={**LESSON, "source": "page"}, key=thief), 201
     )
-    run_loop(api, "pinned theirs", thief, LONG, RIGHT)
-    run_loop(api, "pinned ours", other, LONG, task="Weigh that.")
+    run_loop(api, "pinned theirs", thief, [LONG, RIGHT])
+    run_loop(api, "pinned ours", other, [LONG], task="Weigh that.")
     read_data(
         api.put(
             "/v1/loops/pinned ours/attempts/2", json={"output": "ab cd ef"}, key=thief
@@ -461,7 +460,7 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
             "/v1/recall", json={"task": "Weigh it.", "loop": "pinned more"}, key=other
         )
     )
-    run_loop(api, "pinned more", thief, RIGHT)
+    run_loop(api, "pinned more", thief, [RIGHT])
     read_data(
         api.post("/v1/recall", json={"task": "Weigh it.", "loop": "never"}, key=thief)
     )

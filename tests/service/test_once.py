@@ -54,28 +54,30 @@ def api(tmp_path):
         yield with_route(api)
 
 
-def once(key: str) -> dict[str, dict[str, str]]:
-    return {"headers": {"Idempotency-Key": key}}
+def once(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
 
 
 def test_the_same_call_again_is_answered_the_same(api):
-    first = api.post(REMEMBER, json=LESSON, **once("a"))
-    again = api.post(REMEMBER, json=LESSON, **once("a"))
+    first = api.post(REMEMBER, json=LESSON, headers=once("a"))
+    again = api.post(REMEMBER, json=LESSON, headers=once("a"))
     assert first.json() == again.json() == {"id": 1, "seen": 1}
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
     assert again.headers["content-type"] == first.headers["content-type"]
-    assert api.post(REMEMBER, json=LESSON, **once("b")).json()["seen"] == 2
+    assert api.post(REMEMBER, json=LESSON, headers=once("b")).json()["seen"] == 2
     assert api.post(REMEMBER, json=LESSON).json()["seen"] == 3
-    other = api.post(REMEMBER, json=LESSON, key=api.key(), **once("a"))  # another's key
+    other = api.post(
+        REMEMBER, json=LESSON, key=api.key(), headers=once("a")
+    )  # another's key
     assert other.json()["seen"] == 4
 
 
 def test_a_key_is_for_one_request_printable_and_short(api):
     problem(
-        api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request"
+        api.post(REMEMBER, json=[], headers=once("c")), 422, "invalid_request"
     )  # which had no effect
-    assert api.post(REMEMBER, json=LESSON, **once("c")).status_code == 200
+    assert api.post(REMEMBER, json=LESSON, headers=once("c")).status_code == 200
     hashes = {row[0] for row in rows(api.setup.store.url, "select once from answer")}
     assert hashes == {hashlib.sha256(b"c").hexdigest()}
     for path, body in (
@@ -83,7 +85,9 @@ def test_a_key_is_for_one_request_printable_and_short(api):
         ("/v1/seen", LESSON),
         (f"{REMEMBER}?project=main", LESSON),
     ):
-        problem(api.post(path, json=body, **once("c")), 422, "idempotency_key_reused")
+        problem(
+            api.post(path, json=body, headers=once("c")), 422, "idempotency_key_reused"
+        )
     for key in ("", "é".encode(), 256 * "a", "a\tb"):
         answer = api.post(REMEMBER, headers={"Idempotency-Key": key})
         problem(answer, 422, "idempotency_key_invalid")
@@ -92,7 +96,7 @@ def test_a_key_is_for_one_request_printable_and_short(api):
 def test_two_at_once_have_one_effect(api):
     async def both() -> list[Any]:
         requests = (
-            api.ask("POST", REMEMBER, json=LESSON, **once("f")) for _ in range(8)
+            api.ask("POST", REMEMBER, json=LESSON, headers=once("f")) for _ in range(8)
         )
         return await asyncio.gather(*requests)
 
@@ -101,7 +105,7 @@ def test_two_at_once_have_one_effect(api):
     busy = [answer for answer in answers if answer.status_code == 409]
     assert len(busy) >= 6
     assert all(answer.headers["Retry-After"] == "1" for answer in busy)
-    assert api.post(REMEMBER, json=LESSON, **once("f")).json() == fine.json()
+    assert api.post(REMEMBER, json=LESSON, headers=once("f")).json() == fine.json()
     assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
 
 
@@ -113,7 +117,7 @@ def test_no_secret_is_kept_for_the_next_time(api):
         "related_memory_ids": [token],
     }
     sent = [
-        api.post("/api/v1/reflections/generate", json=episode, **once("h"))
+        api.post("/api/v1/reflections/generate", json=episode, headers=once("h"))
         for _ in range(2)
     ]
     assert sent[0].content == sent[1].content
@@ -141,7 +145,7 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
             continue
         path = path.replace("{ruling}", "reject")
         first, again = (
-            api.post(path, json=example["request"], **once(path)) for _ in "12"
+            api.post(path, json=example["request"], headers=once(path)) for _ in "12"
         )
         assert first.status_code < 500, (path, first.text)
         if first.is_success:
@@ -183,7 +187,9 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     with served(tmp_path) as api:
         body = {"error_type": "TypeError", "text": "a"}
         for _ in range(2):
-            again = with_route(api).post(REMEMBER, json=body, key=key, **once("r"))
+            again = with_route(api).post(
+                REMEMBER, json=body, key=key, headers=once("r")
+            )
             assert again.json() == {"id": 1, "seen": 1}
             assert again.headers["Idempotent-Replayed"] == "true"
         assert rows(file, "select seen from lesson") == [(1,)]

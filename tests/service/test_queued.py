@@ -175,9 +175,12 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(
             return "no JSON"
 
         await queue.defer("reflect", SCOPE, digest=digest)
-        options: Any = {"concurrency": 1, "once": True, "queues": ["reflection"]}
         await queue.work(
-            Tools(store=store, model=Function(down)), listener=heard, **options
+            Tools(store=store, model=Function(down)),
+            listener=heard,
+            concurrency=1,
+            once=True,
+            queues=["reflection"],
         )
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
     assert [

@@ -4,7 +4,7 @@ say.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -71,8 +71,16 @@ class Browser:
         return self.api.run(self.client.get(there)) if "project=" in there else page
 
     def post(
-        self, path: str, origin: str = HERE, host: str = "localhost", **form: str
+        self,
+        path: str,
+        form: Mapping[str, str] | None = None,
+        *,
+        origin: str = HERE,
+        host: str = "localhost",
+        **fields: str,
     ) -> Any:
+        """Send a form with these fields, too."""
+        form = {**(form or {}), **fields}
         headers = {"origin": origin, "host": host} if origin else {"host": host}
         return self.api.run(self.client.post(f"/ui{path}", data=form, headers=headers))
 
@@ -81,10 +89,13 @@ class Browser:
         match = re.search(r'name="token" value="([^"]+)"', self.get("").text)
         return match[1] if match else ""
 
-    def do(self, name: str, **form: str) -> str:
-        """The note on the page after a form."""
-        done = self.post(f"/do/{name}", token=self.token, back="/ui/loops", **form)
-        assert done.status_code == 303, done.text
+    def do(
+        self, name: str, form: Mapping[str, str] | None = None, **fields: str
+    ) -> str:
+        """Send a form of the pages; return the note on the page after it."""
+        form = {"token": self.token, "back": "/ui/loops", **(form or {}), **fields}
+        response = self.post(f"/do/{name}", form)
+        assert response.status_code == 303, response.text
         note = re.search(r'role="status">([^<]*)<', self.get("/loops").text)
         return note[1] if note else ""
 
@@ -240,13 +251,13 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
             "edition": lesson["edition"],
             "why": "of use",
         }
-        assert "pin" in browser.do("amend", change="pin", **change)
+        assert "pin" in browser.do("amend", change, change="pin")
         assert browser.get(f"/lessons/{lesson['id']}.json").json()["lesson"]["pinned"]
-        stale = browser.post("/do/amend", token=browser.token, change="unpin", **change)
+        stale = browser.post("/do/amend", change, token=browser.token, change="unpin")
         assert stale.status_code == 412
         rule = browser.get("/loops/stopped.json").json()["lifted"][0]
         lift = {"id": "stopped", "rule": rule, "why": "close", "decisions": "1"}
-        assert "the loop is open" in browser.do("override", **lift)
+        assert "the loop is open" in browser.do("override", lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
         ended = browser.get("/loops/open.json").json()
         # nothing lifts a cancellation
@@ -268,7 +279,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         browser.open(api.key("read"))
         assert "Override" not in browser.get("/loops/stopped").text
         form = {"id": "stopped", "rule": "attempts", "why": "x", "token": browser.token}
-        assert browser.post("/do/override", **form).status_code == 403
+        assert browser.post("/do/override", form).status_code == 403
         assert browser.get("/loops", params={"project": "theirs"}).status_code == 403
         browser.open(api.key("read", tenant="other", projects=()))
         assert browser.get("/loops.json").json()["loops"] == []
@@ -297,19 +308,22 @@ def test_forged_requests_are_refused(tmp_path):
         assert browser.post("/sign-in", key="heedful_no_such").status_code == 401
         browser.open()
         form = {"id": "open", "why": "x", "token": browser.token}
-        for status, changed in (
+        for status, changes in (
             (403, {"token": ""}),
             (403, {"token": "x"}),
-            (403, {"origin": "http://evil.example"}),
-            (403, {"origin": ""}),
-            (403, {"origin": "null"}),
-            (421, {"host": "evil.example", "origin": "http://evil.example"}),
-            (400, {"host": "a b", "origin": "http://a b"}),
             (413, {"why": "x" * 70_000}),
         ):
-            assert (
-                browser.post("/do/cancel", **{**form, **changed}).status_code == status
-            ), changed
+            response = browser.post("/do/cancel", {**form, **changes})
+            assert response.status_code == status, changes
+        for status, host, origin in (
+            (403, "localhost", "http://evil.example"),
+            (403, "localhost", ""),
+            (403, "localhost", "null"),
+            (421, "evil.example", "http://evil.example"),
+            (400, "a b", "http://a b"),
+        ):
+            response = browser.post("/do/cancel", form, host=host, origin=origin)
+            assert response.status_code == status, (host, origin)
         assert browser.get("/loops/open.json").json()["state"] == "open"
         for back in (
             "http://evil.example",
@@ -318,18 +332,17 @@ def test_forged_requests_are_refused(tmp_path):
             "/uix",
             "/ui/\nx",
         ):
-            done = browser.post("/do/cancel", **{**form, "back": back})
-            assert done.headers["location"] == "/ui"
+            response = browser.post("/do/cancel", {**form, "back": back})
+            assert response.headers["location"] == "/ui"
         used = browser.site.sessions.invite()
         assert browser.get(f"/open?token={used}").status_code == 303
         assert (
             browser.get(f"/open?token={used}").headers["location"] == "/ui"
         )  # loaded again
-        beside = {
-            "origin": f"{HERE}:81",
-            "host": "localhost:81",
-        }  # cookies are for all ports
-        other = browser.post("/sign-in", key=browser.api._all, **beside)
+        # Cookies are for all ports.
+        other = browser.post(
+            "/sign-in", origin=f"{HERE}:81", host="localhost:81", key=browser.api._all
+        )
         assert other.headers["set-cookie"].startswith("heedful_ui_81=")
         assert browser.post("/sign-out", token=browser.token).status_code == 303
         assert browser.get("/loops").headers["location"] == SIGN_IN
@@ -381,9 +394,7 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         quarantined = "/lessons.json?state=quarantined"
         lesson = browser.open(browser.api._all).get(quarantined).json()["lessons"][0]
         form = {"id": str(lesson["id"]), "why": "plainer", "edition": lesson["edition"]}
-        assert "edit" in browser.do(
-            "amend", change="edit", text="No\r\nscript.", **form
-        )
+        assert "edit" in browser.do("amend", form, change="edit", text="No\r\nscript.")
         page = browser.get(f"/lessons/{lesson['id']}.json").json()
         assert [was["text"] for was in page["versions"]] == [
             ""
@@ -394,8 +405,8 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         browser.do("release", id=str(entry["id"]), why="mine")
         form["edition"] = browser.get("/lessons.json").json()["lessons"][0]["edition"]
         long = {**form, "change": "edit", "text": 5_000 * "x", "token": browser.token}
-        assert browser.post("/do/amend", **long).status_code == 422
-        browser.do("amend", change="retire", **form)
+        assert browser.post("/do/amend", long).status_code == 422
+        browser.do("amend", form, change="retire")
         assert "Restore" in browser.get(f"/lessons/{lesson['id']}").text
 
 
@@ -490,7 +501,7 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
             == 422
         )
         form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
-        assert browser.post("/do/cancel", **form).status_code == 403
+        assert browser.post("/do/cancel", form).status_code == 403
 
 
 @pytest.mark.both
@@ -501,13 +512,18 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         (first,) = browser.open(api._all).get("/quarantine.json").json()["waiting"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"][:16]
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
-        parents: Any = {"derived_from": [first["id"]], "trust": "external"}
-        for name in (names := ["tool:\u202efind", f"episode:{digest}"]):
-            api.run(
-                memory.remember(
-                    "E", text := name[:4], lesson=text, source=name, **parents
-                )
+        names = ["tool:\u202efind", f"episode:{digest}"]
+        for name in names:
+            text = name[:4]
+            remembering = memory.remember(
+                "E",
+                text,
+                lesson=text,
+                source=name,
+                derived_from=[first["id"]],
+                trust="external",
             )
+            api.run(remembering)
         listing = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
         assert listing["texts"] == 3
         assert {ATTACK, *names} <= {source["source"] for source in listing["sources"]}
@@ -595,7 +611,7 @@ def test_rare_pages_and_refusals(tmp_path):
             (404, "cancel", {"id": "nothing"}),
         ):
             assert (
-                browser.post(f"/do/{name}", token=browser.token, **form).status_code
+                browser.post(f"/do/{name}", form, token=browser.token).status_code
                 == status
             )
         sent = browser.client.post(
