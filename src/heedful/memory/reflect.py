@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
@@ -37,9 +37,9 @@ from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 from heedful.store import dreams, episodes, exposures, lessons, patterns
-from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import Bounds
+from heedful.store.quarantine import quarantined
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Limits
@@ -60,10 +60,10 @@ MAX_STORED_EVENTS = 2_000
 STRATEGY_IMPORTANCE_FACTOR = 1.1
 MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
 REFLECTION_FAILURE_EVENT = "reflection_generation_failed"  # the event in the log
-LIVE_LESSON_STATES = (
-    "unverified",
-    "verified",
-)  # the states of lessons that may be recalled
+# The states of lessons that may be recalled.
+LIVE_LESSON_STATES = ("unverified", "verified")
+# The metadata that a lesson takes over with the words of a stored one.
+AUTHOR_FIELDS = ("by", "confidence", "rated", "mended", "source_event_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,16 @@ class Reflected:
     """The result of reflecting on one episode.
 
     `lesson` says what happened, `strategy` what to do next time. `claims` are the
-    sentences of the lesson with the events they cite. `dropped` are the sentences, and the strategy,
-    of a model that the events do not support, each with the reason as `why`. `signals`
-    are the signs of a mistake in the episode. `known` is how often the same failure was
-    seen before; if it is above 0, no model was asked, and the lessons have the stored
-    words unless the new ones are better. `error` says why a model's answer was not
-    used. `stored` has the results of storing both lessons, now or before. `again` is
-    true if this episode was reflected on before. `busy` is true if another process is
-    reflecting on it, or was until a few seconds ago. `steps` are the steps of the run,
-    for `Memory.before`; those that the lessons are about have 1 as their `lesson`.
+    sentences of the lesson with the events they cite. `dropped` are the sentences, and
+    the strategy, of a model that the events do not support, each with the reason as
+    `why`. `signals` are the signs of a mistake in the episode. `known` is how often the
+    same failure was seen before; if it is above 0, no model was asked, and the lessons
+    have the stored words unless the new ones are better. `error` says why a model's
+    answer was not used. `stored` has the results of storing both lessons, now or
+    before. `again` is true if this episode was reflected on before. `busy` is true if
+    another process is reflecting on it, or was until a few seconds ago. `steps` are the
+    steps of the run, for `Memory.before`; those that the lessons are about have 1 as
+    their `lesson`.
     """
 
     lesson: Lesson
@@ -134,7 +135,7 @@ class Reflected:
         """The command that releases what waits in quarantine; "" if nothing was stored
         there.
         """
-        return records.release_command([one.entry for one in self.stored])
+        return records.release_command([answer.entry for answer in self.stored])
 
 
 def episode_of(
@@ -155,10 +156,10 @@ def episode_of(
     """
     if isinstance(loop, StoredLoop):
         verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
-        known = loop.head.task
-        task = task or (
-            known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
-        )
+        if not task:
+            task = loop.head.task
+            if not isinstance(task, str):
+                task = json.dumps(task, ensure_ascii=False)
         loop = loop.loop
     last = loop.attempts[-1].evaluation if loop.attempts else None
     done = verdict if isinstance(verdict, Done) else None
@@ -177,15 +178,15 @@ def episode_of(
         for place, finding in enumerate(findings, 1):
             message = redact(finding.message)
             fix = redact(finding.fix)
-            wrong = ""
-            type = "system_event"
-            said = f"{message} {fix}".strip()
+            event = Event(
+                "system_event",
+                f"{message} {fix}".strip(),
+                code=finding.check,
+                id=f"{name}, finding {place}",
+            )
             if finding.level == "error":
-                type = "error_event"
-                said = fix
-                wrong = message
-            id = f"{name}, finding {place}"
-            events.append(Event(type, said, error=wrong, code=finding.check, id=id))
+                event = replace(event, type="error_event", content=fix, error=message)
+            events.append(event)
     stop = done.stopped_by[0] if done and done.stopped_by else None
     fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
     return Episode(
@@ -236,9 +237,10 @@ async def reflect(
     )
     records.check_trust(trust)
     check_sequence("related", related, str, "ids, each a text")
-    kept = None if memory is None else Memory.of(memory, None)
+    if memory is not None:
+        memory = Memory.of(memory, None)
     work = _Reflector(
-        memory=kept,
+        memory=memory,
         model=model,
         prompts=prompts,
         score=score,
@@ -247,17 +249,16 @@ async def reflect(
     )
     if not episode.events and episode.fault is None:
         return None
-    if kept is None or not store:
+    if memory is None or not store:
         return await work.reflect(episode, episode.digest, trust)
     entry = await asyncio.to_thread(to_stored_episode, episode, trust)
-    if state := await kept.store.write(kept.scope, episodes.admit, entry):
-        study = await work.study(episode, trust)
-        made = await work.lessons(study, by_rules(study), episode.digest)
-        stored = await kept.store.read(
-            kept.scope, lessons.remembered, [made.lesson, made.strategy]
-        )
-        return replace(made, stored=stored, again=True, busy=state != "reflected")
-    return await work.write(kept, episode, episode.digest, trust)
+    state = await memory.store.write(memory.scope, episodes.admit, entry)
+    if state is None:
+        return await work.write(memory, episode, episode.digest, trust)
+    study = await work.study(episode, trust)
+    reflection = await work.lessons(study, by_rules(study), episode.digest)
+    answers = await _read_answers(memory, reflection)
+    return replace(reflection, stored=answers, again=True, busy=state != "reflected")
 
 
 async def reflect_waiting(
@@ -275,49 +276,56 @@ async def reflect_waiting(
     host can call this until it returns None. `digest` selects one episode. If the model
     fails, the error is raised and the episode waits. Raises ModelError, StoreError.
     """
-    kept = Memory.of(memory, None)
+    memory = Memory.of(memory, None)
     work = _Reflector(
-        memory=kept,
+        memory=memory,
         model=model,
         prompts=prompts,
         score=drafts.by_outcome,
         on_model_error="raise",
     )
-    entry = await kept.store.write(kept.scope, episodes.take, before, digest)
+    entry = await memory.store.write(memory.scope, episodes.take, before, digest)
     if entry is None:
         return None
     work = replace(work, keys=tuple(entry.via.split()))
     episode, trust = await asyncio.to_thread(from_stored_episode, entry)
-    return await work.write(kept, episode, entry.digest, trust)
+    return await work.write(memory, episode, entry.digest, trust)
 
 
-async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
+async def keep(
+    reflection: Reflected, memory: Memory | Store | str
+) -> tuple[Remembered, ...]:
     """Store a reflection made with `store=False`; an episode is stored once.
 
     If it was stored before, return the answers of its lessons, and count no sighting.
     Raises StoreError, QuotaExceeded.
     """
-    kept = Memory.of(memory, None)
-    meta = made.lesson.meta
-    session = storable(meta["session_id"])
+    memory = Memory.of(memory, None)
+    meta = reflection.lesson.meta
     entry = StoredEpisode(
         digest=meta["episode"],
         name="",
-        session=session,
+        session=storable(meta["session_id"]),
         outcome=meta["outcome"],
         record={},
     )
-    for _ in range(
-        40
-    ):  # another call may be storing it: wait two seconds for its answers
-        if (state := await kept.store.write(kept.scope, episodes.admit, entry)) is None:
-            return await _write_lessons(kept, entry.digest, made)
+    # Another call may be storing it: wait two seconds for its answers.
+    for _ in range(40):
+        state = await memory.store.write(memory.scope, episodes.admit, entry)
+        if state is None:
+            return await _write_lessons(memory, entry.digest, reflection)
         if state == "reflected":
             break
         await asyncio.sleep(0.05)
-    return await kept.store.read(
-        kept.scope, lessons.remembered, [made.lesson, made.strategy]
-    )
+    return await _read_answers(memory, reflection)
+
+
+async def _read_answers(
+    memory: Memory, reflection: Reflected
+) -> tuple[Remembered, ...]:
+    """Return the answers that the lessons got when another call stored them."""
+    both = [reflection.lesson, reflection.strategy]
+    return await memory.store.read(memory.scope, lessons.remembered, both)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,13 +347,13 @@ class _Reflector:
             raise InvalidInput(
                 "model", self.model, "a Model, as open_model gives one, or None"
             )
-        if (
-            not isinstance(self.prompts, Mapping)
-            or not self.prompts.keys() <= OUTCOME_PROMPTS.keys()
-        ):
-            raise InvalidInput(
-                "prompts", self.prompts, f"a mapping with {', '.join(OUTCOME_PROMPTS)}"
-            )
+        require(
+            isinstance(self.prompts, Mapping)
+            and self.prompts.keys() <= OUTCOME_PROMPTS.keys(),
+            "prompts",
+            self.prompts,
+            f"a mapping with {', '.join(OUTCOME_PROMPTS)}",
+        )
 
     async def write(
         self, memory: Memory, episode: Episode, digest: str, trust: Trust
@@ -357,33 +365,31 @@ class _Reflector:
         it.
         """
         renewal = asyncio.create_task(_renew_claim(memory, digest))
-        stored = None
+        answers = None
         try:
-            made = await self.reflect(episode, digest, trust)
-            stored = await _write_lessons(memory, digest, made)
+            reflection = await self.reflect(episode, digest, trust)
+            answers = await _write_lessons(memory, digest, reflection)
         finally:
             renewal.cancel()
-            if stored is None:
+            if answers is None:
                 await _record_failure(memory, digest, sys.exception())
-        return replace(made, stored=stored)
+        return replace(reflection, stored=answers)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Let the model write the reflection, or the rules if memory knows the
         failure.
         """
         study = await self.study(episode, trust)
-        known = 0
+        sightings = 0
         if self.memory is not None:
             store = self.memory.store
-            scope = self.memory.scope
-            seen = await store.read(scope, patterns.seen, study.signature)
-            known = sum(
-                each["seen"] for each in seen.lessons if each["kind"] == "reflection"
-            )
+            seen = await store.read(self.memory.scope, patterns.seen, study.signature)
+            reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
+            sightings = sum(row["seen"] for row in reflections)
         draft = by_rules(study)
         usage = NO_USAGE
         error = ""
-        if self.model is not None and not known:
+        if self.model is not None and not sightings:
             prompts = {**OUTCOME_PROMPTS, **self.prompts}
             instruction = prompts.get(episode.outcome, prompts["failure"])
             try:
@@ -394,24 +400,23 @@ class _Reflector:
                 log_failure(REFLECTION_FAILURE_EVENT, failed)
                 usage = getattr(failed, "usage", None) or NO_USAGE
                 error = f"{type(failed).__name__}: {failed}"
-        made = await self.lessons(study, draft, digest)
-        return replace(made, usage=usage, known=known, error=error)
+        reflection = await self.lessons(study, draft, digest)
+        return replace(reflection, usage=usage, known=sightings, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without the texts that heedful put into its prompts."""
         answered = {
-            Example(event.content, after.content).digest: at
-            for at, (event, after) in enumerate(pairwise(episode.events))
+            Example(event.content, after.content).digest: position
+            for position, (event, after) in enumerate(pairwise(episode.events))
             if event.type == "user_message" and after.type == "llm_response"
         }
         if self.memory is not None and answered:
             store = self.memory.store
             scope = self.memory.scope
             ours = await store.read(scope, episodes.known_examples, answered)
-            places = (
-                at for each in ours for at in (answered[each], answered[each] + 1)
-            )
-            episode = remove_lessons(episode, frozenset(places))
+            tasks = {answered[digest] for digest in ours}
+            answers = {position + 1 for position in tasks}
+            episode = remove_lessons(episode, frozenset(tasks | answers))
         stated = await self.memory.stated_trust() if self.memory is not None else {}
         return await asyncio.to_thread(Study.of, episode, trust, stated)
 
@@ -419,73 +424,47 @@ class _Reflector:
         """Return the lessons of a draft with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
-        episode = study.episode
-        ids = set[int]()
-        entries: Sequence[QuarantinedLesson] = ()
-        rows: Sequence[Mapping[str, Any]] = ()
-        if self.memory is not None:
-            store = self.memory.store
-            scope = self.memory.scope
-            rows = await store.read(scope, lessons.of_failure, study.signature.digest)
-            if episode.source == LOOP_SOURCE and episode.id:
-                past = await store.read(scope, exposures.past, episode.id)
-                ids = {
-                    id for each in past.exposures if each.shown for id in each.examples
-                }
-            entries = (
-                await store.read(scope, quarantine_store.quarantined, list(ids))
-                if ids
-                else ()
-            )
-        task = redact(episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS]
-        floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
-        floor += (
-            () if len(entries) == len(ids) else ("external",)
-        )  # some examples are gone
+        rows, entries, some_gone = await self._stored(study)
+        task = redact(study.episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS]
+        example = Example(task, "") if task else None
+        limits: list[Trust] = [study.task_trust] if task else []
+        if some_gone:
+            limits.append("external")
 
-        def lesson(kind: str, text: str, trust: Trust, weight: float) -> Lesson:
+        def to_lesson(kind: str, text: str, trust: Trust, importance: float) -> Lesson:
             name = study.signature
             tags = draft.tags
-            trust = lowest_trust((trust, *floor))
+            trust = lowest_trust((trust, *limits))
             if kind == "strategy":
                 name = strategy_signature(name, text)
                 tags = (*tags, kind)
             tags = tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1]
-            about: Any = {
-                "state": initial_state(trust),
-                "trust": trust,
-                "importance": weight,
-            }
-            about |= {"tags": tags, "meta": self.meta(study, draft, digest, kind)}
-            about |= {
-                "source": f"episode:{digest[:16]}",
-                "sources": (*study.sources, *self.keys),
-            }
-            about |= {"parents": tuple(sorted(entry.id for entry in entries))}
-            said = text[: records.MAX_EXAMPLE_TEXT_CHARS]
-            example = Example(task, "") if task else None
-            own = Lesson(
+            text = text[: records.MAX_EXAMPLE_TEXT_CHARS]
+            lesson = Lesson(
                 kind,
                 name,
                 error_type=name.error_type,
-                text=said,
-                sighting=said,
+                text=text,
+                sighting=text,
                 example=example,
-                **about,
+                state=initial_state(trust),
+                trust=trust,
+                importance=importance,
+                tags=tags,
+                meta=self.meta(study, draft, digest, kind),
+                source=f"episode:{digest[:16]}",
+                sources=(*study.sources, *self.keys),
+                parents=tuple(sorted(entry.id for entry in entries)),
             )
-            if (
-                kind == "strategy"
-                and draft.strategy
-                and draft.by == DRAFT_BY_RULES
-                and not study.tool
-            ):
+            is_fix = draft.strategy and draft.by == DRAFT_BY_RULES and not study.tool
+            if kind == "strategy" and is_fix:
                 # the fix of a check; if another one contradicts it, a person decides
-                return own
-            return _with_stored_words(
-                own, study, [row for row in rows if row["kind"] == kind]
-            )
+                return lesson
+            alike = [row for row in rows if row["kind"] == kind]
+            return _with_stored_words(lesson, study, alike)
 
-        reflection = lesson("reflection", draft.text(episode), draft.trust, importance)
+        text = draft.text(study.episode)
+        reflection = to_lesson("reflection", text, draft.trust, importance)
         strategy = None
         rule = draft.strategy
         trust = draft.rule_trust
@@ -494,8 +473,8 @@ class _Reflector:
                 rule = row["text"]
                 trust = lowest_trust((trust, row["trust"]))
         if rule:
-            strategy = lesson("strategy", rule, trust, _stronger(importance))
-        failed = {at for one in study.main_signals for at in study.failed_steps(one)}
+            strategy = to_lesson("strategy", rule, trust, _stronger(importance))
+        failed = set(chain.from_iterable(map(study.failed_steps, study.main_signals)))
         steps = await asyncio.to_thread(steps_of, study.course, failed)
         return Reflected(
             reflection,
@@ -506,27 +485,49 @@ class _Reflector:
             steps=steps,
         )
 
+    async def _stored(
+        self, study: Study
+    ) -> tuple[Sequence[Mapping[str, Any]], Sequence[QuarantinedLesson], bool]:
+        """Return the stored lessons about a failure, the examples that its loop was
+        shown, and whether some of these are gone.
+        """
+        if self.memory is None:
+            return (), (), False
+        store = self.memory.store
+        scope = self.memory.scope
+        rows = await store.read(scope, lessons.of_failure, study.signature.digest)
+        loop = study.episode.id if study.episode.source == LOOP_SOURCE else ""
+        if not loop:
+            return rows, (), False
+        past = await store.read(scope, exposures.past, loop)
+        exposed = (exposure.examples for exposure in past.exposures if exposure.shown)
+        ids = set(chain.from_iterable(exposed))
+        entries: Sequence[QuarantinedLesson] = ()
+        if ids:
+            entries = await store.read(scope, quarantined, list(ids))
+        return rows, entries, len(entries) != len(ids)
+
     def meta(
         self, study: Study, draft: Draft, digest: str, kind: str
     ) -> Mapping[str, Any]:
         """Return the metadata of a lesson."""
         episode = study.episode
-        stronger = kind == "strategy"
-        events = sorted({at for claim in draft.claims for at in claim.events})
+        cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
+        rated = draft.rated
+        if kind == "strategy" and rated:
+            rated = _stronger(rated)
         return {
             "by": draft.by,
             "layer": "rm",
             "confidence": draft.confidence,
-            "rated": _stronger(draft.rated)
-            if stronger and draft.rated
-            else draft.rated,
-            "mended": stronger and draft.mended,
+            "rated": rated,
+            "mended": kind == "strategy" and draft.mended,
             "outcome": episode.outcome,
             "task_description": redact(episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS],
             "event_count": len(episode.events) + episode.omitted,
             "session_id": episode.session,
             "error_category": study.category,
-            "source_event_ids": [episode.events[at].id or str(at) for at in events],
+            "source_event_ids": [episode.events[n].id or str(n) for n in cited],
             "related_memory_ids": list(self.related),
             "episode": digest,
         }
@@ -546,65 +547,66 @@ def steps_of(
     of what failed.
     """
     steps = list[Step]()
-    before = ""
-    for at, event in enumerate(run.events):
-        if event.type == "tool_call" and event.tool and (result := run.result[at]):
-            acted = action(event.tool, given_to(event))
-            text = run.failure[at] or run.failure[result]
-            error = (
-                (text and error_line(text)) if errors is None else errors.get(at, "")
+    state = ""
+    for position, event in enumerate(run.events):
+        result = run.result[position]
+        if event.type != "tool_call" or not event.tool or not result:
+            continue
+        step_action = action(event.tool, given_to(event))
+        if errors is None:
+            text = run.failure[position] or run.failure[result]
+            error = text and error_line(text)
+        else:
+            error = errors.get(position, "")
+        steps.append(
+            Step(
+                step_action,
+                error,
+                lesson=int(position in failed),
+                state=state,
+                at=run.events[result].at or 0,
             )
-            steps.append(
-                Step(
-                    acted,
-                    error,
-                    lesson=int(at in failed),
-                    state=before,
-                    at=run.events[result].at or 0,
-                )
-            )
-            before = (
-                f"after {clean(f'{event.tool}: {acted.text}', MAX_PREVIOUS_STEP_CHARS)}"
-            )
+        )
+        call = clean(f"{event.tool}: {step_action.text}", MAX_PREVIOUS_STEP_CHARS)
+        state = f"after {call}"
     return tuple(steps)
 
 
 def _with_stored_words(
-    own: Lesson, study: Study, rows: Sequence[Mapping[str, Any]]
+    lesson: Lesson, study: Study, rows: Sequence[Mapping[str, Any]]
 ) -> Lesson:
     """Return a lesson in the best of the stored words, unless its own words are
     better.
     """
-    best = min(rows, key=_worth, default=None)
-    fixes = own.meta.get("mended") and not any(
+    best = min(rows, key=_words_rank, default=None)
+    if best is None:
+        return lesson
+    fixes = lesson.meta.get("mended") and not any(
         row["meta"].get("mended") for row in rows
     )
-    if (
-        best is None
-        or fixes
-        or _worth({"trust": own.trust, "meta": own.meta}) < _worth(best)
-    ):
-        return own
+    own_rank = _words_rank({"trust": lesson.trust, "meta": lesson.meta})
+    if fixes or own_rank < _words_rank(best):
+        return lesson
     name = study.signature
-    text = best["text"]
-    name = name if own.kind == "reflection" else strategy_signature(name, text)
-    author = ("by", "confidence", "rated", "mended", "source_event_ids")
-    meta = {
-        **own.meta,
-        **{key: best["meta"][key] for key in author if key in best["meta"]},
-    }
-    weight = best["importance"]
-    tags = tuple(best["tags"])
+    if lesson.kind != "reflection":
+        name = strategy_signature(name, best["text"])
+    author = {key: best["meta"][key] for key in AUTHOR_FIELDS if key in best["meta"]}
     return replace(
-        own, signature=name, text=text, importance=weight, tags=tags, meta=meta
+        lesson,
+        signature=name,
+        text=best["text"],
+        importance=best["importance"],
+        tags=tuple(best["tags"]),
+        meta={**lesson.meta, **author},
     )
 
 
-def _worth(one: Mapping[str, Any]) -> tuple[int, bool]:
+def _words_rank(lesson: Mapping[str, Any]) -> tuple[int, bool]:
     """Return the order of words, best first: by trust, then those that say what
     worked.
     """
-    return records.TRUST_ORDER.index(one["trust"]), not one["meta"].get("mended")
+    trust = records.TRUST_ORDER.index(lesson["trust"])
+    return trust, not lesson["meta"].get("mended")
 
 
 @resumable(result=list[Remembered])
@@ -613,62 +615,66 @@ def _record(
     scope: Scope,
     digest: str,
     steps: Sequence[Step],
-    made: Sequence[Lesson],
+    new_lessons: Sequence[Lesson],
     **limits: Any,
 ) -> list[Remembered]:
     """Write the lessons of an episode; a strategy supersedes older ones that are worth
     less.
     """
-    answers = episodes.record_lessons(db, scope, digest, made, **limits)
-    about = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
-    episodes.record_steps(db, scope, made[0].source, about)
-    new = {
-        answer.id
-        for answer, one in zip(answers, made, strict=True)
-        if one.kind == "strategy"
-    }
-    rows = lessons.of_failure(db, scope, made[0].signature.digest)
-    live = {
-        row["id"]: row
-        for row in rows
-        if row["kind"] == "strategy" and row["state"] in LIVE_LESSON_STATES
-    }
-    for id in new & live.keys():
-        older = tuple(n for n, row in live.items() if _worth(live[id]) < _worth(row))
-        if older:
-            change = Proposal(
-                "reword", older, survivor=id, why="the new rule says what worked"
-            )
-            expected = {
-                n: DreamLesson(
-                    id=row["id"],
-                    kind=row["kind"],
-                    signature=row["signature"],
-                    error_type=row["error_type"],
-                    text=row["text"],
-                    state=row["state"],
-                    trust=row["trust"],
-                )
-                for n, row in live.items()
-            }
-            report = {"mode": "lite", "before": lessons.count(db, scope)}
-            dreams.supersede(
-                db,
-                scope,
-                report=report,
-                proposals=[change],
-                expected=expected,
-                by="heedful",
-            )
+    answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
+    steps = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
+    episodes.record_steps(db, scope, new_lessons[0].source, steps)
+    for answer, lesson in zip(answers, new_lessons, strict=True):
+        if lesson.kind == "strategy":
+            _supersede_older(db, scope, answer.id, new_lessons[0].signature.digest)
     return answers
 
 
+def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
+    """Let a strategy supersede those of the same failure whose words are worth less."""
+    live = {
+        row["id"]: row
+        for row in lessons.of_failure(db, scope, failure)
+        if row["kind"] == "strategy" and row["state"] in LIVE_LESSON_STATES
+    }
+    if id not in live:
+        return
+    rank = _words_rank(live[id])
+    older = tuple(n for n, row in live.items() if rank < _words_rank(row))
+    if not older:
+        return
+    change = Proposal("reword", older, survivor=id, why="the new rule says what worked")
+    expected = {
+        n: DreamLesson(
+            id=row["id"],
+            kind=row["kind"],
+            signature=row["signature"],
+            error_type=row["error_type"],
+            text=row["text"],
+            state=row["state"],
+            trust=row["trust"],
+        )
+        for n, row in live.items()
+    }
+    dreams.supersede(
+        db,
+        scope,
+        report={"mode": "lite", "before": lessons.count(db, scope)},
+        proposals=[change],
+        expected=expected,
+        by="heedful",
+    )
+
+
 async def _write_lessons(
-    memory: Memory, digest: str, made: Reflected
+    memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
-    made_lessons = [each for each in (made.lesson, made.strategy) if each is not None]
-    answers = await write_lessons(memory, made_lessons, _record, digest, made.steps)
-    fields = {"id": answers[0].id, "importance": made.lesson.importance}
+    both = (reflection.lesson, reflection.strategy)
+    new_lessons = [lesson for lesson in both if lesson is not None]
+    answers = await write_lessons(
+        memory, new_lessons, _record, digest, reflection.steps
+    )
+    fields = {"id": answers[0].id, "importance": reflection.lesson.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
 
@@ -681,11 +687,12 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
     """
     digest = episode.digest
     events = episode.events
-    half = MAX_STORED_EVENTS // 2
     if len(events) > MAX_STORED_EVENTS:
-        left = episode.omitted + len(events) - MAX_STORED_EVENTS
+        half = MAX_STORED_EVENTS // 2
         episode = replace(
-            episode, events=(*events[:half], *events[-half:]), omitted=left
+            episode,
+            events=(*events[:half], *events[-half:]),
+            omitted=episode.omitted + len(events) - MAX_STORED_EVENTS,
         )
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
@@ -755,14 +762,16 @@ async def receive(
 
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
-    received, refused = await asyncio.to_thread(_read, body)
-    refused.update(
-        await store.write(scope, episodes.put_spans, received, trust, bounds)
+    received, refused = await asyncio.to_thread(_read_pieces, body)
+    dropped = await store.write(
+        scope, episodes.put_spans, received, trust=trust, bounds=bounds
     )
+    refused.update(dropped)
     return refused
 
 
-def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
+def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
+    """Return the spans of a request, and how many were refused, by reason."""
     if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
         body = {"resourceSpans": [], **body}
     try:
@@ -796,15 +805,15 @@ async def gather(
     """
     now = time.time()
     digests: list[str] = []
-    bounds = now - patience.settled, now - patience.ending
-    for trace in await store.read(scope, episodes.ended_traces, *bounds):
+    settled = now - patience.settled
+    ending = now - patience.ending
+    for trace in await store.read(scope, episodes.ended_traces, settled, ending):
         spans = await store.read(scope, episodes.spans, trace.id)
         built = await asyncio.to_thread(episodes_in, spans)
-        made = (
-            await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
-            if built
-            else None
-        )
-        if await store.write(scope, episodes.finish_trace, trace, made) and made:
-            digests.append(made.digest)
+        entry = None
+        if built:
+            entry = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
+        is_new = await store.write(scope, episodes.finish_trace, trace, entry)
+        if entry and is_new:
+            digests.append(entry.digest)
     return tuple(digests)
