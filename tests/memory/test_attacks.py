@@ -19,7 +19,6 @@ from tests.store.support import opened
 EVIL = "zzevil"  # a word of every text of the attacker, and of none of ours
 POISON = replace(WEIGHT, accepted=f"{EVIL} 7 stones", wrong=f"{EVIL} unit")
 FILTERS: Sequence[dict[str, Any]] = [
-    {},
     {"tags": ["t"]},
     {"tags": ["t", EVIL]},
     {"tags": ["t", EVIL], "match": "all"},
@@ -79,8 +78,7 @@ async def recall_everything(memory: Memory) -> set[str]:
         POISON.accepted,
         "u x t",
     ):
-        for filters in FILTERS:
-            matches += await memory.recall(question, 99, **filters)
+        matches += await memory.recall(question, 99)
         space, vector = await memory._embed(question)
         for meaning in (vector, None):
             matches += await memory.store.read(
@@ -88,6 +86,8 @@ async def recall_everything(memory: Memory) -> set[str]:
             )
         briefing = await memory.brief(question, f"loop {question}")
         assert EVIL not in str(briefing.examples)
+    for filters in FILTERS:
+        matches += await memory.recall(f"{EVIL} {SIMILAR}", 99, **filters)
     return {f"{match.lesson} {match.example} {match.tags}" for match in matches}
 
 

@@ -129,7 +129,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=steps)
 def test_what_is_kept_never_differs_from_what_is_read_anew(moves):
     async def scenario(memory: Memory) -> None:

@@ -245,7 +245,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=steps, max_entries=st.integers(1, 4))
 def test_a_bound_holds_whatever_happens(moves, max_entries):
     async def scenario(store: Any) -> None:

@@ -143,7 +143,7 @@ async def apply_ruling(memory: Memory, action: str) -> None:
         )
 
 
-@settings(max_examples=20 * SOAK, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10 * SOAK, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):
     async def scenario() -> None:

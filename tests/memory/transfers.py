@@ -198,9 +198,9 @@ HEADER = {
 }
 
 
-# Texts with a secret of every kind, and the line of it that may be nowhere.
+# A text with a secret of each kind, and the line of it that may be nowhere. Every rule is
+# tested in tests/test_redact.py.
 PLANTED = [
     (text, max(secret.splitlines(), key=len).encode())
-    for texts in EVERY.values()
-    for text, secret in texts
+    for (text, secret), *_ in EVERY.values()
 ]
