@@ -1,5 +1,6 @@
 """Memories to dream over, and all that a scope holds, to compare before and after."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from heedful.lessons.lesson import Scope
@@ -64,7 +65,9 @@ async def read_states(memory: Memory) -> dict[str, str]:
     return {lesson["text"]: lesson["state"] for lesson in await memory.top(1_000)}
 
 
-async def recall_ranks(memory: Memory, *tasks: str) -> list[list[tuple[Any, ...]]]:
+async def recall_ranks(
+    memory: Memory, tasks: Sequence[str]
+) -> list[list[tuple[Any, ...]]]:
     """What each task brings, with all that ranks it."""
     answers = [await memory.recall(task, 20) for task in tasks]
     return [

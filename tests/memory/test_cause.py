@@ -24,6 +24,7 @@ from heedful.lessons.briefing import (
     FIRST_LOOPS_WITHOUT_HOLDOUT,
     Briefing,
     Choice,
+    Tell,
     choose_for_loop,
 )
 from heedful.lessons.lesson import (
@@ -84,18 +85,34 @@ class Agent:
         self.obeys = obeys
         self.memory = Memory(store, holdout=0.0)
         self.hints: list[str] = []
-        self.options: dict[str, Any] = {"checks": [severity], "memory": self.memory}
-        self.options |= {"store": store, "policy": TWO}
 
     def answer(self, hint: str | None) -> str:
         self.hints.append(hint or "")
-        return (
-            "P1" if self.obeys and FIX in self.hints[-1] else f"bad {len(self.hints)}"
+        if self.obeys and FIX in self.hints[-1]:
+            return "P1"
+        return f"bad {len(self.hints)}"
+
+    async def run(self, task: str, generate: Any, memory_key: str | None = None) -> Any:
+        """Run a loop of two attempts with this generator."""
+        return await run(
+            task,
+            generate=generate,
+            checks=[severity],
+            memory=self.memory,
+            memory_key=memory_key,
+            store=self.store,
+            policy=TWO,
         )
 
 
 def decorated(agent: Agent) -> Ask:
-    @self_correcting(**agent.options, on_exhausted="best")
+    @self_correcting(
+        checks=[severity],
+        memory=agent.memory,
+        store=agent.store,
+        policy=TWO,
+        on_exhausted="best",
+    )
     async def triage(task: str, hint: str) -> str:
         return agent.answer(hint)
 
@@ -106,13 +123,12 @@ def function(agent: Agent) -> Ask:
     async def triage(task: str, hint: str) -> str:
         return agent.answer(hint)
 
-    return lambda task: run(task, generate=triage, **agent.options)
+    return lambda task: agent.run(task, triage)
 
 
 def nameless(agent: Agent) -> Ask:
-    generate: Any = lambda task, hint: agent.answer(hint)  # noqa: E731
-    return lambda task: run(
-        task, generate=generate, memory_key="triage", **agent.options
+    return lambda task: agent.run(
+        task, lambda task, hint: agent.answer(hint), memory_key="triage"
     )
 
 
@@ -121,12 +137,9 @@ def stage(agent: Agent) -> Ask:
         return agent.answer(feedback)
 
     async def asked(task: str) -> None:
-        here: dict[str, Any] = {
-            "store": agent.store,
-            "memory": agent.memory,
-            "progress": False,
-        }
-        pipeline = Pipeline(task, **here)
+        pipeline = Pipeline(
+            task, store=agent.store, memory=agent.memory, progress=False
+        )
         pipeline.stage(checks=[severity], retries=1, name=task)(triage)
         await pipeline.run()
 
@@ -135,8 +148,14 @@ def stage(agent: Agent) -> Ask:
 
 def outside(agent: Agent) -> Ask:
     async def asked(task: str) -> None:
-        options: Any = {"checks": [severity], "policy": TWO, "memory_key": "triage"}
-        loop = await open_loop(task, task, memory=agent.memory, **options)
+        loop = await open_loop(
+            task,
+            task,
+            memory=agent.memory,
+            checks=[severity],
+            policy=TWO,
+            memory_key="triage",
+        )
         while not loop.ended:
             await loop.report(agent.answer(loop.hint))
 
@@ -210,13 +229,14 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
         hints.append(hint)
         return "P1" if FIX in hint else output
 
-    options: dict[str, Any] = {"checks": [severity], "memory": memory, "store": store}
-    for past_task in (TASKS[0], task):
+    for loop_task, loop_tell in ((TASKS[0], "both"), (task, tell)):
         await run(
-            past_task,
+            loop_task,
             generate=triage,
-            tell=tell if past_task is task else "both",
-            **options,
+            tell=loop_tell,
+            checks=[severity],
+            memory=memory,
+            store=store,
         )
     assert (FIX in hints[2]) is True
     assert (f"not accepted: {output}" in hints[2]) == has_example
@@ -238,23 +258,28 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 def test_accepted_answers_of_the_key_are_told_however_unlike(
     mended, same_key, examples, chosen_ids, has_example
 ):
-    first: dict[str, Any] = {
-        "kind": "example",
-        "verified": False,
-        "cosine": 0.1,
-        "own": same_key,
-    }
-    matches = [build_match(n, f"weigh it {n}", **first) for n in range(1, examples + 1)]
+    matches = [
+        build_match(
+            n,
+            f"weigh it {n}",
+            kind="example",
+            verified=False,
+            cosine=0.1,
+            own=same_key,
+        )
+        for n in range(1, examples + 1)
+    ]
     if mended is not None:
         cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=mended)
-        rule: dict[str, Any] = {"cause": cause, "verified": False, "lesson": "say kg"}
         matches.append(
             build_match(
                 9,
                 "tell it",
                 "",
                 worked=Example("tell it", "7 kg", rejected="7"),
-                **rule,
+                cause=cause,
+                verified=False,
+                lesson="say kg",
             )
         )
     selection = choose_for_loop("weigh it", matches, now=0.0)
@@ -272,15 +297,17 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
     store,
 ):
     memory = Memory(store, holdout=0.0)
-    options: dict[str, Any] = {
-        "checks": [severity],
-        "memory": memory,
-        "memory_key": "K",
-    }
     has_examples = []
     for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
         generate = functools.partial(lambda answer, task, hint: answer, answer)
-        await run(task, generate=generate, store=store, **options)
+        await run(
+            task,
+            generate=generate,
+            checks=[severity],
+            memory=memory,
+            memory_key="K",
+            store=store,
+        )
         for key in "KJ":
             briefing = await memory.brief(
                 "the page after checkout is blank", "", memory_key=key
@@ -291,13 +318,15 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
     model = ScriptedModel("bad", "P1", "P1")
-    options: dict[str, Any] = {
-        "checks": [severity],
-        "memory": Memory(store),
-        "memory_key": "K",
-    }
     for task in TASKS[:2]:
-        await run(task, generate=model, store=store, **options)
+        await run(
+            task,
+            generate=model,
+            checks=[severity],
+            memory=Memory(store),
+            memory_key="K",
+            store=store,
+        )
     question, answer, last = model.prompts[2]
     assert question.content == TASKS[0]
     assert answer.content == "P1"
@@ -308,16 +337,17 @@ async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
 def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     own_key = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
-    store: dict[str, Any] = {"memory": in_memory(), "store": None}
+    store = in_memory()
     defaults: dict[Any, str] = {
         (severity,): own_key,
         (lambda *_: None,): "",
         (severity, bool): "",
     }
     for checks, key in defaults.items():  # a model has the key of its checks
-        assert (
-            Run("t", generate=ScriptedModel(), checks=checks, **store).memory_key == key
+        loop = Run(
+            "t", generate=ScriptedModel(), checks=checks, memory=store, store=None
         )
+        assert loop.memory_key == key
     bound = Agent.answer.__get__(object())
     model = ScriptedModel("text")
     cases: list[tuple[Any, str]] = [
@@ -359,8 +389,9 @@ async def test_a_wrong_key_or_form_is_refused_before_anything_is_written(store, 
         await open_loop("a", "task", memory_key=wrong, store=store)
     with pytest.raises(errors.InvalidInput, match="memory_key"):
         Pipeline("p", store=store).stage(memory_key=wrong)(lambda state: 1)
+    unknown_form: Any = "all"
     with pytest.raises(errors.InvalidInput, match="tell"):
-        Run("task", generate=severity, tell="all", store=store)  # type: ignore[arg-type]
+        Run("task", generate=severity, tell=unknown_form, store=store)
     await open_loop("b", "task", memory_key="one", store=store)
     with pytest.raises(errors.Conflict, match="memory_key"):
         await open_loop("b", "task", memory_key="two", store=store)
@@ -379,7 +410,9 @@ class Breaking:
         *names: str,
         checks: str = "abc",
         fix: str | None = None,
-        **options: Any,
+        tell: Tell = "both",
+        id: str = "",
+        is_stored: bool = True,
     ) -> list[str]:
         """Run a loop of `key`; return the rules that it was told before its first
         attempt.
@@ -401,18 +434,22 @@ class Breaking:
                 )
                 return [finding] if is_broken else []
 
-            judge.__name__ = name
-            judge.pure = True  # type: ignore[attr-defined]
-            return judge
+            pure_check: Any = judge
+            pure_check.__name__ = name
+            pure_check.pure = True
+            return pure_check
 
-        options = {
-            "memory": self.memory,
-            "store": self.memory.store,
-            "policy": TWO,
-            **options,
-        }
-        options |= {"checks": list(map(check, checks)), "memory_key": key}
-        await run(f"task{next(self.number)}", generate=generate, **options)
+        await run(
+            f"task{next(self.number)}",
+            generate=generate,
+            checks=list(map(check, checks)),
+            memory=self.memory,
+            memory_key=key,
+            store=self.memory.store if is_stored else None,
+            policy=TWO,
+            tell=tell,
+            id=id,
+        )
         return rules[0]
 
 
@@ -450,30 +487,30 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 
 
 @pytest.mark.parametrize(
-    ("apart", "engine"),
+    ("is_stored", "engine"),
     [
-        pytest.param(False, "sqlite", id="one store"),
-        pytest.param(True, "sqlite", id="no store for loops"),
+        pytest.param(True, "sqlite", id="one store"),
+        pytest.param(False, "sqlite", id="no store for loops"),
         pytest.param(
-            False, "postgres", id="one store in PostgreSQL", marks=pytest.mark.both
+            True, "postgres", id="one store in PostgreSQL", marks=pytest.mark.both
         ),
     ],
     indirect=["engine"],
 )
 async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
-    store, apart
+    store, is_stored
 ):
     run_loop = Breaking(store)
-    options: dict[str, Any] = {"store": None} if apart else {}
-    await run_loop("K", "a", **options)
+    await run_loop("K", "a", is_stored=is_stored)
     rule_counts = [
-        len(await run_loop("K", **options))
+        len(await run_loop("K", is_stored=is_stored))
         for _ in range(MIN_QUIET_LOOPS + REMINDER_INTERVAL_LOOPS)
     ]
     assert rule_counts == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0]
-    assert await run_loop("K", "a", **options) == ["a"]
+    assert await run_loop("K", "a", is_stored=is_stored) == ["a"]
     assert [
-        len(await run_loop("K", **options)) for _ in range(REMINDER_INTERVAL_LOOPS)
+        len(await run_loop("K", is_stored=is_stored))
+        for _ in range(REMINDER_INTERVAL_LOOPS)
     ] == [1] * REMINDER_INTERVAL_LOOPS
 
 
@@ -546,14 +583,16 @@ async def test_the_coin_withholds_a_rule_and_the_briefing_says_so(store):
     run_loop = Breaking(store)
     await run_loop("K", "a")
     for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-        exposure = [
-            Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
-        ]
-        ended: Any = {
-            "exposures": exposure,
-            "outcome": Outcome(f"before {n}", True, calls=1),
-        }
-        await store.write(Scope(), exposures.remember, (), **ended)
+        exposure = Exposure(
+            "check/0", f"before {n}", shown=True, signature="0", share=0.0
+        )
+        await store.write(
+            Scope(),
+            exposures.remember,
+            (),
+            exposures=[exposure],
+            outcome=Outcome(f"before {n}", True, calls=1),
+        )
     memory = Memory(store, holdout=0.999)
     briefing = await memory.brief("a task", "l", memory_key="K")
     assert briefing.found == ()
@@ -576,12 +615,14 @@ async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone)
         await run_loop.memory.clear()
     briefing = (await store.read(Scope(), loops.read, "second")).briefing
     texts = [choice.text for choice in briefing.choices] if briefing else []
-    assert ["rule a is broken" in text for text in texts] == [True] * (gone == "kept")
+    assert ["rule a is broken" in text for text in texts] == (
+        [True] if gone == "kept" else []
+    )
 
 
 async def test_every_candidate_is_listed_with_its_leg_and_score(store):
     run_loop = Breaking(store)
-    await run_loop("K", *"abc")
+    await run_loop("K", "a", "b", "c")
     await run_loop.memory.remember(
         "E", "no unit", example=Example("weigh a red box", "1 kg")
     )
@@ -612,24 +653,25 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert "no memory key" in str(empty)
     await nameless(agent)(TASKS[0])
     await agent.memory.remember("E", "obey", trust="external")
-    [choice] = (
-        briefing := await agent.memory.brief("a task", "l", memory_key="triage")
-    ).choices
+    briefing = await agent.memory.brief("a task", "l", memory_key="triage")
+    [choice] = briefing.choices
     assert choice.leg == "cause"
     assert choice.outcome == "missed"
     assert briefing.waiting == 1
     assert "quarantine" in str(briefing)
-    options: dict[str, Any] = {
-        **agent.options,
-        "checks": [lambda answer, context: ()],
-        "memory_key": "L",
-    }
-    result = await run(
-        "weigh a red box now", generate=lambda task, hint: "fine", **options
+    run_accepted = functools.partial(
+        run,
+        "weigh a red box now",
+        checks=[lambda answer, context: ()],
+        memory=agent.memory,
+        memory_key="L",
+        store=store,
+        policy=TWO,
     )
+    result = await run_accepted(generate=lambda task, hint: "fine")
     assert result.briefing is not None
     assert result.briefing.memory_key == "L"
-    again = await run("weigh a red box now", generate=len, id=result.id, **options)
+    again = await run_accepted(generate=len, id=result.id)
     assert again.briefing == result.briefing  # another process would read it, too
     [choice] = (await agent.memory.brief("weigh an old grey stone today", "l")).choices
     assert choice.leg == "likeness"

@@ -29,7 +29,9 @@ from tests.store.support import opened, rows
 
 pytestmark = IN_SOAK
 
-BY = {"by": "ada", "why": "it was wrong"}
+
+async def roll_back(memory: Memory, dream: int) -> int:
+    return await Dreams(memory).rollback(dream, by="ada", why="it was wrong")
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     first, second, _ = await remember_texts(memory, TEXT, SAME, OTHER)
     await memory.remember("k", TEXT)
     before = await dump_tables(memory)
-    ranks = await recall_ranks(memory, TEXT, SAME, OTHER)
+    ranks = await recall_ranks(memory, [TEXT, SAME, OTHER])
     rehearsal = await consolidate(memory, dry_run=True)
     assert rehearsal.id == 0
     assert rehearsal.after == 2
@@ -71,13 +73,13 @@ async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
         SAME: "superseded",
         OTHER: "unverified",
     }
-    assert [rank[1] for rank in (await recall_ranks(memory, SAME))[0]] == [first]
+    assert [rank[1] for rank in (await recall_ranks(memory, [SAME]))[0]] == [first]
     assert await dump_tables(memory) != before
     with pytest.raises(InvalidInput, match="by"):
         await Dreams(memory).rollback(dream.id, by="")
-    assert await Dreams(memory).rollback(dream.id, **BY) == 1
+    assert await roll_back(memory, dream.id) == 1
     assert await dump_tables(memory) == before
-    assert await recall_ranks(memory, TEXT, SAME, OTHER) == ranks
+    assert await recall_ranks(memory, [TEXT, SAME, OTHER]) == ranks
     (ruling,) = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert ruling["action"] == "rollback"
     assert ruling["subject"] == "dream/1"
@@ -101,7 +103,7 @@ async def test_seen_answers_with_what_took_its_place(memory):
     assert answer.created is False
     assert answer.seen == 3
     assert (await memory.seen("k", TEXT)).count == 6
-    await Dreams(memory).rollback(dream.id, **BY)
+    await roll_back(memory, dream.id)
     assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
 
 
@@ -126,14 +128,14 @@ async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     assert sightings.count == 3
     assert sightings.lessons[0]["id"] == 3
     with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
-        await Dreams(memory).rollback(first_dream.id, **BY)
+        await roll_back(memory, first_dream.id)
     assert refused.value.id == 1
     assert refused.value.first == 2
-    assert await Dreams(memory).rollback(second_dream.id, **BY) == 1
-    assert await Dreams(memory).rollback(first_dream.id, **BY) == 1
+    assert await roll_back(memory, second_dream.id) == 1
+    assert await roll_back(memory, first_dream.id) == 1
     assert set((await read_states(memory)).values()) == {"unverified"}
     with pytest.raises(RollbackRefused, match="is rolled back already"):
-        await Dreams(memory).rollback(first_dream.id, **BY)
+        await roll_back(memory, first_dream.id)
 
 
 def example(n: int) -> Example:
@@ -153,7 +155,7 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
         await memory.remember("k", text, example=example(n), trust="measured")
     before = await dump_tables(memory)
     tasks = [example(n).task for n in range(4)]
-    ranks = await recall_ranks(memory, *tasks)
+    ranks = await recall_ranks(memory, tasks)
     dream = await consolidate(memory)
     (merge,) = dream.done
     best = (await memory.recall(tasks[1]))[0]
@@ -164,7 +166,7 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
     best = (await memory.recall(tasks[3]))[0]
     assert best.example.accepted == "label 3"
     assert best.lesson_id == merge.survivor
-    await Dreams(memory).rollback(dream.id, **BY)
+    await roll_back(memory, dream.id)
     best = (await memory.recall(tasks[3]))[0]
     assert best.example.accepted == "label 3"
     assert best.lesson_id == 2
@@ -173,7 +175,7 @@ async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(
         "example"
     ]
     assert len(after["example"]) == len(before["example"]) + 1
-    assert (await recall_ranks(memory, *tasks))[1][0] == ranks[1][0]
+    assert (await recall_ranks(memory, tasks))[1][0] == ranks[1][0]
 
 
 async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, path):
@@ -194,8 +196,9 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
     async def run():
         await memory.remember("k", TEXT, trust="model", source="page")
         await memory.remember("k", TEXT, trust="model", source="page")
-        more = {"source": "other", "example": example(1)}
-        same = await memory.remember("k", SAME, trust="model", **more)
+        same = await memory.remember(
+            "k", SAME, trust="model", source="other", example=example(1)
+        )
         dream = await consolidate(memory)
         assert (await read_states(memory))[SAME] == "superseded"
         match how:
@@ -221,7 +224,7 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(
         for text in (SAME, example(1).task):
             assert (await memory.recall(text))[0].lesson_id == same.id
         assert (await dump_tables(memory))["link"] == []
-        assert await Dreams(memory).rollback(dream.id, **BY) == 0
+        assert await roll_back(memory, dream.id) == 0
         assert (await read_states(memory))[SAME] == "unverified"
 
     asyncio.run(run())
@@ -232,12 +235,9 @@ async def test_after_a_revocation_a_survivor_speaks_in_words_of_its_own(memory):
     for n, (text, source) in enumerate(
         [(TEXT, "page"), (OTHER, "ours"), (TEXT, "page")]
     ):
-        more: dict[str, Any] = {
-            "lesson": text,
-            "example": example(2 + n),
-            "source": source,
-        }
-        await memory.remember("k", TEXT, **more)
+        await memory.remember(
+            "k", TEXT, lesson=text, example=example(2 + n), source=source
+        )
     (merge,) = (await consolidate(memory)).done
     assert merge.survivor == 2
     assert merge.members == (1,)
@@ -296,7 +296,7 @@ async def test_contradictions_are_listed_for_a_person(memory):
         assert len(result.texts) == 2
         assert result.nothing == "no two lessons say the same"
     assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
-    assert await Dreams(memory).rollback(dream.id, **BY) == 0
+    assert await roll_back(memory, dream.id) == 0
     assert await dump_tables(memory) == before
 
 
@@ -310,7 +310,7 @@ async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
             return [places.get(text, (0.0, 1.0)) for text in texts]
 
     memory = Memory(store, Scope("ours"), Places(2))
-    await remember_texts(memory, *texts[:3], *texts[3:])
+    await remember_texts(memory, *texts)
     dream = await consolidate(memory)
     outcomes = {
         proposal.members[0]: proposal.outcome
@@ -387,22 +387,22 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
             await memory.remember("k", text, trust=trust, example=proposal)
         tasks = [text for text, *_ in lessons]
         before = await dump_tables(memory)
-        ranks = await recall_ranks(memory, *tasks)
+        ranks = await recall_ranks(memory, tasks)
         dream = await consolidate(memory)
         survivors = {
             id: proposal.survivor for proposal in dream.done for id in proposal.members
         }
         for ranks_before, ranks_after in zip(
-            ranks, await recall_ranks(memory, *tasks), strict=True
+            ranks, await recall_ranks(memory, tasks), strict=True
         ):
             ranked = list(dict.fromkeys(proposal[1] for proposal in ranks_before))[:5]
             after = list(dict.fromkeys(proposal[1] for proposal in ranks_after))
             assert not set(after) & survivors.keys()
             if ranked and ranked[0] in survivors:
                 assert survivors[ranked[0]] in after
-        await Dreams(memory).rollback(dream.id, **BY)
+        await roll_back(memory, dream.id)
         assert await dump_tables(memory) == before
-        assert await recall_ranks(memory, *tasks) == ranks
+        assert await recall_ranks(memory, tasks) == ranks
         await memory.store.close()
 
     asyncio.run(run())

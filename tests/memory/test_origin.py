@@ -199,11 +199,13 @@ async def reflect_later(run: Episode, memory: Memory) -> None:
 
 async def generate(run: Episode, memory: Memory) -> None:
     [line] = write([run])
-    place = {"tenant_id": memory.scope.tenant, "project_id": memory.scope.project}
+    scope = memory.scope
+    context = json.loads(line)
+    context |= {"tenant_id": scope.tenant, "project_id": scope.project}
     reflection = await compat.generate_reflection(
-        {**json.loads(line), **place}, store=memory, trust="operator"
+        context, store=memory, trust="operator"
     )
-    await compat.store_reflection(reflection, *place.values(), store=memory)
+    await compat.store_reflection(reflection, scope.tenant, scope.project, store=memory)
 
 
 WAYS_IN: dict[str, Any] = {
@@ -219,11 +221,17 @@ WAYS_IN: dict[str, Any] = {
 
 async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     """What each way out says, by its name."""
-    place = (memory.scope.tenant, memory.scope.project)
     matches = []
     for question, min_importance in product((TASK, PAGE), (0.0, 0.1)):
         matches += await memory.recall(question, 99, importance=min_importance)
-    rows = await compat.query_reflections(*place, PAGE, 99, 0.0, store=memory)
+    rows = await compat.query_reflections(
+        memory.scope.tenant,
+        memory.scope.project,
+        PAGE,
+        k=99,
+        min_importance=0.0,
+        store=memory,
+    )
     briefings = [
         await memory.brief(TASK, f"loop {n}", memory_key="deploy") for n in range(2)
     ]

@@ -63,12 +63,17 @@ def build_loop(id: str, *answers: str) -> Loop:
 
 
 def lessons_of(loop: Loop, task: str, briefing: Briefing) -> list[Lesson]:
-    origin: dict[str, Any] = {
-        "source": f"loop:{loop.id}",
-        "parents": briefing.shown,
-    }
-    origin |= {"space": briefing.space, "vector": briefing.vector}
-    return [replace(lesson, **origin) for lesson in learn(loop, task)]
+    """What the loop teaches, with the origin that its briefing gives."""
+    return [
+        replace(
+            lesson,
+            source=f"loop:{loop.id}",
+            parents=briefing.shown,
+            space=briefing.space,
+            vector=briefing.vector,
+        )
+        for lesson in learn(loop, task)
+    ]
 
 
 async def learn_loop(
@@ -138,22 +143,29 @@ async def test_a_release_lets_only_those_words_speak(memory):
 
 async def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
     for example in (WEIGHT, None):
-        words: dict[str, Any] = {
-            "lesson": "Units!",
-            "example": example,
-            "trust": "external",
-        }
-        await memory.remember(f"u{example}", "x", source="page", **words)
+        await memory.remember(
+            f"u{example}",
+            "x",
+            lesson="Units!",
+            example=example,
+            trust="external",
+            source="page",
+        )
     ids = [entry.id for entry in await memory.quarantine.waiting()]
     await memory.quarantine.reject(ids, by="ann")
     for lesson_stays in (True, False):
-        if (
-            not lesson_stays
-        ):  # what is evicted or pruned meanwhile is not forgotten either
+        # What is evicted or pruned meanwhile is not forgotten either.
+        if not lesson_stays:
             assert len(await memory.prune(by="ann", keep=0)) == 2
         for example in (WEIGHT, None):
-            words = {"lesson": "Units!", "example": example, "trust": "external"}
-            await memory.remember(f"u{example}", "x", source="another page", **words)
+            await memory.remember(
+                f"u{example}",
+                "x",
+                lesson="Units!",
+                example=example,
+                trust="external",
+                source="another page",
+            )
         assert await memory.quarantine.waiting() == []
     states = await read_rows(memory, "select distinct state, trust from example")
     assert states == [("retired", "external")]
@@ -271,8 +283,8 @@ async def test_words_and_example_of_others_stay_theirs(memory):
 async def test_what_waits_for_a_lesson_whose_example_was_evicted_is_counted(memory):
     small = Memory(memory.store, max_entries=1)
     for accepted in ("1 kg", "2 kg"):
-        options: Any = {"example": replace(WEIGHT, accepted=accepted), "trust": "model"}
-        await small.remember("u", "x", lesson="Units!", **options)
+        example = replace(WEIGHT, accepted=accepted)
+        await small.remember("u", "x", lesson="Units!", example=example, trust="model")
     assert await read_rows(memory, "select 1 from example where id = 1") == []
     assert (await memory.remember("u", "x", trust="tool", source="page")).seen == 3
 
@@ -281,8 +293,8 @@ async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
     for key in ("key:0f", "key:1e"):
         with Effects(actor=Actor(key)):
             await open_loop(f"of {key}", "Weigh it.", store=memory.store)
-            note = f"of {key}", key, {"reasoning": {"overridden_by": key}}
-            await memory.store.write(Scope(), loops.note, *note)
+            note = {"reasoning": {"overridden_by": key}}
+            await memory.store.write(Scope(), loops.note, f"of {key}", key, note)
     await memory.quarantine.revoke("key:0f", by="ann")
     notes = [
         await memory.store.read(Scope(), loops.notes, key)

@@ -3,6 +3,7 @@ often.
 """
 
 import asyncio
+import functools
 import logging
 from dataclasses import replace
 from typing import Any
@@ -181,8 +182,9 @@ async def test_importance_is_by_outcome(outcome):
 
 
 async def test_importance_may_be_scored_otherwise():
-    rated = lambda draft, episode: draft.rated  # noqa: E731
-    reflected = await reflect(FAILED, model=ScriptedModel(GOOD), score=rated)
+    reflected = await reflect(
+        FAILED, model=ScriptedModel(GOOD), score=lambda draft, episode: draft.rated
+    )
     assert reflected.lesson.importance == 0.9
     assert reflected.strategy.importance == 0.99
     with pytest.raises(InvalidInput, match="importance is 7"):
@@ -621,7 +623,7 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
             replace(event, tool=f"{event.tool}{outcome}") for event in FAILED.events
         )
         episode = replace(FAILED, events=renamed, outcome=outcome, task=task)
-        score = lambda *_, importance=importance: importance  # noqa: E731
+        score = functools.partial(lambda importance, *_: importance, importance)
         await reflect(episode, memory=memory, trust="operator", score=score)
     assert [event.kind for event in await memory.recall("weigh one")] == ["strategy"]
     assert await memory.recall("paint two") == []
@@ -750,13 +752,14 @@ async def test_a_loop_of_ones_own_needs_nobody_to_vouch(memory):
 
 async def test_a_loop_that_was_shown_a_lesson_rests_on_it(memory):
     await memory.remember("unit", "w", example=Example(TASK, "7 kg"), source="page")
-    options: dict[str, Any] = {
-        "checks": [heedful.checks.contains("kg")],
-        "memory": memory,
-    }
     model = ScriptedModel("7", "8", "9", "10", forever=True)
     result = await heedful.run(
-        TASK, generate=model, store=memory.store, id="r", **options
+        TASK,
+        generate=model,
+        checks=[heedful.checks.contains("kg")],
+        memory=memory,
+        store=memory.store,
+        id="r",
     )
     episode = heedful.episode_of(result.loop, TASK)
     reflected = await reflect(episode, memory=memory)

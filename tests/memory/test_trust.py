@@ -210,15 +210,9 @@ async def test_many_at_once_stay_within_the_quota(store):
 
 
 async def test_an_operator_states_trust_by_source_on_record(memory):
-    def text(task: str, *sources: str, source: str = "episode:a") -> Lesson:
+    def build_lesson(task: str, *sources: str, source: str = "episode:a") -> Lesson:
         mark = signature("", task)
         example = Example(task, "")
-        options: Any = {
-            "state": "quarantined",
-            "trust": "tool",
-            "source": source,
-            "sources": sources,
-        }
         return Lesson(
             "error",
             mark,
@@ -226,13 +220,16 @@ async def test_an_operator_states_trust_by_source_on_record(memory):
             text=f"{task}: do y",
             sighting=task,
             example=example,
-            **options,
+            state="quarantined",
+            trust="tool",
+            source=source,
+            sources=sources,
         )
 
-    both_sources = await memory.keep(text("pot", "program:pytest", "user"))
-    await memory.keep(text("pan", "program:pytest", "network"))
+    both_sources = await memory.keep(build_lesson("pot", "program:pytest", "user"))
+    await memory.keep(build_lesson("pan", "program:pytest", "network"))
     await memory.keep(
-        text("lid", source="program:pytest")
+        build_lesson("lid", source="program:pytest")
     )  # a caller names its source as it likes
     set_trust = memory.set_trust
     assert (

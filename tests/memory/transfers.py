@@ -198,8 +198,8 @@ HEADER = {
 }
 
 
-# A text with a secret of each kind, and the line of it that may be nowhere. Every rule is
-# tested in tests/test_redact.py.
+# A text with a secret of each kind, and the line of it that may be nowhere; every text
+# is tested in tests/test_redact.py.
 PLANTED = [
     (text, max(secret.splitlines(), key=len).encode())
     for (text, secret), *_ in EVERY.values()
