@@ -1,6 +1,6 @@
 """Loops by hand and at random."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,22 +50,27 @@ def evaluated(
 
 
 def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
-    """A loop whose candidates all differ, unless `texts` names them."""
-    texts = fields.pop("texts", None) or [
-        f"text {n}" for n in range(1, len(evaluations) + 1)
-    ]
-    pairs = enumerate(zip(texts, evaluations, strict=True), 1)
-    attempts = tuple(
-        Attempt(n, Candidate.of(text), evaluation=evaluation)
-        for n, (text, evaluation) in pairs
-    )
-    return Loop("loop", fields.pop("goals", ()), attempts=attempts, **fields)
+    """Make a loop of these evaluations, as `loop_from` does."""
+    return loop_from(evaluations, **fields)
+
+
+def loop_from(
+    evaluations: Sequence[Evaluation | None],
+    texts: Sequence[str] = (),
+    **fields: Any,
+) -> Loop:
+    """Make a loop whose candidates all differ, unless `texts` names them."""
+    attempts = []
+    for number, evaluation in enumerate(evaluations, 1):
+        text = texts[number - 1] if texts else f"text {number}"
+        attempts.append(Attempt(number, Candidate.of(text), evaluation=evaluation))
+    return Loop("loop", attempts=tuple(attempts), **fields)
 
 
 def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
     """A loop with one score and without findings."""
-    return loop_of(
-        *(Evaluation(scores={goals[0].score: v}) for v in values), goals=goals
+    return loop_from(
+        [Evaluation(scores={goals[0].score: value}) for value in values], goals=goals
     )
 
 

@@ -5,6 +5,7 @@ verdict.
 import re
 from dataclasses import replace
 from itertools import permutations
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ TWICE = loop_of(X, X, texts=["same", "same"])
 LIMIT = Policy((MaxAttempts(2),))
 
 
-def speaks(name: str) -> StopRule:
+def rule_that_speaks(name: str) -> StopRule:
     """A rule of a user that always speaks."""
 
     def rule(loop: Loop) -> str:
@@ -56,12 +57,12 @@ def speaks(name: str) -> StopRule:
 @pytest.mark.parametrize(
     ("goal", "score", "passed"),
     [
-        (QUALITY, 0.75, True),
-        (QUALITY, 0.7499, True),  # 750 thousandths
-        (QUALITY, 0.7494, False),
-        (Goal("quality", 0.3), 0.1 + 0.2, True),
-        (DRIFT, 0.25, True),
-        (DRIFT, 0.251, False),
+        pytest.param(QUALITY, 0.75, True, id="at it"),
+        pytest.param(QUALITY, 0.7499, True, id="750 thousandths"),  # 750 thousandths
+        pytest.param(QUALITY, 0.7494, False, id="749 thousandths"),
+        pytest.param(Goal("quality", 0.3), 0.1 + 0.2, True, id="0.1 + 0.2"),
+        pytest.param(DRIFT, 0.25, True, id="at most, at it"),
+        pytest.param(DRIFT, 0.251, False, id="at most, above it"),
     ],
 )
 def test_a_goal_is_met_at_its_threshold_in_thousandths(goal, score, passed):
@@ -75,7 +76,9 @@ def test_a_loop_whose_last_candidate_passes_is_done_under_every_policy(loop, pol
     better = Evaluation(findings, {g.score: g.threshold for g in loop.goals})
     last = replace(loop.attempts[-1], evaluation=better)
     loop = replace(loop, attempts=(*loop.attempts[:-1], last), cancelled="by ada")
-    verdict = decide(loop, replace(policy, rules=(*policy.rules, speaks("anything"))))
+    verdict = decide(
+        loop, replace(policy, rules=(*policy.rules, rule_that_speaks("anything")))
+    )
     assert verdict == Done(loop.best, passed=True)
 
 
@@ -87,9 +90,13 @@ def test_the_last_evaluation_decides_and_not_the_best():
 @pytest.mark.parametrize(
     ("evaluation", "missing"),
     [
-        (None, "quality, drift"),
-        (evaluated(), "quality, drift"),
-        (evaluated("x", scores={"quality": 0.9}), "drift"),  # which 0 would meet
+        pytest.param(None, "quality, drift", id="no evaluation"),
+        pytest.param(evaluated(), "quality, drift", id="no score"),
+        pytest.param(
+            evaluated("x", scores={"quality": 0.9}),
+            "drift",
+            id="one score of two, which 0 would meet",
+        ),  # which 0 would meet
     ],
 )
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
@@ -114,16 +121,16 @@ def test_a_policy_may_go_on_without_a_score():
 
 
 def test_every_rule_that_speaks_is_recorded_in_the_order_of_precedence():
-    loop = loop_of(*[X] * 4, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
+    loop = loop_of(X, X, X, X, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
     loop = replace(loop, extra=Usage(calls=9))
     spoken: tuple[StopRule, ...] = (Plateau(1), heedful.Fatigue(0.1), Repeat(), Echo())
-    spoken += (MaxAttempts(4), Budget(calls=9), speaks("mine"))
+    spoken += (MaxAttempts(4), Budget(calls=9), rule_that_speaks("mine"))
     for order in list(permutations(spoken))[::501]:
         assert rules(decide(loop, Policy(order))) == [*RULE_PRECEDENCE, "mine"]
 
 
 def test_a_combination_stands_where_its_last_member_does_and_equals_keep_their_order():
-    custom_rules = (speaks("z"), speaks("a"))
+    custom_rules = (rule_that_speaks("z"), rule_that_speaks("a"))
     both = All(MaxAttempts(2), Repeat())
     policy = Policy((*custom_rules, both, Echo(2), MaxAttempts(2), MaxAttempts(1)))
     verdict = decide(TWICE, policy)
@@ -147,7 +154,12 @@ class Quota:
 
 
 def test_any_function_of_a_loop_is_a_rule():
-    custom_rules = (speaks("tired"), lambda loop: "no", Quota(), lambda loop: "")
+    custom_rules = (
+        rule_that_speaks("tired"),
+        lambda loop: "no",
+        Quota(),
+        lambda loop: "",
+    )
     assert rules(decide(TWICE, Policy(custom_rules))) == ["tired", "<lambda>", "Quota"]
     assert isinstance(decide(TWICE, Policy(custom_rules[3:])), Again)
 
@@ -158,7 +170,7 @@ NOT_LIFTED: dict[str, tuple[Loop, Policy]] = {
     "cancelled": (replace(TWICE, cancelled="by bo"), NEVER),
     "budget": (replace(TWICE, extra=Usage(calls=5)), Policy((Budget(calls=5),))),
     "unscored": (replace(TWICE, goals=(QUALITY,)), NEVER),
-    "mine": (TWICE, Policy((speaks("mine"),))),
+    "mine": (TWICE, Policy((rule_that_speaks("mine"),))),
 }
 
 
@@ -179,49 +191,88 @@ EXPIRED = replace(ADA, until=5.0)
 LIVING = replace(BO, until=15.0)
 
 
+def lifts(name: str, rule: StopRule) -> Any:
+    """The case that an override lifts this rule alone."""
+    override = Override(name, "ada")
+    return pytest.param(
+        Policy((rule,)), (override,), [], [(name, "ada", 0)], id=f"{name} is lifted"
+    )
+
+
+LIFTED_RULES = [
+    lifts("attempts", MaxAttempts(1)),
+    lifts("echo", Echo(1)),
+    lifts("repeat", Repeat()),
+    lifts("fatigue", heedful.Fatigue(0.1)),
+    lifts("plateau", Plateau(1)),
+]
+TOGETHER = All(MaxAttempts(2), Repeat())
+
+
 @pytest.mark.parametrize(
     ("policy", "overrides", "stopped", "lifted"),
     [
-        *(
-            (Policy((rule,)), (Override(name, "ada"),), [], [(name, "ada", 0)])
-            for name, rule in (
-                ("attempts", MaxAttempts(1)),
-                ("echo", Echo(1)),
-                ("repeat", Repeat()),
-                ("fatigue", heedful.Fatigue(0.1)),
-                ("plateau", Plateau(1)),
-            )
-        ),
-        (
+        *LIFTED_RULES,
+        pytest.param(
             Policy(BOTH),
             (Override("repeat", "ada"),),
             ["attempts"],
             [("repeat", "ada", 0)],
+            id="another rule stops it",
         ),
-        (
+        pytest.param(
             Policy(BOTH),
             (Override("repeat", "ada"), BO),
             [],
             [("attempts", "bo", 1), ("repeat", "ada", 0)],
+            id="two overrides for two rules",
         ),
-        (LIMIT, (USED,), ["attempts"], []),
-        (LIMIT, (USED, BO), [], [("attempts", "bo", 1)]),  # the next one takes over
-        (LIMIT, (EXPIRED, LIVING), [], [("attempts", "bo", 1)]),
-        (
+        pytest.param(LIMIT, (USED,), ["attempts"], [], id="used up"),
+        pytest.param(
+            LIMIT, (USED, BO), [], [("attempts", "bo", 1)], id="the next one takes over"
+        ),  # the next one takes over
+        pytest.param(
+            LIMIT,
+            (EXPIRED, LIVING),
+            [],
+            [("attempts", "bo", 1)],
+            id="one expired, one lives",
+        ),
+        pytest.param(
             LIMIT,
             (replace(ADA, until=10.0),),
             ["attempts"],
             [],
+            id="at its time it has expired",
         ),  # at its time it has expired
-        (LIMIT, (replace(ADA, until=10.001),), [], [("attempts", "ada", 0)]),
-        (Policy((All(*BOTH),)), (ADA,), [], [("attempts+repeat", "ada", 0)]),
-        (
-            Policy((All(*BOTH),)),
+        pytest.param(
+            LIMIT,
+            (replace(ADA, until=10.001),),
+            [],
+            [("attempts", "ada", 0)],
+            id="before its time",
+        ),
+        pytest.param(
+            Policy((TOGETHER,)),
+            (ADA,),
+            [],
+            [("attempts+repeat", "ada", 0)],
+            id="a combination by its first member",
+        ),
+        pytest.param(
+            Policy((TOGETHER,)),
             (Override("repeat", "bo"),),
             [],
             [("attempts+repeat", "bo", 0)],
+            id="a combination by its last member",
         ),
-        (LIMIT, (Override("echo", "ada"),), ["attempts"], []),
+        pytest.param(
+            LIMIT,
+            (Override("echo", "ada"),),
+            ["attempts"],
+            [],
+            id="a rule that does not speak",
+        ),
     ],
 )
 def test_an_override_lifts_its_own_rule_while_it_lasts(
@@ -229,7 +280,8 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(
 ):
     loop = replace(TWICE, overrides=overrides, at=10.0)
     verdict = decide(loop, policy)
-    assert (rules(verdict) if isinstance(verdict, Done) else []) == stopped
+    stopped_by = rules(verdict) if isinstance(verdict, Done) else []
+    assert stopped_by == stopped
     assert [(lift.rule, lift.by, lift.override) for lift in verdict.lifted] == lifted
     assert isinstance(verdict, Done) or verdict.feedback.startswith(
         "The last answer was not"
@@ -239,34 +291,58 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(
         if isinstance(verdict, Again)
         else set()
     )
-    used = [o.used + (index in consumed) for index, o in enumerate(overrides)]
-    assert [o.used for o in consume_overrides(loop, verdict).overrides] == used
-    for override in (
-        overrides if not (stopped or {USED, EXPIRED} & {*overrides}) else ()
-    ):
-        check_override(override, decide(TWICE, policy), policy)
+    after = consume_overrides(loop, verdict).overrides
+    for index, (before, override) in enumerate(zip(overrides, after, strict=True)):
+        uses = before.used + 1 if index in consumed else before.used
+        assert override.used == uses
+    if not stopped and not {USED, EXPIRED} & set(overrides):
+        for override in overrides:
+            check_override(override, decide(TWICE, policy), policy)
 
 
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        (
+        pytest.param(
             Override("budget", "a"),
             "rule 'budget' cannot be overridden; these can: attempts, echo",
+            id="a rule nobody may lift",
         ),
-        (
+        pytest.param(
             Override("plateau", "a"),
             "rule 'plateau' cannot be overridden",
+            id="a rule the policy has not",
         ),  # the policy has none
-        (
+        pytest.param(
             replace(ADA, by=""),
             "by is ''; it must name the actor who overrides the rule",
+            id="nobody",
         ),
-        (replace(ADA, decisions=0), "decisions is 0; it must be an integer of at l"),
-        (replace(ADA, decisions=True), "decisions is True; it must be an integer"),
-        (replace(ADA, until=100.0), "until is 100.0; it must lie in the future"),
-        (replace(ADA, until=float("inf")), "until is inf; it must lie in the future"),
-        (replace(ADA, why=5), "why is 5; it must be text"),  # type: ignore[arg-type]
+        pytest.param(
+            replace(ADA, decisions=0),
+            "decisions is 0; it must be an integer of at l",
+            id="no decision",
+        ),
+        pytest.param(
+            replace(ADA, decisions=True),
+            "decisions is True; it must be an integer",
+            id="a flag as number",
+        ),
+        pytest.param(
+            replace(ADA, until=100.0),
+            "until is 100.0; it must lie in the future",
+            id="in the past",
+        ),
+        pytest.param(
+            replace(ADA, until=float("inf")),
+            "until is inf; it must lie in the future",
+            id="for ever",
+        ),
+        pytest.param(
+            Override("attempts", "ada", why=cast("Any", 5)),
+            "why is 5; it must be text",
+            id="a number as reason",
+        ),
     ],
 )
 def test_a_refusal_names_the_field_and_what_is_allowed(override, words):
@@ -296,7 +372,7 @@ def test_no_expired_override_lifts_a_rule(loop, policy, overrides, at):
         used = loop.overrides[lift.override]
         assert used.until is None or at < used.until
         assert used.by == lift.by
-        assert (used.rule in lift.rule.split("+")) is True
+        assert used.rule in lift.rule.split("+")
     living = tuple(o for o in overrides if o.until is None or at < o.until)
     fewer = decide(replace(loop, overrides=living), policy)
     assert [lift.rule for lift in fewer.lifted] == [

@@ -21,14 +21,15 @@ BY_ADA = "again (attempts overridden by ada)"
 STOPPED = "stopped by attempts: {} of {} attempts made"
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(support.loops(), support.policies)
 def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, policy):
     first = explain(loop, policy)
+    again = explain(loop, policy)
     improving = replace(loop, improves=policy.improvement)
     verdict = decide(loop, policy)
-    assert first == explain(loop, policy)
-    assert str(first) == str(explain(loop, policy))
+    assert first == again
+    assert str(first) == str(again)
     assert first.verdict == verdict
     assert len(first.lines) == len(loop.attempts)
     assert first.would_change == changes(improving, policy, verdict)
@@ -40,48 +41,55 @@ def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, p
 
 
 TEXTS: list[tuple[Loop, Policy, str]] = [
-    (
-        loop_of(*map(evaluated, ("ab", "b", "b")), cancelled="by ada"),
+    pytest.param(
+        loop_of(evaluated("ab"), evaluated("b"), evaluated("b"), cancelled="by ada"),
         Policy((MaxAttempts(3),)),
         """\
 attempt 1: ab -> again
 attempt 2: b -> again
 attempt 3: b -> stopped by cancelled: by ada; attempts: 3 of 3 attempts made
 kept: attempt 1
-would have changed it: no single threshold or score: cancelled and attempts stopped it""",
+would have changed it: no single threshold or score: \
+cancelled and attempts stopped it""",
+        id="cancelled at the last attempt",
     ),
-    (
+    pytest.param(
         loop_of(evaluated("a", "b"), evaluated()),
         support.NEVER,
         "attempt 1: a; b -> again\nattempt 2 -> passed",
+        id="passed",
     ),
-    (
+    pytest.param(
         loop_of(evaluated("a")),
         Policy((MaxAttempts(2),)),
         (
-            "attempt 1: a -> again\nwould have changed it: attempts.limit 1 instead of 2: "
-            "stopped"
+            "attempt 1: a -> again\n"
+            "would have changed it: attempts.limit 1 instead of 2: stopped"
         ),
+        id="goes on",
     ),
-    (
+    pytest.param(
         scored(0.6),
         Policy((MaxAttempts(1),)),
         """\
-attempt 1: quality 0.6 misses quality >= 0.75 -> stopped by attempts: 1 of 1 attempts made
+attempt 1: quality 0.6 misses quality >= 0.75 -> \
+stopped by attempts: 1 of 1 attempts made
 kept: attempt 1
 would have changed it: threshold of quality 0.6 instead of 0.75: passed
 would have changed it: score quality 0.75 instead of 0.6: passed
 would have changed it: attempts.limit 2 instead of 1: again""",
+        id="below the goal",
     ),
-    (
+    pytest.param(
         loop_of(None, goals=(QUALITY,)),
         support.NEVER,
         """\
 attempt 1 -> stopped by unscored: no score for quality
 kept: nothing: no attempt was evaluated
 would have changed it: no single threshold or score: unscored stopped it""",
+        id="unscored",
     ),
-    (
+    pytest.param(
         loop_of(X, X, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}),
         Policy((Echo(4, across="scope"),)),
         """\
@@ -89,8 +97,9 @@ attempt 1: x -> again (echo overridden by ada)
 attempt 2: x -> stopped by echo: the same finding again: x in 5 attempts
 kept: attempt 1
 would have changed it: echo.times 6 instead of 4: again""",
+        id="an echo of the scope is overridden",
     ),
-    (Loop("new"), support.NEVER, ""),
+    pytest.param(Loop("new"), support.NEVER, "", id="no attempt"),
 ]
 
 
@@ -119,7 +128,7 @@ def test_a_recorded_verdict_of_another_policy_is_not_explained_by_this_one():
 
 def test_no_quotation_can_break_a_line_or_colour_it():
     nasty = "a\x1b[31m\nattempt 9: forged -> passed\u202e"
-    loop = loop_of(*[evaluated(nasty)] * 2, cancelled=nasty)
+    loop = loop_of(evaluated(nasty), evaluated(nasty), cancelled=nasty)
     loop = replace(loop, overrides=(Override("echo", nasty, decisions=9),))
     policy = Policy(
         (Echo(1), MaxAttempts(9), lambda loop: nasty if loop.cancelled else None)
@@ -136,18 +145,30 @@ def test_no_quotation_can_break_a_line_or_colour_it():
 @pytest.mark.parametrize(
     ("loop", "limit", "decided"),
     [
-        (
+        pytest.param(
             loop_of(X, X, X, overrides=(ADA,)),
             2,
             ["again", BY_ADA, STOPPED.format(3, 2)],
+            id="used once",
         ),
-        (loop_of(X, X, X, overrides=(TWICE, BO)), 2, ["again", BY_ADA, BY_ADA]),
-        (loop_of(X, overrides=(EXPIRED,), at=3.0), 1, [STOPPED.format(1, 1)]),
+        pytest.param(
+            loop_of(X, X, X, overrides=(TWICE, BO)),
+            2,
+            ["again", BY_ADA, BY_ADA],
+            id="another takes over",
+        ),
+        pytest.param(
+            loop_of(X, overrides=(EXPIRED,), at=3.0),
+            1,
+            [STOPPED.format(1, 1)],
+            id="expired",
+        ),
         # an earlier policy used it twice, this one has one use for it
-        (
+        pytest.param(
             loop_of(X, X, overrides=(replace(TWICE, used=2),)),
             2,
             ["again", STOPPED.format(2, 2)],
+            id="used up under an earlier policy",
         ),
     ],
 )
@@ -156,7 +177,7 @@ def test_an_override_is_named_where_it_lifted_a_rule(loop, limit, decided):
     assert [line.decided for line in explanation.lines] == decided
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(support.loops(least=1, cancelled=False), support.policies, support.policies)
 def test_a_recorded_verdict_is_explained_whatever_policy_is_at_hand(
     loop, policy, other

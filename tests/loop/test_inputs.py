@@ -1,8 +1,9 @@
 """A value outside what is allowed raises InvalidInput, which names the field."""
 
 import math
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,42 +67,53 @@ REQUIRED: dict[Any, dict[str, Any]] = {
     Goal: {"score": "s", "threshold": 1},
     Policy: RULES,
 }
-NAMED = {Usage: "usage", Budget: "budget {}", (Goal, "threshold"): "threshold of s"}
-FIELDS = [
-    (record, name, {"rules" if name == "rule" else name: value})
-    for record, name, values in WRONG
-    for value in values
-]
+# What an error calls a field, where it is not the field's own name.
+FIELD_NAMES = {
+    Usage: "usage",
+    Budget: "budget {}",
+    (Goal, "threshold"): "threshold of s",
+}
 
 
-def name_of(record: Any, name: str) -> str:
-    return NAMED.get((record, name), NAMED.get(record, "{}")).format(name)
+def field_name(record: Any, name: str) -> str:
+    by_record = FIELD_NAMES.get(record, "{}")
+    return FIELD_NAMES.get((record, name), by_record).format(name)
 
 
-OTHERS: list[tuple[str, Any, dict[str, Any]]] = [
-    *[
-        ("score s", Evaluation, {"scores": {"s": v}})
-        for v in (NAN, INF, 1e300, "1", None)
-    ],
-    ("plateau", Plateau, {"patience": None}),
-    ("budget", Budget, {}),
-    ("All", All, {}),
-]
+def wrong_cases() -> Iterator[Any]:
+    """Yield each value of `WRONG`: what the error calls it, the record, the fields."""
+    for record, name, values in WRONG:
+        field = "rules" if name == "rule" else name
+        for value in values:
+            case = f"{record.__name__}({name}={value!r})"
+            yield pytest.param(
+                field_name(record, name), record, {field: value}, id=case
+            )
 
 
 @pytest.mark.parametrize(
     ("field", "record", "fields"),
     [
-        *OTHERS,
-        *((name_of(record, name), record, field) for record, name, field in FIELDS),
+        *wrong_cases(),
+        pytest.param("plateau", Plateau, {"patience": None}, id="Plateau of nothing"),
+        pytest.param("budget", Budget, {}, id="Budget of nothing"),
+        pytest.param("All", All, {}, id="All of nothing"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_field(field, record, fields):
+    required = REQUIRED.get(record, {})
     with pytest.raises(InvalidInput) as caught:
-        record(**{**REQUIRED.get(record, {}), **fields})
+        record(**required | fields)
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field} is ")
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("score", [NAN, INF, 1e300, "1", None], ids=repr)
+def test_a_wrong_score_is_refused_by_its_name(score):
+    with pytest.raises(InvalidInput, match=r"^score s is ") as caught:
+        Evaluation(scores={"s": score})
+    assert caught.value.field == "score s"
 
 
 LOW = Goal("q", 0.5)
@@ -111,21 +123,30 @@ HIGH = Goal("q", 0.5, "at_most")
 @pytest.mark.parametrize(
     ("goals", "wrong"),
     [
-        ((LOW, HIGH), ""),  # exactly there it can be met
-        ((Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")), ""),  # the same thousandth
-        ((LOW, Goal("q", 0.9)), ""),
-        ((LOW, Goal("d", 0.1, "at_most")), ""),
-        (
+        pytest.param(
+            (LOW, HIGH), "", id="exactly there"
+        ),  # exactly there it can be met
+        pytest.param(
+            (Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")),
+            "",
+            id="the same thousandth",
+        ),  # the same thousandth
+        pytest.param((LOW, Goal("q", 0.9)), "", id="two of one direction"),
+        pytest.param((LOW, Goal("d", 0.1, "at_most")), "", id="two scores"),
+        pytest.param(
             (Goal("q", 0.501), HIGH),
             "threshold of q >= 0.501 is 0.501; it must be at most 0.5: ",
+            id="above",
         ),
-        (
+        pytest.param(
             (HIGH, Goal("q", 0.9)),
             "threshold of q >= 0.9 is 0.9; it must be at most 0.5: another",
+            id="the other order",
         ),
-        (
+        pytest.param(
             (HIGH, LOW, Goal("q", 0.4, "at_most")),
             "threshold of q >= 0.5 is 0.5; it must be at mo",
+            id="the third contradicts",
         ),
     ],
 )
@@ -143,25 +164,35 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
             assert caught.value.field == wrong.split(" is ")[0]
 
 
-@pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 1], [0, 1]])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param([2], id="from 2"),
+        pytest.param([1, 3], id="a gap"),
+        pytest.param([1, 1], id="a number twice"),
+        pytest.param([0, 1], id="from 0"),
+    ],
+)
 def test_attempts_are_numbered_from_1_without_gaps(numbers):
     attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
         Loop("loop", attempts=attempts)
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "field"),
-    [
-        (decide, (None, default), "loop"),
-        (decide, (Loop("x"), "default"), "policy"),
-        (replay, ({}, default), "loop"),
-        (heedful.reach, ("default",), "policy"),
-    ],
-)
-def test_anything_but_a_loop_and_a_policy_is_refused(function, arguments, field):
+NO_LOOP: Any = None
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "decide without a loop": (lambda: decide(NO_LOOP, default), "loop"),
+    "decide with a name": (lambda: decide(Loop("x"), cast("Any", "default")), "policy"),
+    "replay of a dict": (lambda: replay(cast("Any", {}), default), "loop"),
+    "reach of a name": (lambda: heedful.reach(cast("Any", "default")), "policy"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_anything_but_a_loop_and_a_policy_is_refused(case):
+    call, field = REFUSED[case]
     with pytest.raises(InvalidInput) as caught:
-        function(*arguments)
+        call()
     assert caught.value.field == field
 
 
@@ -183,7 +214,18 @@ def test_a_rule_with_the_name_of_a_shipped_one_is_stored_as_code():
     assert policy_from(document).rules == (MaxAttempts(3),)
 
 
-@pytest.mark.parametrize("answer", [True, False, 1, 0, ["why"], {}, object()])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(True, id="True"),
+        pytest.param(False, id="False"),
+        pytest.param(1, id="1"),
+        pytest.param(0, id="0"),
+        pytest.param(["why"], id="a list"),
+        pytest.param({}, id="a dict"),
+        pytest.param(object(), id="an object"),
+    ],
+)
 def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
     def rule(loop: Loop) -> Any:
         return answer

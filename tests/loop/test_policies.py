@@ -32,15 +32,34 @@ default, thorough, orchestrator, reflection, stage = map(
 @pytest.mark.parametrize(
     ("name", "rules", "gain", "against", "goals"),
     [
-        (
+        pytest.param(
             "default",
             (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
-            *(0.05, "best", ()),
+            0.05,
+            "best",
+            (),
+            id="default",
         ),
-        ("thorough", (MaxAttempts(5), Repeat(2, near=False)), 0.05, "best", ()),
-        ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
-        ("reflection", (MaxAttempts(3), Plateau(1, 0.3)), 0.1, "best", ()),
-        ("stage", (MaxAttempts(3),), 0.05, "best", ()),
+        pytest.param(
+            "thorough",
+            (MaxAttempts(5), Repeat(2, near=False)),
+            0.05,
+            "best",
+            (),
+            id="thorough",
+        ),
+        pytest.param(
+            "orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS, id="orchestrator"
+        ),
+        pytest.param(
+            "reflection",
+            (MaxAttempts(3), Plateau(1, 0.3)),
+            0.1,
+            "best",
+            (),
+            id="reflection",
+        ),
+        pytest.param("stage", (MaxAttempts(3),), 0.05, "best", (), id="stage"),
     ],
 )
 def test_a_preset_holds_these_rules(name, rules, gain, against, goals):

@@ -10,47 +10,88 @@ from heedful.loop.record import Evaluation, Finding, Improvement, Loop
 from heedful.loop.stop import Plateau
 from heedful.testing import history
 from tests.loop import support
-from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, scored
+from tests.loop.support import (
+    DRIFT,
+    QUALITY,
+    evaluated,
+    finding,
+    loop_from,
+    loop_of,
+    scored,
+)
 
 PREVIOUS = Improvement(against="previous")
 Pair = tuple[float | None, float | None]
 
 
-def pairs(*scores: Pair, errors: str = "") -> Loop:
+def loop_of_scores(*scores: Pair, errors: str = "") -> Loop:
     """Attempts with a quality and a drift; None is a missing score."""
     evaluations = []
     for pair in scores:
-        scores_by_name = zip(("quality", "drift"), pair, strict=True)
-        evaluations.append(
-            evaluated(
-                *errors, scores={name: s for name, s in scores_by_name if s is not None}
-            )
-        )
-    return loop_of(*evaluations, goals=(QUALITY, DRIFT))
+        scores_by_name = dict(zip(("quality", "drift"), pair, strict=True))
+        present = {name: s for name, s in scores_by_name.items() if s is not None}
+        evaluations.append(evaluated(*errors, scores=present))
+    return loop_from(evaluations, goals=(QUALITY, DRIFT))
 
 
-def errors_and_quality(*attempts: tuple[str, float]) -> Loop:
+def loop_of_errors_and_quality(*attempts: tuple[str, float]) -> Loop:
     evaluations = [
         evaluated(*errors, scores={"quality": score}) for errors, score in attempts
     ]
-    return loop_of(*evaluations, goals=(QUALITY,))
+    return loop_from(evaluations, goals=(QUALITY,))
 
 
 @pytest.mark.parametrize(
     ("loop", "best"),
     [
-        (history("ab", "a", "ab"), 2),  # the fewest errors
-        (history("a", "b"), 1),  # then the earlier
-        (loop_of(None, evaluated("a", "b", "c")), 2),
-        (loop_of(evaluated("a", warnings="wxyz"), evaluated("a", "b")), 1),
-        (pairs((0.7, 0.5), (0.7, 0.2)), 2),  # more goals met
-        (pairs((0.8, 0.9), (0.74, 0.26)), 1),  # one met beats none met by little
-        (pairs((0.70, 0.9), (0.60, 0.3)), 2),  # worst margins −0.65 and −0.15
-        (pairs((0.745, 0.5), (0.744, 0.5)), 1),  # equal worst margin: the larger sum
-        (pairs((0.744, 0.5), (0.745, 0.5)), 2),
-        (pairs((0.5, 0.3), (0.5004, 0.3)), 1),  # the same thousandth
-        (errors_and_quality(("a", 1.0), ("", 0.1)), 2),  # errors come before goals
-        (pairs((None, 0.5), (-1e12, 0.5)), 2),  # unscored is worse than any score
+        pytest.param(
+            history("ab", "a", "ab"), 2, id="the fewest errors"
+        ),  # the fewest errors
+        pytest.param(history("a", "b"), 1, id="then the earlier"),  # then the earlier
+        pytest.param(
+            loop_of(None, evaluated("a", "b", "c")),
+            2,
+            id="an attempt without evaluation is no best",
+        ),
+        pytest.param(
+            loop_of(evaluated("a", warnings="wxyz"), evaluated("a", "b")),
+            1,
+            id="warnings weigh less than errors",
+        ),
+        pytest.param(
+            loop_of_scores((0.7, 0.5), (0.7, 0.2)), 2, id="more goals met"
+        ),  # more goals met
+        pytest.param(
+            loop_of_scores((0.8, 0.9), (0.74, 0.26)),
+            1,
+            id="one met beats none met by little",
+        ),  # one met beats none met by little
+        pytest.param(
+            loop_of_scores((0.70, 0.9), (0.60, 0.3)), 2, id="the worst margin"
+        ),  # worst margins −0.65 and −0.15
+        pytest.param(
+            loop_of_scores((0.745, 0.5), (0.744, 0.5)),
+            1,
+            id="equal worst margins, the larger sum, first",
+        ),  # equal worst margin: the larger sum
+        pytest.param(
+            loop_of_scores((0.744, 0.5), (0.745, 0.5)),
+            2,
+            id="equal worst margins, the larger sum, last",
+        ),
+        pytest.param(
+            loop_of_scores((0.5, 0.3), (0.5004, 0.3)), 1, id="the same thousandth"
+        ),  # the same thousandth
+        pytest.param(
+            loop_of_errors_and_quality(("a", 1.0), ("", 0.1)),
+            2,
+            id="errors before goals",
+        ),  # errors come before goals
+        pytest.param(
+            loop_of_scores((None, 0.5), (-1e12, 0.5)),
+            2,
+            id="unscored is worse than any score",
+        ),  # unscored is worse than any score
     ],
 )
 def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
@@ -59,45 +100,65 @@ def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
     assert loop.best == best
 
 
-ROWS: list[
-    tuple[Pair, Pair, bool, bool]
-] = [  # before, after, better than the best, the previous
-    ((0.50, 0.50), (0.55, 0.50), True, True),
-    ((0.50, 0.50), (0.5496, 0.50), True, True),  # 550 thousandths
-    ((0.50, 0.50), (0.50, 0.45), True, True),  # at_most: lower is the gain
-    (
+# Quality and drift before and after; better than the best, better than the previous.
+ROWS = [
+    pytest.param((0.50, 0.50), (0.55, 0.50), True, True, id="enough"),
+    pytest.param(
+        (0.50, 0.50), (0.5496, 0.50), True, True, id="enough in thousandths"
+    ),  # 550 thousandths
+    pytest.param(
+        (0.50, 0.50), (0.50, 0.45), True, True, id="at_most: lower is the gain"
+    ),  # at_most: lower is the gain
+    pytest.param(
         (0.50, 0.50),
         (0.60, 0.501),
         False,
         True,
+        id="the worst margin decides against the best",
     ),  # the worst margin decides against the best
-    ((0.50, 0.70), (0.40, 0.65), True, True),
-    ((0.50, 0.50), (0.00, 0.45), False, True),
-    ((0.50, 0.50), (0.54, 0.46), False, False),  # a little of each is not enough
-    (
+    pytest.param((0.50, 0.70), (0.40, 0.65), True, True, id="the worst margin rises"),
+    pytest.param(
+        (0.50, 0.50), (0.00, 0.45), False, True, id="a goal gains, the worst falls"
+    ),
+    pytest.param(
+        (0.50, 0.50), (0.54, 0.46), False, False, id="a little of each is not enough"
+    ),  # a little of each is not enough
+    pytest.param(
         (0.50, 0.76),
         (0.54, 0.75),
         False,
         False,
+        id="a larger sum is not, if the worst moves less",
     ),  # nor is a larger sum if the worst moves less
-    ((None, 0.50), (0.05, 0.50), True, True),  # the previous: a missing score is 0 or 1
-    ((None, 0.50), (0.049, 0.50), True, False),
-    ((0.50, None), (0.50, 0.95), True, True),
-    ((None, None), (0.0, 1.0), True, False),
-    ((0.50, 0.50), (None, 0.45), False, True),
-    (
+    pytest.param(
+        (None, 0.50), (0.05, 0.50), True, True, id="the previous: a missing score is 0"
+    ),  # the previous: a missing score is 0 or 1
+    pytest.param(
+        (None, 0.50), (0.049, 0.50), True, False, id="a missing score is 0, too little"
+    ),
+    pytest.param(
+        (0.50, None), (0.50, 0.95), True, True, id="a missing score of at_most is 1"
+    ),
+    pytest.param((None, None), (0.0, 1.0), True, False, id="both were missing"),
+    pytest.param(
+        (0.50, 0.50), (None, 0.45), False, True, id="a score is lost, the other gains"
+    ),
+    pytest.param(
         (0.50, 0.50),
         (None, 0.50),
         False,
         False,
+        id="a score that is missing now gains nothing",
     ),  # a score that is missing now gains nothing
-    ((0.50, 0.50), (0.50, None), False, False),
+    pytest.param(
+        (0.50, 0.50), (0.50, None), False, False, id="the other score is missing now"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("before", "after", "best", "previous"), ROWS)
 def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, previous):
-    loop = pairs(before, after, errors="x")
+    loop = loop_of_scores(before, after, errors="x")
     assert loop.improved == (True, best)
     assert replace(loop, improves=PREVIOUS).improved == (True, previous)
 
@@ -105,30 +166,62 @@ def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, prev
 @pytest.mark.parametrize(
     ("loop", "best", "previous"),
     [
-        (scored(0.5, 0.3, 0.4), "100", "101"),
-        (scored(0.5, 0.54, 0.58), "100", "100"),  # the best moves to 0.54
-        (scored(0.5, 0.6, 0.5, 0.55), "1100", "1101"),
-        (history("ab", "a"), "11", "11"),  # without goals errors count
-        (history("a", "b"), "10", "10"),
-        (history("a", "abc", "ab"), "100", "101"),
-        (history("abc", "ab", "abc", "ab", "a"), "11001", "11011"),
-        (errors_and_quality(("a", 0.1), ("ab", 0.7), ("", 0.0)), "101", "110"),
-        (errors_and_quality(("a", 0.5), ("", 0.5), ("ab", 0.55)), "110", "101"),
-        (loop_of(None, evaluated("a"), None, evaluated("a")), "0100", "0100"),
-        (replace(scored(0.5, 0.54, 0.59), goals=()), "100", "100"),
+        pytest.param(
+            scored(0.5, 0.3, 0.4), "100", "101", id="worse, then a little better"
+        ),
+        pytest.param(
+            scored(0.5, 0.54, 0.58), "100", "100", id="little by little"
+        ),  # the best moves to 0.54
+        pytest.param(
+            scored(0.5, 0.6, 0.5, 0.55), "1100", "1101", id="better, then back"
+        ),
+        pytest.param(
+            history("ab", "a"), "11", "11", id="errors count without goals"
+        ),  # without goals errors count
+        pytest.param(history("a", "b"), "10", "10", id="another error is no gain"),
+        pytest.param(
+            history("a", "abc", "ab"), "100", "101", id="more errors, then fewer"
+        ),
+        pytest.param(
+            history("abc", "ab", "abc", "ab", "a"), "11001", "11011", id="up and down"
+        ),
+        pytest.param(
+            loop_of_errors_and_quality(("a", 0.1), ("ab", 0.7), ("", 0.0)),
+            "101",
+            "110",
+            id="errors before scores",
+        ),
+        pytest.param(
+            loop_of_errors_and_quality(("a", 0.5), ("", 0.5), ("ab", 0.55)),
+            "110",
+            "101",
+            id="an error goes, then two come",
+        ),
+        pytest.param(
+            loop_of(None, evaluated("a"), None, evaluated("a")),
+            "0100",
+            "0100",
+            id="attempts without evaluation",
+        ),
+        pytest.param(
+            replace(scored(0.5, 0.54, 0.59), goals=()),
+            "100",
+            "100",
+            id="goals are gone",
+        ),
     ],
 )
 def test_an_attempt_improves_on_the_best_or_on_the_attempt_before(loop, best, previous):
-    assert "".join(str(int(improved)) for improved in loop.improved) == best
-    against = replace(loop, improves=PREVIOUS).improved
-    assert "".join(str(int(improved)) for improved in against) == previous
+    assert as_digits(loop.improved) == best
+    against_previous = replace(loop, improves=PREVIOUS)
+    assert as_digits(against_previous.improved) == previous
 
 
 def test_an_attempt_without_evaluation_is_no_yardstick():
     evaluations = [
         Evaluation(scores={"quality": q}) if q else None for q in (0.5, 0, 0.54, 0.59)
     ]
-    loop = loop_of(*evaluations, goals=(QUALITY,), improves=PREVIOUS)
+    loop = loop_from(evaluations, goals=(QUALITY,), improves=PREVIOUS)
     assert loop.improved == (True, False, False, True)
     both = Evaluation(scores={"quality": 0.2, "drift": 0.9})
     evaluations = [
@@ -136,7 +229,8 @@ def test_an_attempt_without_evaluation_is_no_yardstick():
         Evaluation(scores={"drift": 0.5}),
         both,
     ]
-    assert loop_of(*evaluations, goals=(QUALITY, DRIFT)).improved == (True, True, True)
+    loop = loop_from(evaluations, goals=(QUALITY, DRIFT))
+    assert loop.improved == (True, True, True)
 
 
 @given(support.loops(), support.improvements, st.integers(0, 6))
@@ -151,21 +245,27 @@ def test_the_beginning_of_a_loop_does_not_depend_on_its_end(loop, improvement, e
     assert prefix == loop
 
 
-# Tenths of the severities of each attempt's errors, then of its warnings; the best
-# attempt, and which attempts improve.
+# Of each attempt, the severities of its errors in tenths, a digit an error, and behind
+# / those of its warnings; the best attempt, and which attempts improve (1).
 SEVERE = [
-    ("9 2", 2, "11"),
-    ("9 7 8 6", 4, "1101"),
-    ("22 9", 2, "11"),  # one error fewer, although it is more severe
-    ("2 99 1", 3, "101"),
-    ("99 91", 1, "10"),  # the most severe error counts
-    ("9/4 9/55 8/9", 3, "101"),  # errors come before warnings
-    ("/9 /2 /22 /", 4, "1101"),
+    pytest.param("9 2", 2, "11", id="milder"),
+    pytest.param("9 7 8 6", 4, "1101", id="milder, then mixed"),
+    pytest.param(
+        "22 9", 2, "11", id="one error fewer, though more severe"
+    ),  # one error fewer, although it is more severe
+    pytest.param("2 99 1", 3, "101", id="as many again"),
+    pytest.param(
+        "99 91", 1, "10", id="the most severe counts"
+    ),  # the most severe error counts
+    pytest.param(
+        "9/4 9/55 8/9", 3, "101", id="errors before warnings"
+    ),  # errors come before warnings
+    pytest.param("/9 /2 /22 /", 4, "1101", id="warnings alone"),
 ]
 
 
-def severe(attempts: str) -> Loop:
-    """The loop that a row of `SEVERE` writes."""
+def loop_of_severities(attempts: str) -> Loop:
+    """Expand the attempts of a row of `SEVERE`."""
     evaluations: list[Evaluation] = []
     for attempt in attempts.split():
         errors, _, warnings = attempt.partition("/")
@@ -176,21 +276,46 @@ def severe(attempts: str) -> Loop:
             finding(n, level="warning", severity=int(n) / 10) for n in warnings
         ]
         evaluations.append(Evaluation(tuple(findings)))
-    return loop_of(*evaluations)
+    return loop_from(evaluations)
+
+
+def test_severities_are_expanded_as_the_legend_says():
+    first, second = loop_of_severities("92/4 /1").attempts
+    assert [(f.level, f.severity) for f in first.evaluation.findings] == [
+        ("error", 0.9),
+        ("error", 0.2),
+        ("warning", 0.4),
+    ]
+    assert [f.level for f in second.evaluation.findings] == ["warning"]
+
+
+def as_digits(flags: tuple[bool, ...]) -> str:
+    return "".join("1" if flag else "0" for flag in flags)
 
 
 @pytest.mark.parametrize(("attempts", "best", "improved"), SEVERE)
-@pytest.mark.parametrize("improves", [Improvement(0.1), PREVIOUS])
+@pytest.mark.parametrize(
+    "improves",
+    [
+        pytest.param(Improvement(0.1), id="against the best"),
+        pytest.param(PREVIOUS, id="against the one before"),
+    ],
+)
 def test_of_equally_many_errors_the_milder_are_better(
     attempts, best, improved, improves
 ):
-    loop = replace(severe(attempts), improves=improves)
+    loop = replace(loop_of_severities(attempts), improves=improves)
     assert loop.best == best
-    assert "".join(str(int(is_better)) for is_better in loop.improved) == improved
+    assert as_digits(loop.improved) == improved
 
 
 @pytest.mark.parametrize(
-    ("after", "improved"), [(0.851, False), (0.8504, True), (0.849, True)]
+    ("after", "improved"),
+    [
+        pytest.param(0.851, False, id="too little"),
+        pytest.param(0.8504, True, id="enough in thousandths"),
+        pytest.param(0.849, True, id="enough"),
+    ],
 )
 def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
     after, improved
@@ -198,8 +323,9 @@ def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improv
     evaluations = [
         Evaluation((Finding("c", "m", severity=severity),)) for severity in (0.9, after)
     ]
-    assert loop_of(*evaluations).best == 2
-    assert loop_of(*evaluations).improved == (True, improved)
+    loop = loop_from(evaluations)
+    assert loop.best == 2
+    assert loop.improved == (True, improved)
 
 
 gains = st.sampled_from([0.001, 0.05, 0.1, 5.0])
@@ -217,7 +343,7 @@ def test_an_attempt_improves_only_if_it_becomes_the_best(loop, gain):
 @given(support.loops(), support.improvements, st.builds(Plateau, st.integers(1, 3)))
 def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
     loop = replace(loop, improves=improvement)
-    anew = []
+    attempts = []
     for attempt in loop.attempts:
         evaluation = attempt.evaluation
         if evaluation is not None:
@@ -228,8 +354,8 @@ def test_the_words_of_a_finding_play_no_part(loop, improvement, plateau):
                 for n, f in numbered
             )
             evaluation = replace(evaluation, findings=tuple(findings))
-        anew.append(replace(attempt, evaluation=evaluation))
-    reworded = replace(loop, attempts=tuple(anew))
+        attempts.append(replace(attempt, evaluation=evaluation))
+    reworded = replace(loop, attempts=tuple(attempts))
     assert reworded.best == loop.best
     assert reworded.improved == loop.improved
     assert plateau(reworded) == plateau(loop)
@@ -241,7 +367,7 @@ def test_one_error_fewer_always_wins(one, other, goals, gain):
     if len(few.errors) < len(many.errors):
         better = Improvement(gain)
         for order in ((few, many), (many, few)):
-            loop = loop_of(*order, goals=goals, improves=better)
+            loop = loop_from(order, goals=goals, improves=better)
             assert loop.attempts[(loop.best or 0) - 1].evaluation is few
             assert loop.improved[1] is (order[1] is few)
 

@@ -22,30 +22,30 @@ from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
 # -- one loop
 
 
-def lived(
+def drive_by_hand(
     attempts: Sequence[heedful.Attempt], policy: Policy, start: Loop
 ) -> tuple[Loop, Verdict]:
     """The loop as a host drives it: one attempt after the other, until the policy ends
     it.
     """
     loop = start
-    verdict = Again()
+    verdict: Verdict = Again()
     waiting = list(attempts)
     while waiting and isinstance(verdict, Again):
         loop = loop.then(waiting.pop(0))
-        verdict = decide(loop, policy)  # type: ignore[assignment]
+        verdict = decide(loop, policy)
         loop = consume_overrides(loop, verdict)
     return loop, verdict
 
 
-def bare(loop: Loop, policy: Policy) -> Loop:
+def unstarted(loop: Loop, policy: Policy) -> Loop:
     """The loop before its first attempt, without what a person did to it."""
     return Loop(loop.id, loop.goals or policy.goals, echoes=loop.echoes)
 
 
 @given(support.loops(), support.with_goals, support.with_goals)
 def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
-    record, verdict = lived(loop.attempts, old, bare(loop, old))
+    record, verdict = drive_by_hand(loop.attempts, old, unstarted(loop, old))
     same = replay(record, old)
     assert same.attempts == len(record.attempts)
     assert same.exact == isinstance(verdict, Done)
@@ -53,7 +53,7 @@ def test_a_replay_does_what_deciding_by_hand_does(loop, old, new):
     assert same.verdict == verdict
     assert same.usage == record.usage
     record = replace(record, overrides=loop.overrides, cancelled=loop.cancelled)
-    driven, verdict = lived(record.attempts, new, bare(record, new))
+    driven, verdict = drive_by_hand(record.attempts, new, unstarted(record, new))
     again = replay(record, new)
     assert replace(again, exact=False) == ReplayResult(
         len(driven.attempts),
@@ -74,20 +74,24 @@ CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
 @pytest.mark.parametrize(
     ("policy", "attempts", "exact"),
     [
-        (Policy((Budget(calls=9),)), 3, True),
-        (
+        pytest.param(Policy((Budget(calls=9),)), 3, True, id="calls to spare"),
+        pytest.param(
             Policy((Budget(calls=4),)),
             3,
             False,
+            id="after the second where both calls came first",
         ),  # after the second where both calls came first
-        (Policy((Budget(calls=1),)), 1, False),  # without any where both came first
-        (Policy((Budget(seconds=16),)), 3, True),
-        (
+        pytest.param(
+            Policy((Budget(calls=1),)), 1, False, id="without any where both came first"
+        ),  # without any where both came first
+        pytest.param(Policy((Budget(seconds=16),)), 3, True, id="seconds to spare"),
+        pytest.param(
             Policy((Budget(seconds=11),)),
             3,
             False,
+            id="it would have cut the third attempt",
         ),  # it would have cut the third attempt
-        (Policy((MaxAttempts(2),)), 2, True),
+        pytest.param(Policy((MaxAttempts(2),)), 2, True, id="no budget"),
     ],
 )
 def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(
@@ -106,10 +110,9 @@ def test_a_replay_is_inexact_where_new_goals_would_have_changed_the_feedback():
     assert replay(replace(record, goals=policy.goals), policy).exact is True
     assert replay(record, Policy((MaxAttempts(1),), goals=policy.goals)).exact is True
     assert replay(record, Policy((MaxAttempts(2),))).exact is True
-    met = replace(loop_of(*[evaluated("x", scores={"quality": 0.8})] * 2), goals=())
-    assert (
-        replay(met, policy).exact is True
-    )  # it is met, so nothing would have been said
+    high = evaluated("x", scores={"quality": 0.8})
+    met = loop_of(high, high)
+    assert replay(met, policy).exact is True  # nothing would have been said
 
 
 def test_a_loop_without_attempts_is_replayed_as_it_is():
@@ -141,15 +144,26 @@ GOALS = (QUALITY, DRIFT)
 @pytest.mark.parametrize(
     ("evaluation", "worth"),
     [
-        (None, 0.0),
-        (Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5), 1.0),
-        (evaluated("x", scores={"quality": 0.9, "drift": 0.1}), 0.0),
-        (replace(evaluated("x"), met=0.75), 0.75),
-        (
+        pytest.param(None, 0.0, id="no evaluation"),
+        pytest.param(
+            Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5),
+            1.0,
+            id="passed",
+        ),
+        pytest.param(
+            evaluated("x", scores={"quality": 0.9, "drift": 0.1}), 0.0, id="an error"
+        ),
+        pytest.param(
+            replace(evaluated("x"), met=0.75), 0.75, id="the share that is met"
+        ),
+        pytest.param(
             Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0),
             0.999,
+            id="a goal is missed",
         ),  # a goal is missed
-        (Evaluation(scores={"quality": 0.9}, met=1.0), 0.999),  # and one is unscored
+        pytest.param(
+            Evaluation(scores={"quality": 0.9}, met=1.0), 0.999, id="a score is missing"
+        ),  # and one is unscored
     ],
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
@@ -164,7 +178,12 @@ def test_a_known_quality_replaces_the_checks():
 
 @pytest.mark.parametrize(
     ("quality", "oracle"),
-    [((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)],
+    [
+        pytest.param((0, 0.999, 0), 1, id="never right"),
+        pytest.param((0, 0, 1), 3, id="right at last"),
+        pytest.param((0, 1, 1), 2, id="right at the second"),
+        pytest.param((1, 0, 0), 1, id="right at once"),
+    ],
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
     assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
@@ -172,7 +191,15 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
 
 
 @pytest.mark.parametrize(
-    "quality", [(1,), (1, 1, 1), (1, -0.1), (math.nan, 1), (1, "1"), (1, True)]
+    "quality",
+    [
+        pytest.param((1,), id="too few"),
+        pytest.param((1, 1, 1), id="too many"),
+        pytest.param((1, -0.1), id="below 0"),
+        pytest.param((math.nan, 1), id="not a number"),
+        pytest.param((1, "1"), id="a text"),
+        pytest.param((1, True), id="a flag"),
+    ],
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:

@@ -33,8 +33,15 @@ def tagged(errors: str, persistent: bool) -> Evaluation:
     return Evaluation((*evaluated(*errors).findings, tag))
 
 
-def said(message: str, check: str = "c") -> Evaluation:
-    return Evaluation((Finding(check, message),))
+def falling_errors(persistent: bool) -> Loop:
+    """Each attempt has one error fewer, and all have the same warning."""
+    return loop_of(
+        tagged("abc", persistent), tagged("ab", persistent), tagged("a", persistent)
+    )
+
+
+def finding_says(message: str) -> Evaluation:
+    return Evaluation((Finding("c", message),))
 
 
 def severe(*severities: float, note: float = 0.0) -> Loop:
@@ -44,7 +51,9 @@ def severe(*severities: float, note: float = 0.0) -> Loop:
 
 def spending(**usage: float) -> Loop:
     """A loop that spends one half in its attempt and one half outside it."""
-    half = Usage(**{name: value / 2 for name, value in usage.items()})  # type: ignore[arg-type]
+    half = Usage()
+    for name, value in usage.items():
+        half = replace(half, **{name: value / 2})
     return Loop(
         "spending",
         attempts=(Attempt(1, Candidate.of("a"), evaluation=X, usage=half),),
@@ -52,11 +61,14 @@ def spending(**usage: float) -> Loop:
     )
 
 
-# What each attempt finds wrong, a letter an error: histories in which the rule speaks,
-# and others.
+# What each attempt finds wrong: a comma between attempts, a letter an error, a space
+# between histories. The rule, histories in which it speaks, and others.
 FOUND: list[tuple[heedful.StopRule, str, str]] = [
     (MaxAttempts(), "a,a,a,a a,a,a,a,a", "a a,a,a"),  # the first try counts
-    *((Fatigue(limit), "a,a,a", "a,a") for limit in (0.299, 0.3, 0.1 + 0.2, 0.3004)),
+    (Fatigue(0.299), "a,a,a", "a,a"),
+    (Fatigue(0.3), "a,a,a", "a,a"),
+    (Fatigue(0.1 + 0.2), "a,a,a", "a,a"),
+    (Fatigue(0.3004), "a,a,a", "a,a"),
     (Fatigue(0.301), "", "a,a,a"),
     # The last attempt has the finding; it counts once in an attempt, and from an
     # improvement on.
@@ -64,8 +76,9 @@ FOUND: list[tuple[heedful.StopRule, str, str]] = [
     (Plateau(), "ab,cd,ef abc,abc,ab,ab,ab", "ab,ab abc,abc,ab,ab"),
     (Plateau(1), "ab,ab ab,cd ab,a,b", "ab ab,a"),
 ]
-# Candidates that never improve; ~ is near the first, * was sampled greedily: of a
-# greedy sample the first repeat does not count, since a warmer one is still to come.
+# Attempts that never improve, a letter a candidate: ~ behind it is near the first,
+# * was sampled greedily, a space between histories. Of a greedy sample the first repeat
+# does not count, since a warmer one is still to come.
 TRIED: list[tuple[heedful.StopRule, str, str]] = [
     (
         Repeat(),
@@ -82,81 +95,142 @@ TRIED: list[tuple[heedful.StopRule, str, str]] = [
 ]
 
 
-def marked(text: str) -> Loop:
-    marks = re.findall(r"([a-z])(~?)(\*?)", text)
-    near, cold = (
-        "".join(f"{n}" for n, mark in enumerate(marks, 1) if mark[k]) for k in (1, 2)
-    )
-    return tried("".join(mark[0] for mark in marks), near, cold=cold)
+def loop_of_errors(text: str) -> Loop:
+    """Expand a history of `FOUND`."""
+    loop: Loop = history(*text.split(","))
+    return loop
 
 
-CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
-    *(
-        (rule, make(text), speaks)
-        for table, make in (
-            (FOUND, lambda text: history(*text.split(","))),
-            (TRIED, marked),
-        )
-        for rule, spoken, silent in table
-        for texts, speaks in ((spoken, True), (silent, False))
-        for text in texts.split()
-    ),
-    (Echo(), loop_of(X, None, X, X), True),
-    (Echo(), loop_of(X, X, X, None), False),
-    (
+def loop_of_candidates(text: str) -> Loop:
+    """Expand a history of `TRIED`."""
+    attempts = re.findall(r"([a-z])(~?)(\*?)", text)
+    candidates = ""
+    near = ""
+    cold = ""
+    for number, (candidate, is_near, is_cold) in enumerate(attempts, 1):
+        candidates += candidate
+        if is_near:
+            near += str(number)
+        if is_cold:
+            cold += str(number)
+    return tried(candidates, near, cold=cold)
+
+
+def test_the_histories_of_the_tables_are_expanded_as_the_legends_say():
+    errors = loop_of_errors("ab,b")
+    assert [[f.key for f in a.evaluation.findings] for a in errors.attempts] == [
+        ["a", "b"],
+        ["b"],
+    ]
+    candidates = loop_of_candidates("ab~c*d~*").attempts
+    assert [attempt.candidate.text for attempt in candidates] == ["a", "b", "c", "d"]
+    assert [attempt.repeats for attempt in candidates] == [None, 1, None, 1]
+    assert [attempt.greedy for attempt in candidates] == [False, False, True, True]
+
+
+def boundary_cases() -> dict[str, tuple[heedful.StopRule, Loop, bool]]:
+    """Every history of `FOUND` and `TRIED` with its rule, by a name of both."""
+    cases: dict[str, tuple[heedful.StopRule, Loop, bool]] = {}
+    for table, expand in ((FOUND, loop_of_errors), (TRIED, loop_of_candidates)):
+        for rule, spoken, silent in table:
+            for text in spoken.split():
+                cases[f"{rule} speaks at {text}"] = (rule, expand(text), True)
+            for text in silent.split():
+                cases[f"{rule} is silent at {text}"] = (rule, expand(text), False)
+    return cases
+
+
+ECHOED = loop_of(X, echoes={"x": 2, "y": 9})
+BETTER_THEN_SAME = loop_of(BOTH, BOTH, X, X, texts="aabb")
+CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
+    **boundary_cases(),
+    "an echo skips what was not evaluated": (Echo(), loop_of(X, None, X, X), True),
+    "an echo is of the last evaluation": (Echo(), loop_of(X, X, X, None), False),
+    "the key of an echo is check and exact text": (
         Echo(),
-        loop_of(*[said("three units")] * 3),
+        loop_of(
+            finding_says("three units"),
+            finding_says("three units"),
+            finding_says("three units"),
+        ),
         True,
-    ),  # the key is check and exact text
-    (
+    ),
+    "another text is another finding": (
         Echo(),
-        loop_of(said("three units"), said("four units"), said("three units")),
+        loop_of(
+            finding_says("three units"),
+            finding_says("four units"),
+            finding_says("three units"),
+        ),
         False,
     ),
-    (Echo(), loop_of(*(evaluated(f"e{n}", warnings=["w"]) for n in range(3))), True),
-    (Echo(1), loop_of(Evaluation((finding("n", level="note"),))), False),
-    # A persistent finding counts across the improvements.
-    (
+    "a warning echoes": (
         Echo(),
-        loop_of(*(tagged(keys, persistent=True) for keys in ("abc", "ab", "a"))),
+        loop_of(
+            evaluated("e0", warnings=["w"]),
+            evaluated("e1", warnings=["w"]),
+            evaluated("e2", warnings=["w"]),
+        ),
         True,
     ),
-    (
-        Echo(),
-        loop_of(*(tagged(keys, persistent=False) for keys in ("abc", "ab", "a"))),
+    "a note does not echo": (
+        Echo(1),
+        loop_of(Evaluation((finding("n", level="note"),))),
         False,
     ),
-    (Echo(3, across="scope"), loop_of(X, echoes={"x": 2, "y": 9}), True),
-    (Echo(4, across="scope"), loop_of(X, echoes={"x": 2, "y": 9}), False),
-    (Echo(3), loop_of(X, echoes={"x": 2, "y": 9}), False),
-    (Repeat(1), loop_of(BOTH, BOTH, X, X, texts="aabb"), True),
-    (
+    "a persistent finding counts across improvements": (
+        Echo(),
+        falling_errors(persistent=True),
+        True,
+    ),
+    "another finding does not": (Echo(), falling_errors(persistent=False), False),
+    "echoes of the scope count": (Echo(3, across="scope"), ECHOED, True),
+    "echoes of the scope are too few": (Echo(4, across="scope"), ECHOED, False),
+    "echoes of the scope do not count in a loop": (Echo(3), ECHOED, False),
+    "one repeat after an improvement": (Repeat(1), BETTER_THEN_SAME, True),
+    "of two repeats one is before an improvement": (
         Repeat(2),
-        loop_of(BOTH, BOTH, X, X, texts="aabb"),
+        BETTER_THEN_SAME,
         False,
-    ),  # one is before an improvement
-    (
+    ),
+    "the same candidate was judged better": (
         Repeat(),
         loop_of(BOTH, X, texts="aa"),
         False,
-    ),  # the same candidate was judged better
-    (Plateau(1, floor=1), loop_of(X, X, None), False),
-    (FLOOR, severe(0.0, note=1.0), True),
-    (FLOOR, severe(0.299, note=1.0), True),
-    (FLOOR, severe(0.2996), False),
-    (FLOOR, severe(0.0, 0.3), False),  # the worst one counts
-    (FLOOR, severe(), False),  # without findings there is no severity
-    (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=38), False),
-    (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=40), True),
-    (Budget(cost=0.5), spending(cost=0.49), False),
-    (Budget(cost=0.5), spending(cost=0.5), True),
-    (Budget(calls=4), spending(calls=2), False),
-    (Budget(calls=4), spending(calls=4), True),
-    (Budget(tokens=9, calls=99), spending(calls=98, prompt_tokens=10), True),
-]
+    ),
+    "the last attempt was not evaluated": (
+        Plateau(1, floor=1),
+        loop_of(X, X, None),
+        False,
+    ),
+    "a note is not severe": (FLOOR, severe(0.0, note=1.0), True),
+    "below the floor": (FLOOR, severe(0.299, note=1.0), True),
+    "at the floor in thousandths": (FLOOR, severe(0.2996), False),
+    "the worst severity counts": (FLOOR, severe(0.0, 0.3), False),
+    "without findings there is no severity": (FLOOR, severe(), False),
+    "tokens below the budget": (
+        Budget(tokens=100),
+        spending(prompt_tokens=60, completion_tokens=38),
+        False,
+    ),
+    "tokens at the budget": (
+        Budget(tokens=100),
+        spending(prompt_tokens=60, completion_tokens=40),
+        True,
+    ),
+    "cost below the budget": (Budget(cost=0.5), spending(cost=0.49), False),
+    "cost at the budget": (Budget(cost=0.5), spending(cost=0.5), True),
+    "calls below the budget": (Budget(calls=4), spending(calls=2), False),
+    "calls at the budget": (Budget(calls=4), spending(calls=4), True),
+    "one of two budgets is spent": (
+        Budget(tokens=9, calls=99),
+        spending(calls=98, prompt_tokens=10),
+        True,
+    ),
+}
 
 
-@pytest.mark.parametrize(("rule", "loop", "speaks"), CASES)
+@pytest.mark.parametrize(("rule", "loop", "speaks"), CASES.values(), ids=CASES)
 def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     assert bool(rule(loop)) is speaks
 
@@ -178,6 +252,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
             "2 of 2 attempts made and attempt 2 repeats attempt 1",
         ),
     ],
+    ids=["fatigue", "a near repeat", "an equal repeat", "budgets", "a combination"],
 )
 def test_a_rule_names_what_it_saw(rule, loop, words):
     assert rule(loop) == words
@@ -195,21 +270,21 @@ def test_an_echo_names_its_findings_in_bounded_words():
     }
 
 
-@pytest.mark.parametrize(
-    ("rule", "errors", "level"),
-    [
-        (Fatigue(), ["ab"], 0.0),
-        (Fatigue(), ["ab", "a"], 0.0),  # never below 0
-        (Fatigue(), ["abc", "abc", "ab"], 0.10),
-        (Fatigue(), ["abc", "abc", "ab", "ab", "ab"], 0.40),
-        (Fatigue(), ["a"] * 8, 1.0),  # 7 × 0.15 = 1.05, never above 1
-        (Fatigue(), ["ab"] * 8 + ["a"], 0.95),
-        (Fatigue(increment=0.5, decay=0.2), ["ab", "ab", "a"], 0.3),
-        (Fatigue(0.1, 0.5, decay=0.2, most=0.3), ["ab", "ab", "a"], 0.1),
-    ],
-)
+LEVELS = {
+    "one attempt": (Fatigue(), "ab", 0.0),
+    "never below 0": (Fatigue(), "ab,a", 0.0),
+    "once up and once down": (Fatigue(), "abc,abc,ab", 0.10),
+    "up again": (Fatigue(), "abc,abc,ab,ab,ab", 0.40),
+    "7 × 0.15 = 1.05, never above 1": (Fatigue(), "a,a,a,a,a,a,a,a", 1.0),
+    "down from 1": (Fatigue(), "ab,ab,ab,ab,ab,ab,ab,ab,a", 0.95),
+    "other steps": (Fatigue(increment=0.5, decay=0.2), "ab,ab,a", 0.3),
+    "another top": (Fatigue(0.1, 0.5, decay=0.2, most=0.3), "ab,ab,a", 0.1),
+}
+
+
+@pytest.mark.parametrize(("rule", "errors", "level"), LEVELS.values(), ids=LEVELS)
 def test_fatigue_rises_without_improvement_and_falls_with_one(rule, errors, level):
-    assert rule.level(history(*errors)) == level
+    assert rule.level(loop_of_errors(errors)) == level
 
 
 @given(support.loops(), st.integers(1, 3), st.booleans())
@@ -276,34 +351,36 @@ def shout(count: int) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_near"),
-    [
-        (TEXT, TEXT, True),
-        (TEXT, TEXT.replace("parcel", "packet"), True),
-        (TEXT, TEXT.replace("12.5", "5.12"), False),  # the same digits in another order
-        (TEXT, TEXT.replace("must not", "must"), False),  # a negation
-        (TEXT, TEXT[: len(TEXT) // 2], False),
-        (TEXT, "", False),
-        (shout(0), shout(2), True),  # nine tenths of the tokens
-        (shout(0), shout(3), False),
-        ("it does work " * 5, "it doesn't work " * 5, False),
-        ("it can work " * 9, "it can work " * 8 + "it can’t work ", False),
-        ("if a < b: go()\n" * 9, "if a < b: go()\n" * 8 + "if a > b: go()\n", False),
-        ("call f1 " * 9, "call f1 " * 8 + "call f2 ", False),
-        (
-            "word " * 30_000 + "a",
-            "word " * 30_000 + "b",
-            False,
-        ),  # too much text to compare
-    ],
-)
-def test_two_candidates_are_near_unless_what_differs_always_matters(
-    one, other, is_near
-):
-    for first, second in ((one, other), (other, one)):
+NEAR = {
+    "the same text": (TEXT, TEXT),
+    "one word of many": (TEXT, TEXT.replace("parcel", "packet")),
+    "nine tenths of the words": (shout(0), shout(2)),
+}
+NOT_NEAR = {
+    "the same digits in another order": (TEXT, TEXT.replace("12.5", "5.12")),
+    "a negation less": (TEXT, TEXT.replace("must not", "must")),
+    "half of the text": (TEXT, TEXT[: len(TEXT) // 2]),
+    "no text": (TEXT, ""),
+    "less than nine tenths of the words": (shout(0), shout(3)),
+    "negations of a short form": ("it does work " * 5, "it doesn't work " * 5),
+    "one negation of a short form": (
+        "it can work " * 9,
+        "it can work " * 8 + "it can’t work ",
+    ),
+    "a sign": ("if a < b: go()\n" * 9, "if a < b: go()\n" * 8 + "if a > b: go()\n"),
+    "a digit in a name": ("call f1 " * 9, "call f1 " * 8 + "call f2 "),
+    "too much text to compare": ("word " * 30_000 + "a", "word " * 30_000 + "b"),
+}
+
+
+@pytest.mark.parametrize("case", [*NEAR, *NOT_NEAR])
+def test_two_candidates_are_near_unless_what_differs_always_matters(case):
+    text, other = {**NEAR, **NOT_NEAR}[case]
+    is_near = case in NEAR
+    for first, second in ((text, other), (other, text)):
         earlier = [Attempt(1, Candidate("none")), Attempt(2, Candidate.of(first))]
-        assert near(Candidate.of(second), earlier) == (2 if is_near else None)
+        expected = 2 if is_near else None
+        assert near(Candidate.of(second), earlier) == expected
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
