@@ -9,6 +9,7 @@ import pytest
 from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import RemoteModel
+from tests.service.jobs import until
 
 CHAT = [
     Message("system", "Be brief."),
@@ -207,8 +208,7 @@ def test_a_server_that_does_not_answer_has_its_error(server, endpoint):
 async def test_a_cancelled_call_returns(server, endpoint):
     server.says(never=True)
     task = asyncio.create_task(endpoint.complete(CHAT))
-    while not server.asked:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: server.asked)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

