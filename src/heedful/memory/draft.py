@@ -144,11 +144,12 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
     lines = _decisive_lines(study, ranked, budget)
     positions = sorted(lines)
 
-    signals: list[str] = []
-    for signal, text in words.items():
-        if signal.at in lines:
-            text = f"event {positions.index(signal.at) + 1}: {text}"
-        signals.append(text)
+    signals = (
+        f"event {positions.index(signal.at) + 1}: {text}"
+        if signal.at in lines
+        else text
+        for signal, text in words.items()
+    )
     events = (
         f"{number}. {lines[position]}" for number, position in enumerate(positions, 1)
     )

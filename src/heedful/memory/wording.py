@@ -76,12 +76,9 @@ def by_rules(study: Study) -> Draft:
             origin -= 1
         places.append(origin)
 
-    kind = ""
-    confidence = DEFAULT_CONFIDENCE
     reason = study.reason
-    if reason is not None:
-        kind = reason.kind
-        confidence = round(reason.strength, 3)
+    kind = reason.kind if reason else ""
+    confidence = round(reason.strength, 3) if reason else DEFAULT_CONFIDENCE
     tags = (episode.outcome, kind, clean(study.tool, MAX_ARGUMENT_CHARS))
     return Draft(
         claims,
@@ -104,14 +101,12 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
     if failed[1:] and signal.kind in ("cause", "retry"):
         tries = _tries(study, signal)[-MAX_SHOWN_TRIES:]
         last = (tries or failed)[-1]
-        again = "It failed again"
-        if _same_error(study, first, last):
-            if tries:
-                again = f"Then {_actions(study, tries)} failed"
+        is_same = _same_error(study, first, last)
+        actions = _actions(study, tries if is_same else tries[-1:])
+        again = f"Then {actions} failed" if tries else "It failed again"
+        if is_same:
             yield f"{again} in the same way.", tries or failed
         else:
-            if tries:
-                again = f"Then {_action(study, last)} failed"
             yield _step(study, last, again)
 
     match signal.kind:
@@ -273,9 +268,8 @@ def _changed(study: Study, first: int, step: int) -> tuple[str, str]:
 
 def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
     """Return a rule for next time and its trust; "" if the events show none."""
-    tool = ""
-    if signal is not None:
-        tool = clean(study.episode.events[signal.at].tool, MAX_ARGUMENT_CHARS)
+    event = study.episode.events[signal.at] if signal else None
+    tool = clean(event.tool, MAX_ARGUMENT_CHARS) if event else ""
     if signal is None or not tool:
         return _fix(study)
 
