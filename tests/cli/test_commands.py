@@ -36,7 +36,7 @@ GOOD = {
         "seen signature pattern group lessons",
     ),
     "recall 'Say red'": ("rejected: blue", "examples spaces"),
-    "recall --why 'Say red'": ("told: lesson", "memory_key space waiting choices"),
+    "recall --why 'Say red'": ("shown: lesson", "memory_key space waiting choices"),
     "recall": ("nothing related", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),

@@ -76,7 +76,7 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
         "tokens": 30,
         "stopped_by": "",
         "candidate": "green",
-        "memory": "told nothing",
+        "memory": "shown nothing",
     }
 
 

@@ -684,7 +684,7 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     )
     assert str(Briefing(choices=(repeated,) * 3)) == f"{repeated} (3 examples)"
     other = await agent.memory.brief("x", "l", memory_key="triage", checks=["another"])
-    assert "1, none told" in other.silence
+    assert "1, none shown" in other.silence
     assert "severity" in other.choices[0].why
 
 

@@ -209,7 +209,7 @@ class HostRun:
         call: str = "",
         agent: str = "",
     ) -> Advice:
-        """Return how this action failed before and what mended it.
+        """Return how this action failed before and what fixed it.
 
         `call` is the id of the call, `agent` the name of the agent if the run has
         several.

@@ -129,7 +129,7 @@ class Step:
 class KnownFailure:
     """A failure of an action that has not worked since.
 
-    `what` says what happened, and `fix` what mended it, or "". `trust` and
+    `what` says what happened, and `fix` what fixed it, or "". `trust` and
     `lesson_state` say how sure the fix is, `runs` in how many runs the action failed,
     `failed` when it failed last, in seconds since 1970, and `state` in what state.
     `lesson` is the id of the lesson. If `whole` is false, only a part of the action

@@ -116,7 +116,8 @@ class Choice:
 
     def __str__(self) -> str:
         text = f": {self.text}" if self.text else ""
-        return f"{self.outcome}: {self.name}{text}"
+        outcome = "shown" if self.outcome == "told" else self.outcome
+        return f"{outcome}: {self.name}{text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Briefing:
         if not self.memory_key:
             reason = "no memory key, so no rules: pass memory_key (command line: --key)"
         elif rules:
-            reason = f"rules under the key {self.memory_key!r}: {rules}, none told now"
+            reason = f"rules under the key {self.memory_key!r}: {rules}, none shown now"
         else:
             reason = f"no rule was broken under the key {self.memory_key!r}"
         reasons = [reason]
@@ -185,10 +186,10 @@ class Briefing:
 
     @property
     def summary(self) -> str:
-        """How many lessons were told and withheld, in a few words."""
+        """How many lessons were shown and withheld, in a few words."""
         counts = Counter(choice.outcome for choice in self.choices)
         withheld = f", withheld {counts['withheld']}" if counts["withheld"] else ""
-        return f"told {counts['told'] or 'nothing'}{withheld}"
+        return f"shown {counts['told'] or 'nothing'}{withheld}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -331,7 +332,7 @@ def _bar(match: Match) -> str:
             "tell it"
         )
     if match.kind == "check" and not match.example.accepted:
-        return "told only to loops of its memory key"
+        return "shown only to loops of its memory key"
     return ""
 
 

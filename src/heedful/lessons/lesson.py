@@ -172,20 +172,20 @@ class Cause:
             )
         was_mended = verified or self.mended
         if not was_mended and not self.fix:
-            return f"mended in none of {self.loops} loops, and no fix is known"
+            return f"fixed in none of {self.loops} loops, and no fix is known"
         if not was_mended and self.loops < 2:
             return (
-                "broken in 1 loop and mended in none; told once a second loop breaks it"
+                "broken in 1 loop and fixed in none; shown once a second loop breaks it"
             )
         failed = self.loops - 2 * self.mended
         if failed > MAX_FAILED_LOOPS and failed % REMINDER_INTERVAL_LOOPS:
             return (
-                f"mended in {self.mended} of {self.loops} loops; told to one loop in "
+                f"fixed in {self.mended} of {self.loops} loops; shown to one loop in "
                 f"{REMINDER_INTERVAL_LOOPS}"
             )
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
             return (
-                f"kept by the last {self.quiet} loops; told to one loop in "
+                f"kept by the last {self.quiet} loops; shown to one loop in "
                 f"{REMINDER_INTERVAL_LOOPS}"
             )
         return ""

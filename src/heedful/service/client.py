@@ -304,7 +304,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> ActionHistory:
-        """Return how an action failed before and what mended it, as `Memory.before`
+        """Return how an action failed before and what fixed it, as `Memory.before`
         does.
         """
         body = {"tool": tool, "arguments": arguments}

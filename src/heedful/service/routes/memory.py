@@ -181,7 +181,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
 
 @lessons.post("/before")
 async def before(body: schemas.ActionQuestion, caller: Reading) -> schemas.ActionAnswer:
-    """Return how an action failed before and what mended it; nothing if it has worked
+    """Return how an action failed before and what fixed it; nothing if it has worked
     since.
     """
     return await caller.memory.before(body.tool, body.arguments)
