@@ -238,6 +238,7 @@ async def _rehearse(
                 after = _names(query, _merged(results[query], gone, survivor))
                 if survivor.name not in after[: ranks[0] + 1]:
                     outcome = WORSE_RECALL_OUTCOME
+                    break
         rehearsed.append(replace(proposal, outcome=outcome))
     return rehearsed, len(queries)
 
