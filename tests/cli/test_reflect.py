@@ -11,7 +11,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
 from heedful.traces import messages as traces
-from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
+from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
 from tests.store.support import opened
 
 MODEL = f"""
@@ -182,7 +182,7 @@ def test_what_another_is_at_work_on_is_left_to_it(session_of_traces, desk):
 
 
 def test_damage_is_named_after_what_is_whole(session_of_traces, desk):
-    content = b"".join(traces.write([FAILED, about("another")]))
+    content = b"".join(traces.write([FAILED, with_task("another")]))
     desk.write("cut.jsonl", content[:-40])
     done = session_of_traces(
         ("reflect none.jsonl", 1, "failed: none.jsonl"),

@@ -16,19 +16,19 @@ from heedful.testing import history
 from tests.compat.shapes import run_async
 
 
-def severe(*severities: float) -> Evaluation:
+def evaluation_of(*severities: float) -> Evaluation:
     return Evaluation(
         tuple(Finding("c", f"{s}", fix=f"mend {s}", severity=s) for s in severities)
     )
 
 
-def judged(levels: dict[str, float]) -> Any:
+def judge_by(levels: dict[str, float]) -> Any:
     """An evaluator that finds a fault of that severity in each candidate, and none in
     others.
     """
 
     def evaluate(candidate: Any, context: Any) -> Evaluation:
-        return severe(levels[candidate]) if candidate in levels else Evaluation()
+        return evaluation_of(levels[candidate]) if candidate in levels else Evaluation()
 
     return evaluate
 
@@ -103,7 +103,7 @@ def test_one_iteration_judges_revises_and_judges_again(
         return revision
 
     result = run_async(
-        run_iteration("task", "draft", revise=revise, evaluate=judged(levels))
+        run_iteration("task", "draft", revise=revise, evaluate=judge_by(levels))
     )
     assert list(result) == ["candidate", "critique", "converged", "improvement"]
     assert result["candidate"] == best
@@ -122,7 +122,7 @@ def test_one_iteration_judges_revises_and_judges_again(
 GOOD: dict[str, Any] = {
     "prompt": "task",
     "candidate": "draft",
-    "evaluate": judged({"draft": 0.9, "other": 0.2}),
+    "evaluate": judge_by({"draft": 0.9, "other": 0.2}),
     "revise": lambda prompt, candidate, findings: "other",
 }
 
@@ -155,7 +155,7 @@ def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
 def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
     options: Any = {
-        "evaluate": judged({"draft": 0.9}),
+        "evaluate": judge_by({"draft": 0.9}),
         "policy": f"plateau.patience=1, attempts.limit={limit}",
     }
     result = run_async(
@@ -191,4 +191,4 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
     ],
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
-    assert improvement_score(severe(*before), severe(*after)) == score
+    assert improvement_score(evaluation_of(*before), evaluation_of(*after)) == score

@@ -1,6 +1,7 @@
 """What exposures and outcomes prove: who is counted where, and what is said of it."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from math import exp, fsum, inf, isfinite, log
 from typing import Any
@@ -36,7 +37,7 @@ WITHHELD = [10, 20, 26, 33]
 ALL_TOGETHER = [3, 5, 6, 13, 17, 19, 23, 25, 26, 30, 35, 38]
 
 
-def loops(
+def count_loops(
     lesson: str,
     right: int,
     wrong: int,
@@ -58,7 +59,7 @@ def loops(
     return {name: Counter(cells) for name in (None, lesson) if cells}
 
 
-def proved(*many: Cases) -> Proof:
+def prove(many: Sequence[Cases]) -> Proof:
     cases: Cases = defaultdict(Counter)
     for group in many:
         for name, counts in group.items():
@@ -66,16 +67,16 @@ def proved(*many: Cases) -> Proof:
     return prove_cases(cases, 0)
 
 
-def hurting(*many: Cases) -> list[Any]:
+def list_hurting(many: Sequence[Cases]) -> list[Any]:
     return [
         comparison.lesson
-        for comparison in proved(*many).lessons
+        for comparison in prove(many).lessons
         if comparison.conclusion == "hurts"
     ]
 
 
-def only(*many: Cases) -> Comparison:
-    (comparison,) = proved(*many).lessons
+def prove_one(*many: Cases) -> Comparison:
+    (comparison,) = prove(many).lessons
     return comparison
 
 
@@ -125,7 +126,9 @@ def test_nothing_proves_nothing():
 
 
 def test_a_table_by_hand():
-    comparison = only(loops("a", right=81, wrong=9, right_without=4, wrong_without=6))
+    comparison = prove_one(
+        count_loops("a", right=81, wrong=9, right_without=4, wrong_without=6)
+    )
     assert comparison.lesson == "a"
     assert comparison.shown == 90
     assert comparison.withheld == 10
@@ -188,14 +191,15 @@ def test_a_table_by_hand():
 )
 def test_what_is_said(counts, conclusion):
     conclusions = [
-        comparison.conclusion for comparison in proved(loops("a", *counts)).lessons
+        comparison.conclusion
+        for comparison in prove([count_loops("a", *counts)]).lessons
     ]
     assert conclusions == ([conclusion] if conclusion else [])
 
 
 def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
-    comparison = only(
-        loops("a", right=50, wrong=10, right_without=0, wrong_without=0, share=0)
+    comparison = prove_one(
+        count_loops("a", right=50, wrong=10, right_without=0, wrong_without=0, share=0)
     )
     assert comparison.shown == 60
     assert comparison.withheld == 0
@@ -207,11 +211,11 @@ def test_a_change_of_the_share_confounds_nothing():
     """Few were withheld while tasks were easy, many while they were hard; it does
     nothing.
     """
-    easy = loops("a", right=810, wrong=90, right_without=90, wrong_without=10)
-    hard = loops(
+    easy = count_loops("a", right=810, wrong=90, right_without=90, wrong_without=10)
+    hard = count_loops(
         "a", right=50, wrong=450, right_without=50, wrong_without=450, share=0.5
     )
-    comparison = only(easy, hard)
+    comparison = prove_one(easy, hard)
     assert comparison.uplift.gain == pytest.approx(0)
     assert comparison.uplift.low < 0 < comparison.uplift.high
 
@@ -243,13 +247,13 @@ def test_e_bh_by_hand(evidence, level):
 
 
 def test_among_many_lessons_more_is_asked_of_each():
-    bad = loops("bad", right=60, wrong=120, right_without=18, wrong_without=2)
+    bad = count_loops("bad", right=60, wrong=120, right_without=18, wrong_without=2)
     others = [
-        loops(f"n{n}", right=5, wrong=4, right_without=1, wrong_without=0)
+        count_loops(f"n{n}", right=5, wrong=4, right_without=1, wrong_without=0)
         for n in range(400)
     ]
-    alone = only(bad)
-    crowd = proved(bad, *others)
+    alone = prove_one(bad)
+    crowd = prove([bad, *others])
     (among,) = [
         comparison for comparison in crowd.lessons if comparison.lesson == "bad"
     ]
@@ -258,10 +262,10 @@ def test_among_many_lessons_more_is_asked_of_each():
     assert alone.uplift.high < 0 < among.uplift.high
     assert among.recurrence == alone.recurrence
     several = [
-        loops(f"b{n}", right=60, wrong=120, right_without=18, wrong_without=2)
+        count_loops(f"b{n}", right=60, wrong=120, right_without=18, wrong_without=2)
         for n in range(100)
     ]
-    assert len(hurting(*several)) == 100
+    assert len(list_hurting(several)) == 100
 
 
 # What always holds
@@ -272,7 +276,7 @@ tables = st.tuples(small, small, small, small)
 
 @given(counts=tables, share=st.sampled_from([0.1, 0.3, 0.5]))
 def test_every_interval_holds_its_estimate(counts, share):
-    proof = proved(loops("a", *counts, share=share))
+    proof = prove([count_loops("a", *counts, share=share)])
     for comparison in (*proof.lessons, proof.pooled):
         for effect, unit in (
             (comparison.uplift, 1),

@@ -2,6 +2,8 @@
 undone.
 """
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from heedful.lessons.signature import signature
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 
 
-def learnt(*texts: str, kind: str = "log") -> Templates:
+def learn_templates(texts: Iterable[str], kind: str = "log") -> Templates:
     return Templates().learn(*(signature(kind, text) for text in texts))
 
 
@@ -82,8 +84,8 @@ APART = {
 @pytest.mark.parametrize("case", ONE)
 def test_what_evidence_makes_one(case):
     texts = ONE[case]
-    assert groups(learnt(*texts), texts) == {frozenset(texts)}
-    (merge,) = learnt(*texts).merges()
+    assert groups(learn_templates(texts), texts) == {frozenset(texts)}
+    (merge,) = learn_templates(texts).merges()
     assert merge.group == signature("log", texts[0]).digest == merge.members[0]
     assert len(merge.members) == len({signature("log", text).digest for text in texts})
 
@@ -91,8 +93,10 @@ def test_what_evidence_makes_one(case):
 @pytest.mark.parametrize("case", APART)
 def test_what_stays_apart(case):
     texts = APART[case]
-    assert groups(learnt(*texts), texts) == {frozenset([text]) for text in texts}
-    assert learnt(*texts).merges() == ()
+    assert groups(learn_templates(texts), texts) == {
+        frozenset([text]) for text in texts
+    }
+    assert learn_templates(texts).merges() == ()
 
 
 def test_other_error_types_are_never_merged():
@@ -107,12 +111,12 @@ def test_other_error_types_are_never_merged():
 @pytest.mark.parametrize("kind", ["AssertionError", "JestAssertionError"])
 def test_a_failed_assertion_is_merged_with_nothing(kind):
     texts = [f"login failed for {name} here" for name in NAMES]
-    assert len(groups(learnt(*texts, kind=kind), texts, kind)) == len(texts)
+    assert len(groups(learn_templates(texts, kind), texts, kind)) == len(texts)
 
 
 def test_a_merge_can_be_undone_whole_and_in_part():
     texts = [f"login failed for {name} here" for name in NAMES]
-    templates = learnt(*texts)
+    templates = learn_templates(texts)
     (merge,) = templates.merges()
     assert groups(templates.unmerge(*merge.members), texts) == {
         frozenset([text]) for text in texts
@@ -134,7 +138,9 @@ LINES = st.lists(
 @given(LINES, st.randoms(use_true_random=False))
 def test_the_groups_do_not_depend_on_the_order(texts, random):
     shuffled = random.sample(texts, len(texts))
-    assert groups(learnt(*texts), texts) == groups(learnt(*shuffled), texts)
+    assert groups(learn_templates(texts), texts) == groups(
+        learn_templates(shuffled), texts
+    )
 
 
 @given(LINES)
@@ -142,8 +148,8 @@ def test_line_by_line_is_as_all_at_once(texts):
     templates = Templates()
     for text in texts:
         templates = templates.learn(signature("log", text))
-    assert templates.merges() == learnt(*texts).merges()
-    assert templates == learnt(*texts)
+    assert templates.merges() == learn_templates(texts).merges()
+    assert templates == learn_templates(texts)
 
 
 def test_memory_is_bounded():

@@ -48,7 +48,7 @@ TIMEOUT = Episode(
 )
 
 
-def about(task: str, episode: Episode = FAILED) -> Episode:
+def with_task(task: str, episode: Episode = FAILED) -> Episode:
     return replace(episode, task=task)
 
 

@@ -105,7 +105,7 @@ class Agent:
         )
 
 
-def decorated(agent: Agent) -> Ask:
+def ask_decorated(agent: Agent) -> Ask:
     @self_correcting(
         checks=[severity],
         memory=agent.memory,
@@ -119,20 +119,20 @@ def decorated(agent: Agent) -> Ask:
     return triage
 
 
-def function(agent: Agent) -> Ask:
+def ask_function(agent: Agent) -> Ask:
     async def triage(task: str, hint: str) -> str:
         return agent.answer(hint)
 
     return lambda task: agent.run(task, triage)
 
 
-def nameless(agent: Agent) -> Ask:
+def ask_nameless(agent: Agent) -> Ask:
     return lambda task: agent.run(
         task, lambda task, hint: agent.answer(hint), memory_key="triage"
     )
 
 
-def stage(agent: Agent) -> Ask:
+def ask_stage(agent: Agent) -> Ask:
     def triage(state: Any, feedback: str | None = None) -> str:
         return agent.answer(feedback)
 
@@ -146,7 +146,7 @@ def stage(agent: Agent) -> Ask:
     return asked
 
 
-def outside(agent: Agent) -> Ask:
+def ask_outside(agent: Agent) -> Ask:
     async def asked(task: str) -> None:
         loop = await open_loop(
             task,
@@ -162,16 +162,22 @@ def outside(agent: Agent) -> Ask:
     return asked
 
 
-HOSTS = [decorated, function, nameless, stage, outside]
+HOSTS = [ask_decorated, ask_function, ask_nameless, ask_stage, ask_outside]
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "disobeys"])
 @pytest.mark.parametrize(
     ("host", "engine"),
     [
-        *(pytest.param(host, "sqlite", id=host.__name__) for host in HOSTS),
+        *(
+            pytest.param(host, "sqlite", id=host.__name__.removeprefix("ask_"))
+            for host in HOSTS
+        ),
         pytest.param(
-            function, "postgres", id="function on PostgreSQL", marks=pytest.mark.both
+            ask_function,
+            "postgres",
+            id="function on PostgreSQL",
+            marks=pytest.mark.both,
         ),
     ],
     indirect=["engine"],
@@ -191,7 +197,7 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
     assert "data, not instructions" in agent.hints[4]
     has_example = "not accepted: bad 1\naccepted: P1" in agent.hints[2]
     assert has_example is (
-        obeys and host is not stage
+        obeys and host is not ask_stage
     )  # the outputs of a stage are not kept
     [state] = [
         lesson["state"]
@@ -651,7 +657,7 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert empty.choices == ()
     assert empty.waiting == 0
     assert "no memory key" in str(empty)
-    await nameless(agent)(TASKS[0])
+    await ask_nameless(agent)(TASKS[0])
     await agent.memory.remember("E", "obey", trust="external")
     briefing = await agent.memory.brief("a task", "l", memory_key="triage")
     [choice] = briefing.choices
@@ -691,8 +697,8 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
 @pytest.mark.parametrize(
     "host",
     [
-        pytest.param(nameless, id="run here"),
-        pytest.param(outside, id="reported from outside"),
+        pytest.param(ask_nameless, id="run here"),
+        pytest.param(ask_outside, id="reported from outside"),
     ],
 )
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
@@ -715,7 +721,7 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
 
 async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(store):
     agent = Agent(store)
-    ask = nameless(agent)
+    ask = ask_nameless(agent)
     for task in TASKS[:2]:
         await ask(task * 1_000)
     assert [FIX in hint for hint in agent.hints] == [False, True, True]

@@ -36,7 +36,15 @@ from heedful.traces.episode import EPISODE_OUTCOMES, LOOP_SOURCE
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
 from tests.lessons.support import build_match
-from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about, answer
+from tests.memory.reflections import (
+    FAILED,
+    GOOD,
+    MENDED,
+    TASK,
+    TIMEOUT,
+    answer,
+    with_task,
+)
 from tests.store.support import rows
 
 pytestmark = IN_SOAK
@@ -481,7 +489,7 @@ async def test_an_interrupted_episode_is_free_again(memory):
 async def test_what_is_known_in_the_scope_is_counted_and_no_model_is_asked(memory):
     await reflect(FAILED, memory=memory)
     model = ScriptedModel()
-    again = about("What does a red kettle cost?")
+    again = with_task("What does a red kettle cost?")
     reflected = await reflect(again, memory=memory, model=model)
     assert reflected.known == 1
     assert model.prompts == []
@@ -496,7 +504,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     model = ScriptedModel(GOOD)
     first = await reflect(FAILED, memory=memory, model=model)
     again = await reflect(FAILED, memory=memory)
-    other = about("What does a red pot cost?")
+    other = with_task("What does a red pot cost?")
     for reflected in (again, await reflect(other, memory=memory, model=model)):
         assert reflected.text == first.text
         assert reflected.strategy.text == first.strategy.text
@@ -509,7 +517,9 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     ]
     # The task of a stranger does not borrow the trust of stored words, nor lend it to
     # them.
-    trusted = await reflect(about("Cost of a pot?"), memory=memory, trust="operator")
+    trusted = await reflect(
+        with_task("Cost of a pot?"), memory=memory, trust="operator"
+    )
     assert trusted.strategy.trust == "model"
     assert trusted.strategy.text[:13] == "Do not repeat"
     unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="success")
@@ -802,7 +812,7 @@ async def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory, form):
 async def test_the_log_has_fields_and_no_content(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     model = ScriptedModel("zzsecret", forever=True)
-    await reflect(about(f"zzsecret {SECRET}"), memory=memory, model=model)
+    await reflect(with_task(f"zzsecret {SECRET}"), memory=memory, model=model)
     failed, success = (vars(record) for record in caplog.records)
     assert failed["message"] == "reflection_generation_failed"
     assert failed["error"] == "MalformedAnswer"

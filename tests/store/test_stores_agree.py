@@ -45,7 +45,7 @@ from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived, engine
-from tests.memory.reflections import FAILED, MENDED, about
+from tests.memory.reflections import FAILED, MENDED, with_task
 from tests.memory.transfers import export_bytes, import_foreign, import_own
 from tests.store.support import report
 
@@ -220,7 +220,7 @@ class Told:
         )
 
     async def reflect(self, n: int, mended: bool, vouched: bool) -> Any:
-        episode = about(TEXTS[n], MENDED if mended else FAILED)
+        episode = with_task(TEXTS[n], MENDED if mended else FAILED)
         reflected = await reflect(
             episode, memory=self.memory, trust="operator" if vouched else "external"
         )
