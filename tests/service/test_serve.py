@@ -252,8 +252,8 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     file.unlink()
     run("key", "create", "--name", "ann")
     with socket.create_server(("127.0.0.1", 0)) as other:
-        words = "ui", "--port", str(other.getsockname()[1])
-        assert "choose another --port (" in run(*words, code=2)
+        port = str(other.getsockname()[1])
+        assert "choose another --port (" in run("ui", "--port", port, code=2)
 
 
 LENGTH = b"Content-Length: 2\r\n"
