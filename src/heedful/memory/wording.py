@@ -102,8 +102,10 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
         tries = _tries(study, signal)[-MAX_SHOWN_TRIES:]
         last = (tries or failed)[-1]
         is_same = _same_error(study, first, last)
-        actions = _actions(study, tries if is_same else tries[-1:])
-        again = f"Then {actions} failed" if tries else "It failed again"
+        described = tries if is_same else tries[-1:]
+        again = "It failed again"
+        if tries:
+            again = f"Then {_actions(study, described)} failed"
         if is_same:
             yield f"{again} in the same way.", tries or failed
         else:
