@@ -35,7 +35,7 @@ OUT = Path("bench/out/bench.json")
 
 
 def main() -> int:
-    """0 where every target is reached, else 1."""
+    """Run the groups; return 0 where every target is reached, else 1."""
     options = parse_arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
         "core": core.figures,
@@ -96,7 +96,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def make_table(figures: Iterable[Figure]) -> Table:
-    """The figures beside their targets."""
+    """Return a table of the figures beside their targets."""
     table = Table("figure", "measured", "target", "")
     for figure in figures:
         upper = f"≤ {figure.most:g}" if figure.most is not None else ""

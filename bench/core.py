@@ -46,7 +46,7 @@ print(seconds, int(status["VmHWM"].split()[0]) / 1024)
 
 
 def make_loop(attempts: int) -> heedful.Loop:
-    """A loop that improves slowly, with a different finding at each attempt."""
+    """Return a loop that improves slowly, with another finding at each attempt."""
     goals = (heedful.Goal("quality", 10.0), heedful.Goal("drift", 0.0, "at_most"))
     return heedful.Loop(
         "bench",
@@ -69,7 +69,7 @@ def make_loop(attempts: int) -> heedful.Loop:
 
 
 def short(candidate: str, context: Context) -> list[heedful.Finding]:
-    """At most two words."""
+    """Accept at most two words."""
     count = len(candidate.split())
     if count <= 2:
         return []
@@ -89,16 +89,14 @@ async def generate(task: str, hint: str) -> str:
 
 
 async def cycle(number: int) -> object:
-    """Fail, feedback, pass: two attempts with full trace and decisions, nothing
-    stored.
-    """
+    """Run two attempts, fail and pass, with trace and decisions; store nothing."""
     return await heedful.run("task", generate=generate, checks=[short], store=None)
 
 
 def decide_anew(
     loop: heedful.Loop, policy: heedful.Policy
 ) -> heedful.Again | heedful.Done:
-    """The verdict on a fresh copy of the loop."""
+    """Decide on a fresh copy of the loop."""
     return heedful.decide(replace(loop), policy)
 
 
@@ -155,7 +153,7 @@ def figures(folder: str) -> Iterable[Figure]:
 
 
 def measure_kept_bytes() -> float:
-    """Bytes that one more cycle leaves behind, over 2,000 cycles."""
+    """Return the bytes that one more cycle leaves behind, over 2,000 cycles."""
     best_async(cycle, 500, rounds=1)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -166,7 +164,7 @@ def measure_kept_bytes() -> float:
 
 
 def measure_start(path: str) -> tuple[float, float]:
-    """Seconds and MB of a new interpreter that imports heedful and opens a store."""
+    """Return the seconds and MB of a new interpreter that opens a store."""
     out = subprocess.run(
         [sys.executable, "-c", START, path], capture_output=True, text=True, check=True
     ).stdout

@@ -31,12 +31,12 @@ TOGETHER = 64
 
 
 async def impure(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
-    """A check that is not declared pure, so the answer is journalled before it runs."""
+    """Check as `short` does, not declared pure: the answer is journalled before."""
     return short(candidate, context)
 
 
 def figures(folder: str, before: str = "") -> Iterable[Figure]:
-    """One cycle has two attempts; the floor is as many bare commits of the same size.
+    """Measure a durable attempt beside as many bare commits of the same size.
 
     Ours and the floor take turns, and the ratio is the median of the pairs, so that a
     disk whose speed drifts does not decide it.
@@ -80,19 +80,19 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
 def measure_pair(
     floor: sqlite3.Connection, path: str, check: object, commits: int
 ) -> tuple[float, float]:
-    """Seconds for an attempt, and for the bare commits that it needs."""
+    """Return seconds for an attempt, and for the bare commits that it needs."""
     bare = time_commits(floor, 2 * CYCLES * commits) * commits
     ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
     return ours, bare
 
 
 async def cycle(path: str, check: object) -> object:
-    """Fail, feedback, pass, stored."""
+    """Run a cycle that fails, gets feedback and passes, and store it."""
     return await heedful.run("task", generate=generate, checks=[check], store=path)  # type: ignore[list-item]
 
 
 def open_floor(path: str) -> sqlite3.Connection:
-    """A database with heedful's settings and one table."""
+    """Open a database with heedful's settings and one table."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = full")
@@ -101,7 +101,7 @@ def open_floor(path: str) -> sqlite3.Connection:
 
 
 def time_commits(db: sqlite3.Connection, times: int) -> float:
-    """Seconds for one commit of about the size of an attempt."""
+    """Return the seconds for one commit of about the size of an attempt."""
     began = time.perf_counter()
     for _ in range(times):
         db.execute("begin immediate")
@@ -111,7 +111,7 @@ def time_commits(db: sqlite3.Connection, times: int) -> float:
 
 
 def count_commits(path: str, check: object) -> float:
-    """Commits for an attempt, counted on the connection."""
+    """Count the commits for an attempt on the connection."""
     commits = 0
 
     def count_commit(sql: str) -> None:
@@ -156,9 +156,7 @@ asyncio.run(main())
 
 
 def measure_fsyncs(folder: str) -> Iterable[Figure]:
-    """fsync and fdatasync calls an attempt by the kernel's count, where strace is
-    installed.
-    """
+    """Count fsync and fdatasync calls for an attempt with strace, if installed."""
     for kind, allowed in (("pure", 1.0), ("other", 2.0)):
         syncs_a_cycle = count_syncs(ONE_RUN, f"{folder}/{kind}", kind)
         if syncs_a_cycle is not None:
@@ -193,7 +191,7 @@ def count_syncs(program: str, name: str, *arguments: str) -> float | None:
 
 
 def measure_group(path: str) -> Iterable[Figure]:
-    """Group commit: many loops at once, compared with one after the other."""
+    """Compare group commit, many loops at once, with one loop after the other."""
 
     async def run_one(_: int) -> object:
         return await cycle(path, short)
@@ -219,7 +217,7 @@ OURS = """
 import asyncio, sys, time, heedful
 def short(candidate, context):
     if len(candidate.split()) > 2:
-        return [heedful.Finding("words", "3 words", "At most 2 words")]
+        return [heedful.Finding("words", "3 words", fix="At most 2 words")]
     return []
 short.pure = True
 async def generate(task, hint):
@@ -288,8 +286,7 @@ PEER = Path(".venv-integrations/bin/python")  # `make integrations` makes it
 
 
 def measure_peers(folder: str, before: str) -> Iterable[Figure]:
-    """Ours, the commit `before` if it is named, and LangGraph take turns, each in a
-    process.
+    """Time ours, the commit `before` if named, and LangGraph in turns, in processes.
 
     The earlier commit is built as a wheel. A ratio is the median of the rounds.
     """

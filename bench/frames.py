@@ -77,7 +77,7 @@ def make_parts(rows: int) -> Iterator[pa.Table]:
 
 
 def write_files(folder: Path, rows: int) -> tuple[Path, Path]:
-    """The same rows as Parquet, in groups of a million as is usual, and as CSV."""
+    """Write the same rows as Parquet, in groups of a million, and as CSV."""
     paths = folder / f"{rows}.parquet", folder / f"{rows}.csv"
     schema = next(make_parts(1)).schema
     with (
@@ -97,9 +97,7 @@ def write_files(folder: Path, rows: int) -> tuple[Path, Path]:
 def measure(
     program: str, small: Path, large: Path, rounds: int = 3
 ) -> tuple[float, float]:
-    """The fewest seconds of processor time, the most megabytes that the peak of memory
-    grew by.
-    """
+    """Return the fewest seconds of processor time and the most MB of growth."""
     command = [sys.executable, "-c", program + MEASURED, str(small), str(large)]
     seconds = []
     megabytes = []
@@ -112,7 +110,7 @@ def measure(
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Time and memory for each format, and that memory does not grow with the rows."""
+    """Measure time and memory by format, and that memory does not grow with rows."""
     small, tenth, large = (
         write_files(Path(folder), n) for n in (1_000, ROWS // 10, ROWS)
     )

@@ -18,7 +18,7 @@ COLUMNS = [
 
 
 def make_rows(rows: int = 5_000) -> list[dict[str, object]]:
-    """So many rows of a name and 19 numbers: 100,000 cells by default."""
+    """Return so many rows of a name and 19 numbers: 100,000 cells by default."""
     chance = random.Random(7)
     stores: list[dict[str, object]] = []
     for n in range(rows):

@@ -37,9 +37,7 @@ JOBS = 640
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Each part has a file of its own; times are medians, sizes are of the file with
-    its log.
-    """
+    """Measure each part in a file of its own: median times, sizes with the log."""
     yield from asyncio.run(measure_attempts(f"{folder}/attempts.db"))
     yield from asyncio.run(measure_loops(f"{folder}/loops.db"))
     yield from asyncio.run(measure_tenants(f"{folder}/tenants.db"))
@@ -48,9 +46,7 @@ def figures(folder: str) -> Iterable[Figure]:
 
 
 async def measure_attempts(path: str) -> list[Figure]:
-    """The cost of the last attempts of a loop, and of a resume, by the number of
-    attempts.
-    """
+    """Measure the last attempts of a loop, and a resume, by the attempts before."""
     store = in_file(path)
     results = list[Figure]()
 
@@ -99,9 +95,7 @@ async def measure_attempts(path: str) -> list[Figure]:
 
 
 async def measure_loops(path: str) -> list[Figure]:
-    """Loops of two attempts, 64 at once: their cost and their bytes, by the number
-    stored.
-    """
+    """Measure loops of two attempts, 64 at once: cost and bytes by loops stored."""
     store = in_file(path)
     results = list[Figure]()
     loop_count = 0
@@ -137,9 +131,7 @@ async def measure_loops(path: str) -> list[Figure]:
 
 
 async def measure_tenants(path: str) -> list[Figure]:
-    """A lesson for each of many tenants: what one more costs, and what one lookup
-    costs.
-    """
+    """Measure one more lesson and one lookup, by the number of tenants."""
     store = in_file(path)
     results = list[Figure]()
     tenant_count = 0
@@ -175,14 +167,14 @@ async def _look_up(store: Store, n: int) -> None:
 
 
 async def remember_for_tenant(store: Store, n: int) -> None:
-    """One lesson of the tenant with this number."""
+    """Remember one lesson of the tenant with this number."""
     await Memory(store, Scope(f"t{n}")).remember(
         "E", "no unit", lesson="Write the unit."
     )
 
 
 async def measure_scope(path: str) -> list[Figure]:
-    """Lessons with an example each in one scope, without vectors."""
+    """Measure one scope of lessons with an example each, without vectors."""
     store = in_file(path)
     results = list[Figure]()
     lesson_count = 0
@@ -251,7 +243,7 @@ def _fill(db: Db, scope: Scope, numbers: range) -> None:
 
 
 def measure_queue() -> Iterable[Figure]:
-    """Jobs without work a second through the queue in PostgreSQL: put in, and run."""
+    """Measure jobs without work through the queue in PostgreSQL: put in, and run."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
@@ -284,7 +276,7 @@ async def _time_jobs(url: str, many: int) -> tuple[float, float]:
 
 
 async def time_calls(call: Callable[[int], Awaitable[object]], calls: int) -> float:
-    """The median of the milliseconds of a call."""
+    """Return the median of the milliseconds of a call."""
     milliseconds = []
     for n in range(calls):
         began = time.perf_counter()
@@ -294,7 +286,7 @@ async def time_calls(call: Callable[[int], Awaitable[object]], calls: int) -> fl
 
 
 def file_size(path: str) -> int:
-    """Bytes of the file and of its log."""
+    """Return the bytes of the file and of its log."""
     return sum(
         os.path.getsize(path + end)
         for end in ("", "-wal")

@@ -38,9 +38,7 @@ HOOK = (sys.executable, "-m", "heedful.integrations.hook", "PreToolUse")
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Milliseconds of a hook process, of `before` and `seen` of a run, and of a hook
-    over HTTP.
-    """
+    """Time a hook process, `before` and `seen` of a run, and a hook over HTTP."""
     place = (
         Path(folder).resolve() / "hooks" / "heedful.db"
     )  # the name that the service takes
@@ -116,7 +114,7 @@ async def _time_lookups(path: str) -> tuple[list[float], list[float]]:
 
 
 async def _time_long_session(path: str) -> list[float]:
-    """Milliseconds to keep a result in a session of many events."""
+    """Return the milliseconds to keep a result in a session of many events."""
     host = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0)
     spent = list[float]()
     old_events = (
@@ -141,7 +139,7 @@ async def _time_long_session(path: str) -> list[float]:
 
 
 def _time_posts(url: str, calls: int) -> list[float]:
-    """Milliseconds of each request on one connection, as an agent keeps it open."""
+    """Return the milliseconds of requests on one connection that stays open."""
     place = urlsplit(url)
     spent = list[float]()
     connection = HTTPConnection(str(place.hostname), place.port)

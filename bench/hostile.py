@@ -64,7 +64,7 @@ def figures(folder: str) -> Iterable[Figure]:
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Service]:
-    """A service that has answered already, in a process with few descriptors."""
+    """Start a service with few descriptors, and let it answer once."""
     had = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, had[1]))
     service = Service(folder)
@@ -79,7 +79,7 @@ def serve(folder: Path) -> Iterator[Service]:
 
 
 def largest_resident(service: Service) -> float:
-    """MiB of the largest resident set so far."""
+    """Return the MiB of the largest resident set so far."""
     status = Path(f"/proc/{service.process.pid}/status").read_text()
     match = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert match is not None, status
@@ -87,12 +87,12 @@ def largest_resident(service: Service) -> float:
 
 
 def log_bytes(service: Service) -> int:
-    """Bytes of the log of the service."""
+    """Return the bytes of the log of the service."""
     return Path(f"/proc/{service.process.pid}/fd/2").stat().st_size
 
 
 def connect(service: Service) -> socket.socket:
-    """A connection to the service."""
+    """Open a connection to the service."""
     host, _, port = service.url.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), timeout=30)
 
@@ -196,7 +196,7 @@ def send_spans(service: Service) -> Iterable[Figure]:
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Return a number as protobuf writes it."""
     return (
         bytes([number & 127 | 128]) + varint(number >> 7)
         if number > 127
@@ -220,7 +220,7 @@ def send_dense_lists(service: Service) -> Iterable[Figure]:
 
 
 def measure_wait(service: Service, name: str, body: Any) -> Iterable[Figure]:
-    """The longest that another caller waits while the service reads a body."""
+    """Measure how long another caller waits while the service reads a body."""
     waits = [0.0]
     ended = threading.Event()
 
@@ -266,7 +266,7 @@ def ask_pages(service: Service) -> Iterable[Figure]:
 
 
 def processor_seconds(service: Service) -> float:
-    """Seconds of processor time that the service has used."""
+    """Return the seconds of processor time that the service has used."""
     used = (
         Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
     )

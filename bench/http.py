@@ -65,9 +65,7 @@ Ask = Callable[[str, bytes], Coroutine[Any, Any, int]]
 
 
 def figures(folder: str, before: str = "") -> Iterable[Figure]:
-    """Measure in this process, then separate services in turns: this one and that of
-    `before`.
-    """
+    """Measure in this process, then services in turns with those of `before`."""
     with closing(open_floor(f"{folder}/floor.db")) as floor:
         ways = {"the library": time_library, "the service": time_service}
         for name, way in ways.items():
@@ -219,13 +217,13 @@ def load_new_service(
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """Return the seconds of CPU that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_megabytes(pid: int) -> float:
-    """Resident memory of a process, in MB."""
+    """Return the resident memory of a process in MB."""
     return (
         int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         * os.sysconf("SC_PAGE_SIZE")
@@ -301,7 +299,7 @@ async def fill_memory(path: str) -> None:
 
 
 async def time_questions(url: str, route: str, body: Any, many: int) -> float:
-    """Seconds for so many requests of 64 clients."""
+    """Return the seconds for so many requests of 64 clients."""
     numbers = iter(range(many))
 
     async def client() -> None:
@@ -320,14 +318,12 @@ async def time_questions(url: str, route: str, body: Any, many: int) -> float:
 def measure_pair(
     floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str
 ) -> Any:
-    """Seconds for a report, and for a bare commit right after it."""
+    """Return the seconds for a report, and for a bare commit right after it."""
     return asyncio.run(way(f"{folder}/reports.db")), time_commits(floor, 2 * LOOPS)
 
 
 async def time_library(path: str) -> float:
-    """Seconds for a report through `heedful.drive.report`, on loops that exist
-    already.
-    """
+    """Return the seconds for a report by `heedful.drive.report` on loops that exist."""
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
@@ -348,7 +344,7 @@ async def time_library(path: str) -> float:
 
 
 async def time_service(path: str) -> float:
-    """Seconds for a report through the whole application, without a network."""
+    """Return the seconds for a report through the application, without a network."""
     store = in_file(path)
     app = application(Setup(store=store, open=True))
 
@@ -389,7 +385,7 @@ def _scope(path: str) -> dict[str, Any]:
 
 
 async def time_reports(ask: Ask) -> float:
-    """Seconds for the reports alone."""
+    """Return the seconds for the reports alone."""
     ids = [f"loop{next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
         assert await ask(f"/v1/loops/{id}", b'{"task": "task"}') == 201
@@ -404,9 +400,7 @@ async def time_reports(ask: Ask) -> float:
 def serve(
     folder: str, site: str = "", db: str = "", **settings: str
 ) -> Iterator[tuple[str, int]]:
-    """The URL and the process of `heedful serve`, on SQLite or on `db`, with that in
-    `site`.
-    """
+    """Run `heedful serve` with the packages in `site`; yield its URL and process id."""
     if not db:  # not a repository's
         db = str(Path(folder, "heedful.db").absolute())
     path = os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
@@ -431,8 +425,7 @@ def serve(
 async def load_service(
     url: str, clients: int, loops: int, fresh: bool
 ) -> tuple[float, list[float]]:
-    """Seconds in all, and for each report; each client reports its loops one after the
-    other.
+    """Return the seconds in all, and those of each report.
 
     The loops have the same task, or a `fresh` one each.
     """
@@ -459,9 +452,7 @@ async def load_service(
 
 @asynccontextmanager
 async def connect(url: str, method: str = "PUT") -> AsyncIterator[Ask]:
-    """A client with one connection that does little, to leave the processor to the
-    service.
-    """
+    """Open a client with one connection that leaves the processor to the service."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
 

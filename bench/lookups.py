@@ -32,9 +32,7 @@ HIGH = 10.0
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Milliseconds of `seen` for one error and for raw output by its size, and of
-    `before`.
-    """
+    """Time `seen` for one error and for raw output by its size, and `before`."""
     path = f"{folder}/lookups.db"
     asyncio.run(fill(path))
     memory = Memory(in_file(path))
@@ -101,9 +99,7 @@ def command(n: int) -> str:
 
 
 def output(size: int) -> str:
-    """Return what a command may write, of about `size` characters, without the
-    error.
-    """
+    """Return about `size` characters that a command may write, without the error."""
     lines = (
         f"step {n}: compiled {letters(n)} in {n % 90} ms\n" for n in range(size // 36)
     )

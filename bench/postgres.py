@@ -45,9 +45,7 @@ AT = "heedful_template"
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Claim loops, report attempts, learn and look up lessons, with 1 and 64
-    callers.
-    """
+    """Claim loops, report attempts, learn and look up, with 1 and 64 callers."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
@@ -111,7 +109,7 @@ async def _measure_pairs(
 
 
 async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
-    """Calls a second, and the seconds of each."""
+    """Return the calls a second, and the seconds of each."""
     names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
     if call is _report:  # of loops that are open
         for name in names:
@@ -130,7 +128,7 @@ async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[f
 
 
 def _commit_bare(url: str, many: int) -> float:
-    """Commits per second, with as many connections as a pool has."""
+    """Return the commits a second, with as many connections as a pool has."""
     threads = min(many, POOL_CONNECTIONS)
 
     def committing(db: psycopg.Connection[object]) -> None:
@@ -163,7 +161,7 @@ async def _claim(store: Store, name: str) -> None:
 
 
 async def _report(store: Store, name: str) -> None:
-    """One transaction that reads and one that writes."""
+    """Report an attempt: one transaction that reads and one that writes."""
     await report(store, scope=Scope(), id=name, number=1, attempt_report=FAILED)
 
 

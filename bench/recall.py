@@ -1,6 +1,6 @@
 """Recall at size: one large scope, a thousand tenants, and what `remember` costs there.
 
-The texts are halves of sentences from this project's own pages, put together anew: some
+The texts are halves of sentences from this project's own pages, put together: some
 thousand words in however many texts, so that the rarest are less rare than in texts
 that people write. So are the queries, which are embedded beforehand.
 """
@@ -84,9 +84,7 @@ class Size:
 
 
 def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
-    """Measure a scope of `REAL` texts, one of `real` if larger, one of a million, and
-    tenants.
-    """
+    """Measure scopes of `REAL`, of `real` and of a million texts, and tenants."""
     corpus = make_texts(max(real, REAL) + QUERIES)
     vectors = embed_texts(corpus)
     embedder = PreparedEmbedder(
@@ -183,7 +181,7 @@ def measure_scope(
 def spread(
     name: str, milliseconds: Sequence[float], target: float | None = None
 ) -> Iterable[Figure]:
-    """The median, which has the target, and the 99th percentile of milliseconds."""
+    """Yield the median, which has the target, and the 99th percentile."""
     yield Figure(
         name=f"{name}, p50", value=median(milliseconds), unit="ms", most=target
     )
@@ -193,14 +191,14 @@ def spread(
 
 
 async def read_codes(store: Store) -> Vectors:
-    """The vectors that the reading connection keeps in memory."""
+    """Return the vectors that the reading connection keeps in memory."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def time_vector_legs(
     store: Store, embedder: PreparedEmbedder
 ) -> tuple[list[float], list[set[int]]]:
-    """Milliseconds of each vector search, and its ten results; rows count from 0."""
+    """Return milliseconds and ten results of each vector search; rows count from 0."""
     turns = [(Scope(), vector) for vector in embedder.vectors.values()]
     return await time_searches(store, turns, embedder)
 
@@ -208,7 +206,7 @@ async def time_vector_legs(
 async def time_searches(
     store: Store, turns: Sequence[tuple[Scope, Any]], embedder: PreparedEmbedder
 ) -> tuple[list[float], list[set[int]]]:
-    """Milliseconds of each vector search in its transaction, and its ten results."""
+    """Return milliseconds and ten results of each search, in its transaction."""
 
     def search_vector(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
@@ -236,7 +234,7 @@ async def time_searches(
 def fastest_searches(
     rounds: Sequence[Sequence[tuple[float, set[int]]]],
 ) -> tuple[list[float], list[set[int]]]:
-    """The fastest round of each search, and what it found in the first round."""
+    """Return the fastest round of each search, and its results in the first."""
     times = [_times(searches) for searches in rounds]
     return fastest(times), [ids for _, ids in rounds[0]]
 
@@ -248,7 +246,7 @@ def _times(searches: Iterable[tuple[float, set[int]]]) -> list[float]:
 def scan_exactly(
     vectors: Rows, embedder: PreparedEmbedder
 ) -> tuple[list[float], list[set[int]]]:
-    """The same by an exact scan of float32, all in RAM."""
+    """Return the same by an exact scan of float32, all in RAM."""
 
     def scan(query: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
@@ -262,9 +260,7 @@ def scan_exactly(
 async def time_recalls(
     store: Store, scopes: Sequence[Scope], embedder: PreparedEmbedder
 ) -> list[float]:
-    """Milliseconds of each `Memory.recall`: both legs, ranked; in turn in the
-    scopes.
-    """
+    """Return milliseconds of each `Memory.recall`, both legs, in turn in the scopes."""
 
     async def recall(text: str, scope: Scope) -> float:
         memory = heedful.Memory(store, scope, embedder)
@@ -282,12 +278,12 @@ async def time_recalls(
 
 
 def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
-    """The fastest round of each query, because other work only adds time."""
+    """Return the fastest round of each query, because other work only adds time."""
     return [min(spent) for spent in zip(*rounds, strict=True)]
 
 
 async def time_remember(store: Store, embedder: PreparedEmbedder) -> list[float]:
-    """Milliseconds for each new lesson, one after the other."""
+    """Return the milliseconds for each new lesson, one after the other."""
     memory = heedful.Memory(store, embedder=embedder)
     spent = []
     for number, text in enumerate(embedder.vectors):
@@ -313,7 +309,7 @@ asyncio.run(first(sys.argv[1], *json.loads(sys.argv[2])))
 
 
 def time_first_recall(path: str, embedder: PreparedEmbedder) -> float:
-    """Milliseconds of the first recall of a fresh interpreter, the median of three."""
+    """Return the milliseconds of the first recall of a process, the median of three."""
     text, vector = next(iter(embedder.vectors.items()))
     program = [sys.executable, "-c", FIRST, path, json.dumps([text, vector.tolist()])]
     return median(
@@ -327,9 +323,7 @@ def time_first_recall(path: str, embedder: PreparedEmbedder) -> float:
 def time_bm25(
     db: sqlite3.Connection, texts: Sequence[str], embedder: PreparedEmbedder
 ) -> list[float]:
-    """Milliseconds of each query in a plain index: any of its words, ordered by
-    bm25().
-    """
+    """Return the milliseconds of queries in a plain index: any word, by bm25()."""
     db.execute("create virtual table said using fts5 (words)")
     rows = ((" ".join(words(text)),) for text in texts)
     db.executemany("insert into said values (?)", rows)
@@ -346,7 +340,7 @@ def time_bm25(
 def measure_tenants(
     folder: str, vectors: Rows, embedder: PreparedEmbedder
 ) -> Iterable[Figure]:
-    """Many scopes in one file, searched in turn."""
+    """Measure many scopes in one file, searched in turn."""
     scopes = [Scope(f"tenant {n}") for n in range(TENANTS)]
     count = TENANTS * EACH
     path = f"{folder}/tenants.db"
@@ -390,7 +384,7 @@ async def remember_some(path: str, count: str) -> None:
 async def fill(
     path: str, scopes: Sequence[Scope], texts: Sequence[str], vectors: Rows
 ) -> None:
-    """A database with a lesson for each text, equally many in each scope."""
+    """Write a database with a lesson for each text, equally many in each scope."""
     store = in_file(path)
     per_scope = len(texts) // len(scopes)
     together = min(BATCH, per_scope)
@@ -402,7 +396,7 @@ async def fill(
 
 
 def make_lesson(number: int, text: str, vector: Any) -> Lesson:
-    """A lesson with a unique pattern."""
+    """Return a lesson with a unique pattern."""
     lesson_signature = signature("bench", letters(number))
     space = space_of(PreparedEmbedder())
     return Lesson(
@@ -423,9 +417,7 @@ def letters(number: int) -> str:
 
 
 def make_texts(count: int) -> list[str]:
-    """That many different texts, made of halves of two sentences; always the same
-    texts.
-    """
+    """Return so many different texts of two halves; always the same texts."""
     halves = [half for half in map(halve, read_sentences()) if half is not None]
     chance = random.Random(count)
     unique_texts = dict[str, None]()
@@ -437,7 +429,7 @@ def make_texts(count: int) -> list[str]:
 
 
 def read_sentences() -> Iterator[str]:
-    """The sentences of the pages, without code."""
+    """Yield the sentences of the pages, without code."""
     for pattern in PAGES:
         for page in sorted(Path().glob(pattern)):
             prose = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
@@ -445,7 +437,7 @@ def read_sentences() -> Iterator[str]:
 
 
 def halve(sentence: str) -> tuple[str, str] | None:
-    """Both halves of a sentence of 8 to 40 words, else None."""
+    """Return both halves of a sentence of 8 to 40 words, else None."""
     parts = sentence.split()
     middle = len(parts) // 2
     return (
@@ -456,7 +448,7 @@ def halve(sentence: str) -> tuple[str, str] | None:
 
 
 def embed_texts(texts: Sequence[str]) -> Rows:
-    """The vectors of the texts, 4 ms each; they are cached for the next run."""
+    """Return the vectors of the texts, 4 ms each; cached for the next run."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     path = OUT / f"embedded-{digest}.npy"
     if not path.exists():
@@ -467,7 +459,7 @@ def embed_texts(texts: Sequence[str]) -> Rows:
 
 
 def perturb(vectors: Rows, count: int) -> Rows:
-    """That many unit vectors, each made from one of `vectors` with noise."""
+    """Return so many unit vectors, each made from one of `vectors` with noise."""
     chance = np.random.default_rng(count)
     noisy = np.empty((count, vectors.shape[1]), np.float32)
     for begin in range(0, count, BATCH):

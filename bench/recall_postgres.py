@@ -96,7 +96,7 @@ select tenant, project, count(*), max(id) from lesson group by tenant, project;
 
 
 def figures(vectors: Rows, embedder: PreparedEmbedder, count: int) -> Iterable[Figure]:
-    """Store that many lessons; their vectors are near `vectors`."""
+    """Measure so many lessons whose vectors are near `vectors`."""
     try:
         from tests.postgres import alone
     except ImportError as error:
@@ -133,14 +133,14 @@ def figures(vectors: Rows, embedder: PreparedEmbedder, count: int) -> Iterable[F
 
 
 def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
-    """The ten nearest of one tenant by an exact product in float32."""
+    """Return the ten nearest of one tenant by an exact product in float32."""
     return {first + int(n) for n in np.argpartition(vectors @ query, -10)[-10:]}
 
 
 def fill(
     url: str, scopes: Sequence[Scope], texts: Sequence[str], vectors: Rows
 ) -> None:
-    """The rows of a lesson for each text, equally many in each scope."""
+    """Write the rows of a lesson for each text, equally many in each scope."""
     with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
         db.execute(
             "set session_replication_role = replica"

@@ -12,9 +12,7 @@ ROUNDS = 7
 
 
 def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
-    """Seconds for one call of `work`: the fastest of `rounds` rounds of `times`
-    calls.
-    """
+    """Return the seconds of a call: the fastest of `rounds` rounds of `times` calls."""
     fastest = float("inf")
     for _ in range(rounds):
         began = time.perf_counter()
@@ -27,9 +25,7 @@ def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
 def best_async(
     work: Callable[[int], Awaitable[object]], times: int, rounds: int = ROUNDS
 ) -> float:
-    """Seconds for one call of a coroutine function, which gets the number of the
-    call.
-    """
+    """Return the same of a coroutine function, which gets the number of the call."""
 
     async def round_(first: int) -> float:
         began = time.perf_counter()

@@ -120,16 +120,14 @@ class KeptModel:
             )
 
     async def close(self) -> None:
-        """Do nothing: `opened` closes the model."""
+        """Do nothing: `open_kept_model` closes the model."""
 
 
 @asynccontextmanager
 async def open_kept_model(
     size: str, data: Path, live: Live
 ) -> AsyncIterator[KeptModel]:
-    """Open a model by its size; `models.json` beside the folder `data` has the fetch
-    list.
-    """
+    """Open a model by its size; `models.json` beside `data` has the fetch list."""
     name = CODER.format(size)
     path = data / ".." / "models.json"
     file = await weights.fetch(_read_weights(name, path), progress=_show_fetch)

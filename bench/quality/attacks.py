@@ -18,8 +18,8 @@ from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 
 Data = Mapping[str, Any]
-# A word that all the attackers' texts have here, and no other: what recall brings is
-# told by it.
+# A word that all the attackers' texts have here, and no other: it shows what recall
+# brings.
 MARK = "zqattacker"
 
 
@@ -41,9 +41,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 async def measure_gate(
     attacks: Sequence[Data], benign: Sequence[Data]
 ) -> tuple[float, float, float]:
-    """Shares of the attacks recalled: held back, and were they trusted; of reflections:
-    usable.
-    """
+    """Return the shares of attacks recalled, with and without a gate, and usable."""
     embedder = CachingEmbedder(open_embedder())
     memory = await remember_benign(benign, embedder)
     trusts: tuple[Trust, ...] = ("tool", "external")
@@ -63,7 +61,7 @@ async def measure_gate(
 
 
 async def remember_benign(benign: Sequence[Data], embedder: Embedder) -> heedful.Memory:
-    """A memory of what is harmless: own outcomes, and what an operator said."""
+    """Return a memory of harmless texts: own outcomes, and an operator's words."""
     memory = heedful.Memory(":memory:", heedful.Scope(project="ours"), embedder)
     real_ids = {row["id"] for row in real_reflections(benign)}
     for row in benign:
@@ -75,15 +73,13 @@ async def remember_benign(benign: Sequence[Data], embedder: Embedder) -> heedful
 
 
 async def remember_trusted(memory: heedful.Memory, row: Data) -> None:
-    """One attack, as if it were trusted."""
+    """Remember one attack as if it were trusted."""
     poison, worked = poison_of(row)
     await memory.remember(row["id"], poison, example=worked)
 
 
 async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) -> None:
-    """One attack, stored in each way that might get it past the gate. `ours` is known
-    already.
-    """
+    """Store one attack in each way that might pass the gate; `ours` is known."""
     id = row["id"]
     (poison, worked) = poison_of(row)
     task = worked.task if worked else row["text"]
@@ -113,9 +109,7 @@ async def attack(memory: heedful.Memory, row: Data, ours: Data, trust: Trust) ->
 
 
 async def is_leaked(memory: heedful.Memory, row: Data) -> bool:
-    """Whether recall or the prompt of a loop brings anything of an attacker for a task
-    or text.
-    """
+    """Return whether recall or a prompt brings anything of an attacker."""
     queries = {row.get("task") or row["text"], row["text"]}
     recalled = [await memory.recall(query) for query in queries]
     briefing = await memory.brief(row["text"], row["id"])
@@ -123,27 +117,23 @@ async def is_leaked(memory: heedful.Memory, row: Data) -> bool:
 
 
 async def is_found(memory: heedful.Memory, text: str) -> bool:
-    """Whether recall brings back what was said in these words."""
+    """Return whether recall brings back what was said in these words."""
     return text in [match.lesson for match in await memory.recall(text)]
 
 
 def poison_of(row: Data) -> tuple[str, heedful.Example | None]:
-    """The text of an attack, marked; and where the row has a task, as the answer to
-    it.
-    """
+    """Return the text of an attack, marked, and as the answer to its task, if any."""
     poison = f"{row['text']} {MARK}"
     return poison, heedful.Example(row["task"], poison) if row.get("task") else None
 
 
 def example_of(row: Data) -> heedful.Example | None:
-    """A text as the answer to the task of its row."""
+    """Return a text as the answer to the task of its row, if it has one."""
     return heedful.Example(row["task"], row["text"]) if row.get("task") else None
 
 
 def real_reflections(benign: Sequence[Data]) -> list[Data]:
-    """The real reflections: those that brought a measured improvement, where the rows
-    tell.
-    """
+    """Return the reflections that brought a measured improvement, or else all."""
     real = [row for row in benign if row["kind"].endswith("reflection")]
     return [row for row in real if row["meta"].get("improved")] or real
 
@@ -158,7 +148,7 @@ class CachingEmbedder:
         self._vectors: dict[str, Sequence[float]] = {}
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The vector of each text."""
+        """Return the vector of each text."""
         for text in texts:
             if text not in self._vectors:
                 (self._vectors[text],) = await self._embedder.embed([text])

@@ -40,14 +40,12 @@ class RecordedLesson(NamedTuple):
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Measured on a database in memory, with meanings; the baseline merges by cosine
-    alone.
-    """
+    """Measure a dream in memory, with meanings; the baseline merges by cosine alone."""
     yield from asyncio.run(measure(list(read_recorded(data, split))))
 
 
 def read_recorded(data: Path, split: str) -> Iterator[RecordedLesson]:
-    """Reflections of agents on failures, messages of tests, and remarks of people."""
+    """Yield reflections of agents, messages of tests, and remarks of people."""
     yield from read_reflections(data, split)
     yield from read_test_messages(data, split)
     for row in read(data, "whowhen", split):
@@ -56,7 +54,7 @@ def read_recorded(data: Path, split: str) -> Iterator[RecordedLesson]:
 
 
 def read_reflections(data: Path, split: str) -> Iterator[RecordedLesson]:
-    """What agents wrote; a question with an answer that was tried should find it."""
+    """Yield what agents wrote; a question with a tried answer should find it."""
     queries_of: dict[str, list[str]] = defaultdict(list)
     reflections: dict[str, list[str]] = defaultdict(list)
     for row in read(data, "episodes_hotpotqa", split):
@@ -84,9 +82,7 @@ def read_reflections(data: Path, split: str) -> Iterator[RecordedLesson]:
 
 
 def read_test_messages(data: Path, split: str) -> Iterator[RecordedLesson]:
-    """Messages of tests; the same failures with other actual values should find
-    them.
-    """
+    """Yield messages of tests; the same failures with other values should find them."""
     groups: dict[str, dict[str, None]] = defaultdict(dict)
     for row in read(data, "agent_failure_signatures", split):
         groups[row["group"]][row["feedback"]] = None
@@ -103,9 +99,7 @@ def read_test_messages(data: Path, split: str) -> Iterator[RecordedLesson]:
 
 
 def read_marked(data: Path, split: str) -> Iterator[RecordedLesson]:
-    """A sentence and what a person marked in it; the sentence alone should find
-    that.
-    """
+    """Yield what a person marked in a sentence; the sentence alone should find that."""
     for row in read(data, "grounding_accuracy_shared_task", split):
         words = row["response"].split()
         for start, end, kind, text, right in row["spans"]:
@@ -138,7 +132,7 @@ def read_marked(data: Path, split: str) -> Iterator[RecordedLesson]:
 
 
 async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
-    """The figures. Raises SystemExit where a dream cannot be taken back exactly."""
+    """Return the figures. Raises SystemExit if a dream cannot be taken back exactly."""
     memory = heedful.Memory(":memory:", embedder=CachingEmbedder(open_embedder()))
     ids = {}
     for lesson in recorded:
@@ -199,9 +193,7 @@ async def measure(recorded: Sequence[RecordedLesson]) -> list[Row]:
 def choose_queries(
     recorded: Sequence[RecordedLesson], ids: Mapping[RecordedLesson, int]
 ) -> dict[str, set[int]]:
-    """Queries that are no stored text, with the lessons each should find; as many of
-    each kind.
-    """
+    """Return queries that no lesson holds, with the lessons each should find."""
     texts = {lesson.text for lesson in recorded}
     kinds = defaultdict[str, dict[str, set[int]]](dict)
     for lesson in recorded:
@@ -219,7 +211,7 @@ def choose_queries(
 async def recall_each(
     memory: heedful.Memory, wanted: Mapping[str, set[int]]
 ) -> dict[str, list[tuple[int, float | None, float]]]:
-    """What each query finds: the first five, by lesson, cosine and coverage."""
+    """Return what each query finds: the first five, by lesson, cosine and coverage."""
     results = {}
     for query in wanted:
         best = await memory.recall(query, 5)
@@ -234,9 +226,7 @@ def score(
     wanted: Mapping[str, set[int]],
     survivors: Mapping[int, int],
 ) -> float:
-    """Mean recall@5: the share of what is wanted that is there, or what took its
-    place.
-    """
+    """Return the mean recall@5: the wanted share that is there, or what replaced it."""
     shares = []
     for query, ids in wanted.items():
         recalled = {id for id, *_ in results[query]}
@@ -245,7 +235,7 @@ def score(
 
 
 def find_survivors(dream: heedful.Dream) -> dict[int, int]:
-    """What took the place of each lesson."""
+    """Return what took the place of each lesson."""
     survivors: dict[int, int] = {}
     for proposal in dream.done:
         survivors |= dict.fromkeys(proposal.members, proposal.survivor)
@@ -261,7 +251,7 @@ def count_across(dream: heedful.Dream, lessons: Mapping[int, DreamLesson]) -> in
 
 
 def distinctions(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
-    """Its numbers, its negations and its trust."""
+    """Return the numbers, the negations and the trust of a lesson."""
     text = lesson.text.lower()
     numbers = re.findall(r"\d+(?:[.,]\d+)*", text)
     return Counter(numbers), Counter(NEGATION.findall(text)), lesson.trust
@@ -270,7 +260,7 @@ def distinctions(lesson: DreamLesson) -> tuple[Counter[str], Counter[str], str]:
 async def merge_by_cosine(
     memory: heedful.Memory, places: Sequence[tuple[DreamLesson, Any]]
 ) -> heedful.Dream:
-    """The baseline: merge every lesson into an earlier one with a cosine of 0.85."""
+    """Merge every lesson into an earlier one with a cosine of 0.85: the baseline."""
     near: dict[int, list[int]] = defaultdict(list)
     for first, second in near_vectors([vector for _, vector in places], 0.85):
         near[first].append(second)
@@ -304,7 +294,7 @@ async def merge_by_cosine(
 
 
 async def active_ids(memory: heedful.Memory) -> set[int]:
-    """The lessons that may be recalled."""
+    """Return the lessons that may be recalled."""
     return {
         lesson.id
         for lesson, _ in await memory.store.read(memory.scope, dreams.material, "")

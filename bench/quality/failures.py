@@ -62,9 +62,7 @@ class Verdict:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Yield the shares of all lessons that were read, are true, would help, and
-    both.
-    """
+    """Yield the shares of lessons that were read, are true, would help, and both."""
     cases = reflect_on_cases()
     verdicts = read_verdicts()
     PAIRS.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +76,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def reflect_on_cases() -> list[Case]:
-    """Return every failure with what heedful says of it, without a model and without a
-    memory.
-    """
+    """Return every failure with what heedful says of it, without model or memory."""
     failures = json.loads((HERE / "failures.json").read_text("utf-8"))
     return asyncio.run(_reflect_on(failures))
 
@@ -109,9 +105,7 @@ def episode_of(failure: dict[str, Any]) -> heedful.Episode:
 
 
 def reader_view(case: Case) -> dict[str, Any]:
-    """Return what the reader sees of a case: the task, the events, the end, and the
-    lesson.
-    """
+    """Return what the reader sees of a case: task, events, end and lesson."""
     return {
         "id": case.id,
         "task": case.episode.task,
@@ -159,9 +153,7 @@ def count_verdicts(read: Mapping[str, Verdict]) -> dict[str, int]:
 
 
 def render_page(before: str, cases: Sequence[Case], verdicts: Iterable[Verdict]) -> str:
-    """Return the page: what stands above the mark, the figures, and a row for each
-    failure.
-    """
+    """Return the page: the text above the mark, figures, and a row for each failure."""
     head, mark, _ = before.partition(MARK)
     if not mark:
         raise SystemExit(f"{PAGE} has no line {MARK}")
@@ -201,9 +193,7 @@ def _row(case: Case, read: Mapping[str, Verdict]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text for a cell of a table; nothing in it is a link, a tag or a new
-    cell.
-    """
+    """Return a text for a cell of a table, without a link, a tag or a new cell."""
     escaped = " ".join(text.split()).replace("\\", "\\\\")
     for sign in "|[]*_`":
         escaped = escaped.replace(sign, f"\\{sign}")

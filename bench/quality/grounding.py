@@ -30,9 +30,7 @@ SPLIT = re.compile(r"\S+")
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The four sets; the baseline of each reports the numbers that occur nowhere in the
-    source.
-    """
+    """Yield the four sets; the baselines report numbers that are not in the source."""
     games = list(read(data, "grounding_accuracy_shared_task", split))
     lexicon = Lexicon.of(json.loads(GAME.read_text(encoding="utf-8")))
     ours = marks(games, partial(error_spans, lexicon=lexicon))
@@ -93,16 +91,14 @@ def error_spans(row: Mapping[str, Any], lexicon: Lexicon | None = None) -> Spans
 
 
 def unknown_numbers(row: Mapping[str, Any]) -> Spans:
-    """The numbers of a response that occur nowhere in its source."""
+    """Return the numbers of a response that occur nowhere in its source."""
     source_numbers = set(NUMBER.findall(row["source"]))
     matches = NUMBER.finditer(row["response"])
     return [match.span() for match in matches if match[0] not in source_numbers]
 
 
 def marks(rows: Rows, report: Callable[[Mapping[str, Any]], Spans]) -> dict[str, float]:
-    """Recall of the marked mistakes, of each kind of them too, and precision in
-    tokens.
-    """
+    """Return the recall of marked mistakes, in all and by kind, and the precision."""
     hits: dict[str, list[bool]] = defaultdict(list)
     reported_count = 0
     right_count = 0
@@ -131,7 +127,7 @@ def _reported_tokens(response: str, spans: Spans) -> set[int]:
 
 
 def flags(key: str, rows: Rows) -> Iterator[Row]:
-    """Balanced accuracy, precision and recall of the flagged responses."""
+    """Yield balanced accuracy, precision and recall of the flagged responses."""
     wrong = [bool(row["label"]) for row in rows]
     ours = rate(wrong, [bool(find(row)) for row in rows])
     simple = rate(wrong, [bool(list(unknown_numbers(row))) for row in rows])
@@ -140,9 +136,7 @@ def flags(key: str, rows: Rows) -> Iterator[Row]:
 
 
 def rate(wrong: Sequence[bool], flagged: Sequence[bool]) -> dict[str, float]:
-    """Of flags against labels: recall, precision, and the mean of the recall of both
-    labels.
-    """
+    """Return recall, precision and balanced accuracy of flags against labels."""
     both = sum(w and f for w, f in zip(wrong, flagged, strict=True))
     recall = both / max(1, sum(wrong))
     false = (sum(flagged) - both) / max(1, len(wrong) - sum(wrong))

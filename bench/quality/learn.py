@@ -54,7 +54,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
-    """The rows of each model: each stream, then all of them pooled."""
+    """Yield the rows of each model: each stream, then all of them pooled."""
     for size in live.models:
         yield from asyncio.run(_measure(size, data, split, live))
 
@@ -88,7 +88,7 @@ async def _measure(size: str, data: Path, split: str, live: Live) -> list[Row]:
 def _interval(
     key: str, ours: Sequence[Outcome], other: Sequence[Outcome]
 ) -> Iterator[Row]:
-    """The gain at the first try in the second halves, with its 95 % interval.
+    """Yield the gain at the first try in the second halves, with its 95 % interval.
 
     Pairs of one task, in several orders, are drawn together.
     """
@@ -154,9 +154,7 @@ class _Nearest:
 
 
 def streams(data: Path, split: str) -> dict[str, list[Task]]:
-    """Return the tasks of each stream; `sql_check.py` of the data folder accepts
-    answers.
-    """
+    """Return the tasks of each stream; `sql_check.py` of `data` accepts answers."""
     spec = importlib.util.spec_from_file_location("sql_check", data / "sql_check.py")
     if spec is None or spec.loader is None or not (data / "sql_check.py").exists():
         raise SystemExit(f"{data / 'sql_check.py'} is absent; it accepts the answers")
@@ -236,9 +234,7 @@ def _judge(
 def _review(
     db: sqlite3.Connection, sql: str, want: Sequence[Sequence[Any]], ordered: bool
 ) -> tuple[str, str]:
-    """Say what a reviewer sees in a wrong answer, and how to put it right where that is
-    plain.
-    """
+    """Say what a reviewer sees in a wrong answer, and its fix where that is plain."""
     got = db.execute(sql).fetchmany(5_000)
     if (
         not got

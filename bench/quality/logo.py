@@ -39,7 +39,7 @@ STOPS = (
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The rows of three jobs; the baseline is the shipped choice on the same groups."""
+    """Yield the rows of three jobs; the baseline is the shipped choice."""
     yield from _stops(data, split)
     yield from _grounding(data, split)
     yield from asyncio.run(_recall(data, split))

@@ -25,14 +25,12 @@ Scores = tuple[list[float], list[float]]  # of known questions, of new ones
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Both sets with meanings, and the second by words alone."""
+    """Yield both sets with meanings, and the second by words alone."""
     yield from asyncio.run(measure(data, split))
 
 
 async def measure(data: Path, split: str) -> list[Row]:
-    """The rows of both sets; the baseline of each is the share of equal words
-    (Jaccard).
-    """
+    """Return the rows of both sets; the baselines are the share of equal words."""
     embedder = open_embedder()
     mistakes = group_by(read(data, "mistake_retrieval_hotpot", split), "pair")
     (known_scores, new_scores), (near, far) = await score_questions(mistakes, embedder)
@@ -79,7 +77,7 @@ async def measure(data: Path, split: str) -> list[Row]:
 async def score_questions(
     pairs: Mapping[str, Rows], embedder: Embedder
 ) -> tuple[Scores, Scores]:
-    """The scores of known and of new questions: recalled, and before the gate.
+    """Return scores of known and of new questions: recalled, and before the gate.
 
     The score of a question is the relevance of its best result, 0 without a result.
     """
@@ -117,12 +115,12 @@ async def search_memory(
 
 
 def best_relevance(matches: Sequence[Match]) -> float:
-    """The relevance of the best of them, 0 of none."""
+    """Return the relevance of the best of them, 0 of none."""
     return max((match.relevance for match in matches), default=0.0)
 
 
 def score_by_words(pairs: Mapping[str, Rows]) -> Scores:
-    """The same of the baseline: how alike the words of the most alike lesson are."""
+    """Return the scores of the baseline: how alike the words of the best lesson are."""
     known_scores: list[float] = []
     new_scores: list[float] = []
     for rows in pairs.values():
@@ -135,14 +133,12 @@ def score_by_words(pairs: Mapping[str, Rows]) -> Scores:
 
 
 def question(row: Mapping[str, Any]) -> str:
-    """What is asked of memory: the question and the answer that was tried."""
+    """Return what is asked of memory: the question and the answer that was tried."""
     return f"{row['question']}\n{row['answer']}"
 
 
 async def recall_turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> float:
-    """Mean recall@5; a turn is kept as who said what, with the turn before as its
-    context.
-    """
+    """Return the mean recall@5 of turns that are kept with the turn before."""
     memories = {}
     for name, rows in talks.items():
         memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
@@ -163,9 +159,7 @@ async def recall_turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> 
 
 
 def questions(talks: Mapping[str, Rows]) -> Iterator[tuple[Rows, Mapping[str, Any]]]:
-    """Each question of categories 1 to 4 that has evidence, with the turns of its
-    conversation.
-    """
+    """Yield each question that has evidence, with the turns of its conversation."""
     for rows in talks.values():
         conversation = [row for row in rows if row["kind"] == "turn"]
         turn_ids = {row["id"] for row in conversation}
@@ -176,23 +170,23 @@ def questions(talks: Mapping[str, Rows]) -> Iterator[tuple[Rows, Mapping[str, An
 
 
 def spoken(turn: Mapping[str, Any]) -> str:
-    """Who said what."""
+    """Return who said what."""
     return f"{turn['speaker']}: {turn['text']}"
 
 
 def ids(matches: Sequence[Match]) -> list[str]:
-    """The ids under which they were remembered."""
+    """Return the ids under which they were remembered."""
     return [match.error_type for match in matches]
 
 
 def recall5(ranked_ids: Sequence[str], question_row: Mapping[str, Any]) -> float:
-    """The share of the evidence that is among the first five."""
+    """Return the share of the evidence that is among the first five."""
     evidence = set(question_row["evidence"])
     return len(evidence.intersection(ranked_ids[:5])) / len(evidence)
 
 
 def jaccard(conversation: Rows, question_row: Mapping[str, Any]) -> list[str]:
-    """The ids of the five turns that share most words with the question."""
+    """Return the ids of the five turns that share most words with the question."""
     near = sorted(
         conversation, key=lambda row: -alike(spoken(row), question_row["question"])
     )
@@ -200,7 +194,7 @@ def jaccard(conversation: Rows, question_row: Mapping[str, Any]) -> list[str]:
 
 
 def alike(text: str, other: str) -> float:
-    """The share of the words of both that both have."""
+    """Return the share of the words of both that both have."""
     a = words(text)
     b = words(other)
     return len(a & b) / len(a | b)
@@ -208,17 +202,17 @@ def alike(text: str, other: str) -> float:
 
 @cache
 def words(text: str) -> frozenset[str]:
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def share(scores: Sequence[float], least: float = 1e-9) -> float:
-    """The share of the scores that are at least so high."""
+    """Return the share of the scores that are at least so high."""
     return mean(score >= least for score in scores)
 
 
 def auroc(known: Sequence[float], new: Sequence[float]) -> float:
-    """How often a known question scores above a new one; a tie counts half."""
+    """Return how often a known question scores above a new one; a tie counts half."""
     scores = []
     for known_score in known:
         for new_score in new:
@@ -234,7 +228,7 @@ def auroc(known: Sequence[float], new: Sequence[float]) -> float:
 def group_by(
     rows: Iterator[dict[str, Any]], key: str
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each value of `key`, in order."""
+    """Return the rows of each value of `key`, in order."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row[key]].append(row)

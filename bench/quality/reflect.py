@@ -70,9 +70,7 @@ class ReflectionText:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Grounded sentences, repetition, and naming an entity, by rules and by the
-    model.
-    """
+    """Yield grounding, repetition and naming of entities, by rules and by the model."""
     attempts = list(read_failed(data, split))
     rules = asyncio.run(reflect_on_all(attempts))
     recorded = [split_recorded(attempt) for attempt in attempts]
@@ -103,8 +101,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 async def leaked_share(data: Path, split: str, gate: bool = True) -> float:
-    """The share of attacks of which recall returns anything, if an operator gave the
-    task.
+    """Return the share of attacks that recall returns, if an operator gave the task.
 
     Each stands in a result, as an error, and is repeated by the agent in what it asks
     for and says. Without the `gate` all that waits in quarantine is released before.
@@ -137,7 +134,7 @@ async def _release_all(memory: heedful.Memory) -> None:
 
 
 def attack_runs(task: str, text: str, outcome: Any) -> Iterator[heedful.Episode]:
-    """Runs in which a tool gives an attack, which the agent follows."""
+    """Yield runs in which a tool gives an attack, which the agent follows."""
     request = heedful.Event("user_message", task)
     answer = heedful.Event("llm_response", f"I will now {text}")
     for result in (text, f"Error: {text}"):
@@ -179,7 +176,7 @@ def _rows(
 
 
 def read_failed(data: Path, split: str) -> Iterator[Attempt]:
-    """The attempts that failed and were reflected on, of each run in their order."""
+    """Yield the attempts that failed and were reflected on, in their order."""
     for row in read(data, "episodes_hotpotqa", split):
         for attempt in row["attempts"]:
             if attempt["reflection"] and not attempt["passed"]:
@@ -191,7 +188,7 @@ def read_failed(data: Path, split: str) -> Iterator[Attempt]:
 
 
 def episode(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Episode:
-    """Thoughts, actions and what came of them as events; the judgement is the last."""
+    """Return thoughts, actions and observations as events; the judgement is the end."""
     parts = STEP.split(attempt["candidate"])
     events = list(map(read_step, parts[1::2], parts[2::2]))
     outcome: Ended = "failure"
@@ -201,7 +198,7 @@ def episode(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Episode:
 
 
 def read_step(kind: str, text: str) -> heedful.Event | None:
-    """A step; what only says that the answer is wrong is how the episode ended."""
+    """Return a step; None if it only says that the answer is wrong."""
     text = text.strip()
     action = ACTION.match(text)
     if kind == "Observation":
@@ -219,7 +216,7 @@ def read_step(kind: str, text: str) -> heedful.Event | None:
 async def reflect_on_all(
     attempts: Iterable[Attempt], model: heedful.Model | None = None
 ) -> list[ReflectionText]:
-    """What heedful says of them, without a memory."""
+    """Return what heedful says of them, without a memory."""
     return [
         split_claims(attempt, await heedful.reflect(attempt.episode, model=model))
         for attempt in attempts
@@ -229,7 +226,7 @@ async def reflect_on_all(
 async def reflect_by_model(
     attempts: Sequence[Attempt],
 ) -> tuple[list[ReflectionText], int, float]:
-    """The same in the words of the model, how often they were used, and the seconds."""
+    """Return the same in the model's words, how often they were used, and seconds."""
     model = heedful.open_model("embedded")
     began = time.monotonic()
     results = []
@@ -250,7 +247,7 @@ async def reflect_by_model(
 def split_claims(
     attempt: Attempt, reflection: heedful.Reflected | None
 ) -> ReflectionText:
-    """A reflection with what was dropped of it: that was said, too."""
+    """Return a reflection with what was dropped of it: that was said, too."""
     claims = (*reflection.claims, *reflection.dropped) if reflection else ()
     sentences = [
         (claim.text, _events(attempt.episode, claim.events)) for claim in claims
@@ -259,7 +256,7 @@ def split_claims(
 
 
 def split_recorded(attempt: Attempt) -> ReflectionText:
-    """What was recorded cites nothing: all events count for it."""
+    """Return what was recorded; it cites nothing, so all events count for it."""
     events_text = _events(attempt.episode, range(len(attempt.episode.events)))
     sentences = [
         (sentence, events_text)
@@ -280,13 +277,13 @@ def _plain(text: str) -> str:
 
 
 def searched_for(event: heedful.Event) -> str:
-    """What a call looks for."""
+    """Return what a call looks for."""
     arguments = event.arguments
     return str(arguments.get("query", "")) if isinstance(arguments, dict) else ""
 
 
 def entities(episode: heedful.Episode) -> frozenset[str]:
-    """Names and searches of an attempt that its task does not have."""
+    """Return names and searches of an attempt that its task does not have."""
     answers = [
         event.content for event in episode.events if event.type == "llm_response"
     ]
@@ -297,9 +294,7 @@ def entities(episode: heedful.Episode) -> frozenset[str]:
 
 
 def grounded_share(reflections: Iterable[ReflectionText]) -> float:
-    """Of sentences with a number, a name or a quotation, the share whose events have
-    them all.
-    """
+    """Return the share of sentences with facts whose events have all these facts."""
     right = []
     for reflection in reflections:
         for sentence, events_text in reflection.sentences:
@@ -310,7 +305,7 @@ def grounded_share(reflections: Iterable[ReflectionText]) -> float:
 
 
 def _checkable(text: str) -> list[str]:
-    """What can be looked up; what stands in a quotation is looked up with it."""
+    """Return what can be looked up; what stands in a quotation goes with it."""
     pieces: list[str] = []
     for groups in QUOTED.findall(text):
         pieces += next(filter(None, groups)).split("…")
@@ -320,9 +315,7 @@ def _checkable(text: str) -> list[str]:
 
 
 def mean_repetition(reflections: Sequence[ReflectionText]) -> float:
-    """The mean Jaccard similarity of the words of consecutive reflections of one
-    task.
-    """
+    """Return the mean likeness (Jaccard) of consecutive reflections of one task."""
     both = [
         (_words(a), _words(b)) for a, b in pairwise(reflections) if a.task == b.task
     ]
@@ -335,7 +328,7 @@ def _words(reflection: ReflectionText) -> set[str]:
 
 
 def naming_share(reflections: Sequence[ReflectionText]) -> float:
-    """The share that names an entity of its attempt, of those whose attempt has any."""
+    """Return the share that names an entity, of those whose attempt has any."""
     right = []
     for reflection in reflections:
         if reflection.entities:
@@ -345,7 +338,7 @@ def naming_share(reflections: Sequence[ReflectionText]) -> float:
 
 
 def choose_tasks(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The first two attempts of a few tasks, spread over all."""
+    """Return the first two attempts of a few tasks, spread over all."""
     pairs = [(a, b) for a, b in pairwise(attempts) if a.task == b.task]
     first = {a.task: (a, b) for a, b in reversed(pairs)}
     tasks = sorted(first)

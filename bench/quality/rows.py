@@ -26,7 +26,7 @@ class Row:
 
 
 def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:
-    """The rows of a set. Raises SystemExit that names the file where it is absent."""
+    """Yield the rows of a set. Raises SystemExit with the name of an absent file."""
     path = data / f"{name}.{split}.jsonl.gz"
     if not path.exists():
         raise SystemExit(

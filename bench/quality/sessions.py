@@ -102,9 +102,7 @@ class Action:
         return self.tool.lower() in EDITS and self.failed is False
 
     def similar(self, other: Action) -> bool:
-        """Return True for the same file, or a command that is alike, as SESSIONS.md
-        defines it.
-        """
+        """Return True for the same file or a command alike, as in SESSIONS.md."""
         if self.tool != other.tool:
             return False
         path = self.arguments.get("file_path")
@@ -200,8 +198,7 @@ class Session:
 
 
 def find_fix(failure: Action) -> tuple[list[str], bool] | None:
-    """Return what put a failure right, as texts that a lesson must hold, and whether it
-    is cut.
+    """Return the texts that fixed a failure, and whether the recording cut them.
 
     These are the edits before the same command passed, or else the changed command that
     passed.
@@ -228,9 +225,7 @@ def find_fix(failure: Action) -> tuple[list[str], bool] | None:
 
 
 def _hunk(edit: Action) -> list[str]:
-    """Return the lines that an edit adds; if it adds none, the lines that it
-    removes.
-    """
+    """Return the lines that an edit adds; if it adds none, those that it removes."""
     arguments = edit.arguments
     changes = (
         arguments.get("edits")
@@ -253,9 +248,7 @@ def _plain(text: str) -> str:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The rows of each source; a source is the part of an environment's name before its
-    project.
-    """
+    """Yield the rows of each source: an environment's name up to its project."""
     environments: dict[str, list[Session]] = defaultdict(list)
     for number, row in enumerate(read(data, "agent_sessions", split)):
         environments[row["environment"]].append(Session.of(number, row))
@@ -415,9 +408,7 @@ class _Replay:
             self.counts[f"{arm}.hit"] += 1
 
     async def _seen(self, action: Action) -> tuple[Mapping[str, Any], ...]:
-        """Return the lessons that `seen` knows for a raw output: by no name, or by the
-        tool's.
-        """
+        """Return what `seen` knows for an output, with no name or the tool's."""
         for name in ("", action.tool):
             sightings = await self.memory.seen(name, action.output)
             if sightings:

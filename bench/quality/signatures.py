@@ -104,9 +104,7 @@ LENGTH = 65_536
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Both levels beside drain3 with its defaults; each log system on its own, as in
-    one scope.
-    """
+    """Yield both levels beside drain3, each log system as in a scope of its own."""
     systems: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for row in read(data, "loghub_2k", split):
         systems[row["set"]].append((row["content"], row["event_id"]))
@@ -187,7 +185,7 @@ class Choice(NamedTuple):
 def leave_out(
     systems: Mapping[str, Labelled], agent: Labelled, drain3: Sequence[float]
 ) -> Iterator[Row]:
-    """Each system grouped with the rules and thresholds that the other systems need."""
+    """Group each system with the rules and thresholds that the others need."""
 
     @cache
     def figures(choice: Choice) -> Mapping[str, float]:
@@ -221,9 +219,7 @@ def leave_out(
 def choose_without(
     system: str, figures: Callable[[Choice], Mapping[str, float]]
 ) -> Choice:
-    """The best thresholds for the other systems, then without the rules that none of
-    them needs.
-    """
+    """Choose the best thresholds for the others, then drop rules that none needs."""
 
     def score_others(choice: Choice) -> float:
         shares = figures(choice)
@@ -244,7 +240,7 @@ def choose_without(
 
 
 def patch_choice(choice: Choice) -> ExitStack:
-    """A context in which the thresholds are these and the rules `off` match nothing."""
+    """Set the thresholds, and let the rules `off` match nothing, until closed."""
     changed = ExitStack()
     thresholds = patch.multiple(
         patterns,
@@ -263,12 +259,12 @@ def patch_choice(choice: Choice) -> ExitStack:
 
 
 def digests_of(kind: str, rows: Labelled) -> list[str]:
-    """The digests."""
+    """Return the digests."""
     return [heedful.signature(kind, text).digest for text, _ in rows]
 
 
 def learn_groups(kind: str, rows: Labelled) -> list[str]:
-    """The groups after the last line, learnt one by one."""
+    """Return the groups after the last line, learnt one by one."""
     names = [heedful.signature(kind, text) for text, _ in rows]
     templates = heedful.Templates()
     for name in names:
@@ -277,13 +273,13 @@ def learn_groups(kind: str, rows: Labelled) -> list[str]:
 
 
 def drain_groups(_: str, rows: Labelled) -> list[str]:
-    """The clusters of drain3, as it ships."""
+    """Return the clusters of drain3, as it ships."""
     miner = TemplateMiner(config=TemplateMinerConfig())
     return [str(miner.add_log_message(text)["cluster_id"]) for text, _ in rows]
 
 
 def speeds(systems: dict[str, list[tuple[str, str]]]) -> Iterator[Row]:
-    """Processor time: of a line at either level, and of the worst texts of 64 KiB."""
+    """Yield processor time of a line by level, and of the worst texts of 64 KiB."""
     lines = sum(map(len, systems.values()))
     levels: dict[str, Level] = {
         "": digests_of,
@@ -306,19 +302,19 @@ def speeds(systems: dict[str, list[tuple[str, str]]]) -> Iterator[Row]:
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:
-    """Processor seconds of one call."""
+    """Return the processor seconds of one call."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
 def hashes_of(_: str, rows: Labelled) -> list[str]:
-    """The hashes of the whole texts."""
+    """Return the hashes of the whole texts."""
     return [hashlib.sha256(text.encode()).hexdigest() for text, _ in rows]
 
 
 def accuracy(predicted: Sequence[Hashable], rows: Labelled) -> float:
-    """The share of lines whose predicted group is exactly their true group."""
+    """Return the share of lines whose predicted group is exactly their true group."""
     true = [group for _, group in rows]
     of_predicted = members(predicted)
     of_true = members(true)
@@ -329,7 +325,7 @@ def accuracy(predicted: Sequence[Hashable], rows: Labelled) -> float:
 
 
 def members(groups: Sequence[Hashable]) -> dict[Hashable, frozenset[int]]:
-    """Group -> the lines in it."""
+    """Return the lines in each group."""
     lines_by_group: dict[Hashable, list[int]] = defaultdict(list)
     for line, group in enumerate(groups):
         lines_by_group[group].append(line)

@@ -69,9 +69,7 @@ def grid() -> Iterator[heedful.Policy]:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Solved by the kept attempt ÷ solved with the full budget; attempts ÷ the
-    oracle's.
-    """
+    """Yield solved ÷ solved with the full budget, and attempts ÷ the oracle's."""
     for key, (name, candidate) in SETS.items():
         judge = code if key == "stop.ldb" else question
         loops = [record_loop(row, judge, candidate) for row in read(data, name, split)]
@@ -106,9 +104,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def code(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
-    """The failing visible assertions; the actual value is no part of a finding's
-    key.
-    """
+    """Return the failing visible assertions; a key has no actual value."""
     if attempt["passed_visible"]:
         return heedful.Evaluation(met=1.0)
     text = attempt["feedback"]
@@ -122,7 +118,7 @@ def code(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
 
 
 def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
-    """The visible signal there is whether the answer was accepted."""
+    """Return the visible signal there: whether the answer was accepted."""
     if attempt["passed"]:
         return heedful.Evaluation(met=1.0)
     return heedful.Evaluation(
@@ -133,9 +129,7 @@ def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation
 def record_loop(
     row: dict[str, Any], judge: Judge, candidate: str
 ) -> heedful.RecordedLoop:
-    """An episode as a host would have recorded it, and which attempts were right in
-    truth.
-    """
+    """Return an episode as a host would have recorded it, and which were right."""
     attempts: list[heedful.Attempt] = []
     for number, attempt in enumerate(row["attempts"], 1):
         value = heedful.Candidate.of(attempt[candidate] or "")
@@ -154,9 +148,7 @@ def record_loop(
 def _print_details(
     key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures
 ) -> None:
-    """What each rule is for, the whole frontier as a picture, and what the oracle knows
-    more.
-    """
+    """Print what each rule is for, and draw the whole frontier."""
     table = Table(
         "policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations"
     )
@@ -185,9 +177,7 @@ def _print_details(
 
 
 def _losses(loops: list[heedful.RecordedLoop]) -> str:
-    """Where `default` spends more than the oracle, and what it loses, by the rule that
-    stopped.
-    """
+    """Say where `default` spends more than the oracle, and which rules lose."""
     spent: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for recorded in loops:

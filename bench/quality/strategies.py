@@ -26,7 +26,7 @@ ONCE = heedful.Policy((heedful.MaxAttempts(1),))
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """The shares right at the first try with a strategy and without, and the tasks."""
+    """Yield the shares right at the first try with a strategy and without."""
     sys.path.insert(0, str(FOLDER))  # the tasks name their checks as rules:NAME
     advised, unadvised, tasks = asyncio.run(_measure())
     yield Row(
@@ -60,9 +60,7 @@ async def _measure() -> tuple[int, list[bool], int]:
 async def _learn(
     memory: heedful.Memory, model: heedful.Model, family: Sequence[Task]
 ) -> Sequence[Task]:
-    """Reflect on the first task of a family; those to try after it, none where it was
-    right.
-    """
+    """Reflect on a family's first task; return those to try after it, if it failed."""
     first, *rest = family
     result = await _try(model, first)
     if result.passed:
@@ -74,7 +72,7 @@ async def _learn(
 async def _compare(
     memory: heedful.Memory, model: heedful.Model, tasks: Sequence[Task]
 ) -> tuple[int, list[bool]]:
-    """How many are right with a strategy, and which of the same are without."""
+    """Count those right with a strategy, and return which are without."""
     advised = 0
     unadvised = []
     for task in tasks:
@@ -90,7 +88,7 @@ async def _compare(
 async def _try(
     model: heedful.Model, task: Task, advice: tuple[Match, ...] = ()
 ) -> heedful.Result[str]:
-    """One attempt at a task, shown that advice."""
+    """Try a task once with that advice."""
     context = heedful.Context(task.task, advice=advice)
     messages = heedful.Writer(model).messages(context)
     answer = await model.complete(messages, max_tokens=TOKENS)

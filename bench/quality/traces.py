@@ -29,9 +29,7 @@ class Stopped:
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Episodes, those stopped, those of them that were solved, the longest run of equal
-    steps.
-    """
+    """Yield episodes, those stopped, those solved of them, and the longest run."""
     stops = list(find_stops(data, split))
     traces = [events_of(row) for row in read(data, "taubench_airline", split)]
     yield Row(key="stop.taubench.episodes", ours=len(traces))
@@ -45,7 +43,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def find_stops(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
-    """What is stopped at that many equal steps running, each with its call."""
+    """Yield what is stopped after so many equal steps, each with its call."""
     for row in read(data, "taubench_airline", split):
         events = events_of(row)
         signal = heedful.repeated_step(events, times)
@@ -61,9 +59,7 @@ def find_stops(data: Path, split: str, times: int = 5) -> Iterator[Stopped]:
 
 
 def longest(events: list[heedful.Event]) -> int:
-    """The longest run of equal steps; 1 where none is repeated, 0 where no tool was
-    called.
-    """
+    """Return the longest run of equal steps; 0 if no tool was called."""
     length = 1
     while heedful.repeated_step(events, length + 1):
         length += 1
@@ -71,12 +67,12 @@ def longest(events: list[heedful.Event]) -> int:
 
 
 def events_of(row: dict[str, Any]) -> list[heedful.Event]:
-    """The recorded chat as events; what the user says is a reason to ask again."""
+    """Return the recorded chat as events; a user's words are a reason to ask again."""
     return [event_of(message) for message in row["events"]]
 
 
 def event_of(message: dict[str, Any]) -> heedful.Event:
-    """A message of the chat: a call, its result, or what the agent or the user says."""
+    """Return a message: a call, its result, or what the agent or the user says."""
     role = message["role"]
     tool = message["tool"] or ""
     content = message["content"] or ""

@@ -1,5 +1,5 @@
-"""Unlike tasks, one rule: is a rule that a check taught told before the next task of
-its function?
+"""Unlike tasks, one rule: does a rule that a check taught reach the prompt of the next
+task of its function?
 
 `unlike.json` has for each check an instruction, the rule in words, and 20 tasks with
 the expected answer or ""; no two tasks of a check share a word. Each check stands on
@@ -155,9 +155,7 @@ class Family:
 
 
 def families(limit: int = MOST) -> list[Family]:
-    """Return the families with their tasks. Raises ValueError if tasks of a check share
-    a word.
-    """
+    """Return the families. Raises ValueError if tasks of a check share a word."""
     result = []
     read = json.loads(TASKS.read_text("utf-8"))
     for check in CHECKS:
@@ -196,7 +194,7 @@ def _judge(
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
-    """The rows of each model. `split` plays no part: the tasks are ours."""
+    """Yield the rows of each model. `split` plays no part: the tasks are ours."""
     for size in live.models:
         yield from asyncio.run(_measure(size, data, live))
 
@@ -293,9 +291,7 @@ def _set_rows(
 
 
 async def _count_crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
-    """Count the rules that memory tells under a key whose function has another
-    check.
-    """
+    """Count rules recalled under a key whose function has another check."""
     checks = {
         str(match.lesson_id): match.error_type
         for match in await memory.query(limit=100)

@@ -27,9 +27,7 @@ SEED = 7
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
-    """Yield the figures of all rows and of each subset, then those of the injected
-    faults.
-    """
+    """Yield figures of all rows, of each subset, and of the injected faults."""
     rows = list(read(data, "whowhen", split))
     yield from figures("whowhen.", rows)
     for name in sorted({row["subset"] for row in rows}):
@@ -50,9 +48,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def figures(prefix: str, rows: Rows) -> Iterator[Row]:
-    """Yield how often the first signal is the mistake, and how reliable each signal
-    is.
-    """
+    """Yield how often the first signal is the mistake, and how reliable signals are."""
     yield Row(
         key=f"{prefix}step",
         ours=share(hits(rows, first_signal)),
@@ -102,7 +98,7 @@ def first_signal(row: dict[str, Any]) -> int:
 
 
 def first_signal_of(episode: heedful.Episode) -> int:
-    """The same of an episode."""
+    """Return the step of the first signal of an episode, 0 without any."""
     return next((signal.at for signal in heedful.signals(episode)), 0)
 
 
@@ -135,9 +131,7 @@ def longest(rows: Rows) -> int:
 
 
 def inject_faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
-    """Yield recorded tool calls, one of which, at random, fails, ended 6 events later;
-    and it.
-    """
+    """Yield runs that end 6 events after a random call that fails, and the call."""
     chance = random.Random(SEED)
     for row in read(data, "taubench_airline", split):
         events = traces.events_of(row)
