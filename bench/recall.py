@@ -213,7 +213,7 @@ async def time_searches(
         corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
         parameters = search.SearchParameters(
             db=db,
-            key={**key_of(scope), "space": space_of(embedder)},
+            key={**key_of(scope), "space": space_of(embedder), "memory_key": ""},
             corpus=corpus,
             limit=MIN_LEG_CANDIDATES,
             only=ANY_LESSON,

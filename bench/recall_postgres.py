@@ -33,7 +33,7 @@ from bench.recall import (
 from bench.rows import Figure
 from heedful.errors import PackageMissing
 from heedful.lessons.lesson import Scope
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
 from heedful.memory.vectors import space_of
 from heedful.store.connection import token
@@ -50,6 +50,7 @@ LESSON = (
     "kind",
     "signature",
     "pattern",
+    "words",
     "error_type",
     "text",
     "state",
@@ -174,6 +175,7 @@ def _lessons(
             "error",
             name.digest,
             name.pattern,
+            words_of("bench", name.pattern, titled=False),
             "bench",
             text,
             "unverified",
