@@ -36,8 +36,7 @@ QUOTED_TEXT_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of an agent: its `tool`, and its arguments as one `text` without
-    secrets.
+    """An action of an agent: its `tool`, and its arguments as a `text` without secrets.
 
     A command has no `tool`: it is the same action whichever tool runs it.
     """
@@ -74,8 +73,7 @@ class Action:
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
-    """Return an action: a tool with its arguments, as JSON data or as the text of a
-    command.
+    """Return an action: a tool with its arguments, JSON data or the text of a command.
 
     >>> build = action("Bash", {"command": "npm run build --prefix /srv/ann/app"})
     >>> build.whole == action("bash", "npm run build --prefix /srv/app").whole
@@ -89,9 +87,7 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
 
 
 def command_of(arguments: Mapping[str, Any] | str) -> str:
-    """Return the command of a call, or "" if its arguments have none; a text is a
-    command.
-    """
+    """Return the command of a call, which a text is; "" if its arguments have none."""
     if isinstance(arguments, str):
         return arguments.strip()
     value = next(
@@ -108,8 +104,7 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a finished run: its action, and the `error` with which it failed, or
-    "".
+    """A step of a finished run: its action, and the `error` with which it failed or "".
 
     `lesson` is the id of the lesson (of the kind `reflection`) about this failure;
     without one, the failure is not stored. `state` says in what state the step failed,

@@ -51,8 +51,7 @@ Outcomes = Literal["told", "withheld", "missed", "closest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A lesson that memory considered for a loop: told, withheld by the coin, or
-    missed.
+    """A lesson that memory considered for a loop: told, withheld by the coin or missed.
 
     The closest is the nearest miss. `lesson` is its id, and `leg` says how memory found
     it: by its cause, by likeness of the tasks, or as a strategy. `score` is the number
@@ -73,9 +72,7 @@ class Choice:
     def of(
         cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True
     ) -> Choice:
-        """Return the choice about a lesson; `words` says whether it has the lesson's
-        text.
-        """
+        """Return the choice about a lesson; with `words` it has the lesson's text."""
         leg: Literal["cause", "likeness", "strategy"] = "likeness"
         if match.kind == "strategy":
             leg = "strategy"
@@ -318,9 +315,7 @@ def choose_for_loop(
 
 
 def _bar(match: Match) -> str:
-    """Return why no prompt may have a lesson about a similar task; "" if a prompt
-    may.
-    """
+    """Return why no prompt may have a lesson about a similar task; "" if one may."""
     # The error of a correction by a user is its own text.
     correction = (
         match.meta.get("correction")
@@ -341,8 +336,7 @@ def _no_room(match: Match) -> str:
 
 
 def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
-    """Return the lessons for similar tasks, and the rules that come too late to be told
-    as rules.
+    """Add to the lessons for similar tasks the rules that come too late as rules.
 
     A loop about the same task, such as a stage, is told more of its rules: they are
     near. The example of a rule comes with the rule, unless its task is similar.
@@ -357,18 +351,14 @@ def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[
 
 
 def _for_prompt(ranked: Sequence[Match]) -> list[Match]:
-    """Return the ranked lessons, and of those from episodes only the best, at the
-    end.
-    """
+    """Return the ranked lessons, those from episodes last and only the best of them."""
     lessons = [match for match in ranked if match.kind not in EPISODE_LESSON_KINDS]
     of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
     return [*lessons, *of_episodes[:MAX_PROMPT_STRATEGIES]]
 
 
 def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match]:
-    """Return the lessons without the answers of rules that the prompt has already, or
-    has no room for.
-    """
+    """Drop the answers of rules that the prompt already has, or has no room for."""
     answers = {match.example.digest for match in chosen if match.example.accepted}
     full = tell == "rules" or len(answers) == MAX_PROMPT_LESSONS
     return [
@@ -385,9 +375,7 @@ def _distance(match: Match) -> float:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True in one loop of four: there, one coin decides about all lessons of the
-    loop.
-    """
+    """Return True in one loop of four: there, one coin decides about all lessons."""
     return _chance("together", seed, loop_id) < POOLED_COIN_SHARE
 
 
@@ -397,8 +385,7 @@ def is_withheld(
     lesson_id: str | int,
     share: float = DEFAULT_HOLDOUT_SHARE,
 ) -> bool:
-    """Return True, with probability `share`, if a lesson is left out of the prompt of a
-    loop.
+    """Return True, with probability `share`, if a loop's prompt leaves a lesson out.
 
     The result depends on the arguments only, so a resumed loop gets the same result.
     With a share of 0 nothing is withheld. A withheld lesson is not replaced.
@@ -413,9 +400,7 @@ def is_withheld(
 
 
 def _chance(*names: str | int) -> float:
-    """Return an evenly distributed number from 0 to 1 that depends only on the
-    names.
-    """
+    """Return an evenly distributed number, 0..1, that depends only on the names."""
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -423,9 +408,7 @@ def _chance(*names: str | int) -> float:
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
 ) -> Iterator[Exposure]:
-    """Yield an exposure for each chosen lesson; a lesson is withheld with probability
-    `share`.
-    """
+    """Yield each chosen lesson's exposure; `share` of them are withheld by chance."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)

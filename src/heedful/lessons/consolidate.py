@@ -48,8 +48,7 @@ _MAX_DENSE_REPLACEMENT_TOKENS = 6
 
 @lru_cache(8_192)  # each text is compared with many others
 def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
-    """Return numbers and operators (as "digits"), negations and names of a text, each
-    in order.
+    """Return a text's digits (numbers and operators), negations and names, in order.
 
     >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
     {'digits': ['twice'], 'negation': ['not'], 'names': ['ada', 'big box', 'a_b.c']}
@@ -73,8 +72,7 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
 
 
 def first_difference(text: str, other: str) -> Difference:
-    """Return the first kind of difference between two texts, or "" if they may say the
-    same.
+    """Return the first kind of difference of two texts; "" if they may say the same.
 
     "wording" means that somewhere up to two words replace up to two other words, which
     may change the meaning. Longer replacements and missing words do not count as a
@@ -162,9 +160,7 @@ class DreamLesson:
 
     @property
     def name(self) -> str:
-        """The kind and the signature, which identify the lesson even after its row is
-        deleted.
-        """
+        """The kind and the signature, which name the lesson even when it is deleted."""
         return f"{self.kind}/{self.signature}"
 
     @property
@@ -201,8 +197,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DreamPlan:
-    """The proposed merges, the contradictions, and how many similar pairs each veto
-    forbade.
+    """The proposed merges, the contradictions, and the pairs that each veto forbade.
 
     `nothing` is the reason why there is nothing to merge, or "".
     """
@@ -219,8 +214,7 @@ def propose(
     mode: Mode,
     now: float,
 ) -> DreamPlan:
-    """Propose merges of lessons that say the same, and list rules that contradict each
-    other.
+    """Propose merges of lessons that say the same, and list contradicting rules.
 
     `vectors` has a vector of length 1 for each lesson; if it is None, words are
     compared. In the mode "full", one lesson of each pair must be important and seen in
@@ -370,9 +364,7 @@ def near_vectors(
 
 
 def word_vector(text: str) -> list[float]:
-    """Return a vector of length 1 for the set of words in a text, each word in a place
-    by hash.
-    """
+    """Return a vector of length 1 for a text's words, each in a place by hash."""
     places = {
         crc32(word.encode("utf-8", "surrogatepass")) % WORD_VECTOR_DIMENSIONS
         for word in words(text)
@@ -386,9 +378,7 @@ def word_vector(text: str) -> list[float]:
 def _merges(
     lessons: Sequence[DreamLesson], near: Mapping[int, Collection[int]]
 ) -> Iterator[Proposal]:
-    """Yield merges, best survivor first; `near` maps each lesson's index to its similar
-    lessons.
-    """
+    """Yield merges, best survivor first; `near` maps a lesson to those it resembles."""
 
     def evidence(index: int) -> tuple[Any, ...]:
         return lessons[index].evidence

@@ -94,9 +94,7 @@ def learn(
 def outcome_of(
     loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()
 ) -> Outcome:
-    """Return the outcome of a loop; its signatures are those of lessons about its
-    errors.
-    """
+    """Return a loop's outcome; its signatures are those of lessons about its errors."""
     errors = set[tuple[str, str]]()
     for attempt in loop.attempts:
         if attempt.evaluation is None:
@@ -200,9 +198,7 @@ class _Correction:
         return text
 
     def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:
-        """Return the rule that the finding broke; None for a missed goal, or without a
-        key.
-        """
+        """Return the rule that the finding broke; None for a goal or without a key."""
         finding = self.finding
         evaluation = self.rejected.evaluation
         if not memory_key or evaluation is None or finding not in evaluation.errors:

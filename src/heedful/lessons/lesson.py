@@ -45,9 +45,7 @@ def clip(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A tenant and one of its projects; memory and loops are never shared between
-    scopes.
-    """
+    """A tenant and one of its projects; memory and loops belong to one scope."""
 
     tenant: str = "default"
     project: str = "default"
@@ -85,16 +83,13 @@ def short_digest(text: str) -> str:
 
 
 def digest_of(error_type: str, pattern: str) -> str:
-    """Return the digest of an error type and a pattern; equal digests mean the same
-    lesson.
-    """
+    """Return the digest of an error type and a pattern; it identifies a lesson."""
     return short_digest(f"{error_type}\0{pattern}")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A task, its rejected output, what was wrong with that output, and the accepted
-    output.
+    """A task, its rejected output, what was wrong with that, and the accepted output.
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and
     `after` are the scores of the two outputs. `evidence` is that of the finding,
@@ -113,9 +108,7 @@ class Example:
 
     @property
     def deltas(self) -> dict[str, float]:
-        """The gain in each score that both outputs have, with scores rounded to
-        thousandths.
-        """
+        """The gain in each score that both outputs have, rounded to thousandths."""
         before = self.before
         after = self.after
         names = sorted(before.keys() & after.keys())
@@ -125,23 +118,18 @@ class Example:
 
     @property
     def difference(self) -> str:
-        """The smallest change from `rejected` to `accepted`; "" if `rejected` is
-        empty.
-        """
+        """The smallest change from `rejected` to `accepted`; "" without `rejected`."""
         return difference(self.rejected, self.accepted) if self.rejected else ""
 
     @property
     def digest(self) -> str:
-        """The digest of task and accepted output; it distinguishes the examples of one
-        lesson.
-        """
+        """The digest of task and accepted output; it names an example of a lesson."""
         return short_digest(f"{self.task}\0{self.accepted}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A rule that loops with one memory key broke; memory tells its lesson to later
-    loops.
+    """A rule that loops with one memory key broke; later loops are shown its lesson.
 
     `rule` identifies the rule within the key, `checks` name the checks that may have
     found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
@@ -161,8 +149,7 @@ class Cause:
     quiet: int = 0
 
     def rests(self, checks: Sequence[str], verified: bool) -> str:
-        """Return why a loop with these checks is not told the rule now; "" if it may be
-        told.
+        """Return why a loop with these checks is not shown the rule; "" if it may be.
 
         `verified` is true if a loop broke the rule of this lesson and then passed.
         """
@@ -201,8 +188,7 @@ REMINDER_INTERVAL_LOOPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson to be stored: its signature, text, trust and state, and at most one
-    example.
+    """A lesson to store: signature, text, trust and state, and at most one example.
 
     `kind` is "check" for a corrected finding, "example" for an accepted first output,
     "error" for an error that a caller remembered, and "reflection" or "strategy" for a
@@ -240,8 +226,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The result of storing a lesson: its id, whether it is new, and how often it was
-    seen.
+    """The result of storing a lesson: its id, whether it is new, and its sightings.
 
     `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
     whole group. `state` and `trust` are those of the stored text. If the text waits in
@@ -260,24 +245,19 @@ class Remembered:
 
     @property
     def release(self) -> str:
-        """The command that releases the text from quarantine; "" if it does not wait
-        there.
-        """
+        """The command that releases the text from quarantine; "" if it is not there."""
         return release_command([self.entry])
 
 
 def release_command(entries: Sequence[int]) -> str:
-    """Return the command that releases entries from quarantine; "" without an entry
-    above 0.
-    """
+    """Return the command that releases quarantined entries; "" without an id."""
     ids = " ".join(map(str, filter(None, entries)))
     return f"heedful quarantine release {ids} --by NAME" if ids else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The lessons that a search may return; a field with its default value allows all
-    lessons.
+    """The lessons that a search may return; the default of a field allows all lessons.
 
     A lesson needs one of the `tags`, or all with `match="all"`. `importance` is the
     minimum, 0..1. `since` is the earliest time of storage, in seconds since 1970.
@@ -323,8 +303,7 @@ ANY_LESSON = Filter()
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An example that a search found, or a lesson without examples, whose text is then
-    the task.
+    """An example that a search found, or a lesson without one: its text is the task.
 
     `cosine` compares the vectors of query and example (-1..1; None without vectors).
     `keyword` is the BM25 score divided by the best one (0..1; None if full text search
@@ -384,9 +363,7 @@ class Match:
 
     @property
     def release(self) -> str:
-        """The command that releases the example from quarantine; "" if it does not wait
-        there.
-        """
+        """The command that releases the example from quarantine; "" if not there."""
         return release_command([self.id]) if self.state == "quarantined" else ""
 
 
@@ -395,8 +372,7 @@ DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A lesson that recall selected for the prompt of a loop, and that was shown or
-    withheld.
+    """A lesson that recall chose for the prompt of a loop: shown or withheld.
 
     `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
     `share` is the probability that it is withheld, 0 if withholding was off. `together`
@@ -416,8 +392,7 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a loop: whether its first attempt passed, and how many model calls it
-    made.
+    """The end of a loop: whether its first attempt passed, and its number of calls.
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an
     outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
@@ -460,9 +435,7 @@ def check_trust(trust: object) -> None:
 
 
 def check_source(source: str) -> str:
-    """Return the name of a source. Raises InvalidInput if it is too long or not a
-    string.
-    """
+    """Return a source's name. Raises InvalidInput if it is too long or no string."""
     if not isinstance(source, str) or len(source) > MAX_SOURCE_NAME_CHARS:
         raise InvalidInput(
             "source", source, f"a name of at most {MAX_SOURCE_NAME_CHARS} characters"

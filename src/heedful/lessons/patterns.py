@@ -81,9 +81,7 @@ class Templates:
     )
 
     def learn(self, *signatures: Signature) -> Templates:
-        """Return the templates with the patterns of these signatures added, in
-        order.
-        """
+        """Return the templates with the patterns of these signatures added in order."""
         new = {
             (_key(pattern), pattern.digest): pattern.pattern
             for pattern in filter(is_learnable, signatures)
@@ -96,9 +94,7 @@ class Templates:
         return replace(self, branches={**self.branches, **grown}) if new else self
 
     def group(self, pattern: Signature) -> str:
-        """Return the name of the signature's group, or else the digest of the
-        signature.
-        """
+        """Return the name of the signature's group, or else the signature's digest."""
         merge = self.merge(pattern)
         return merge.group if merge else pattern.digest
 
@@ -154,18 +150,14 @@ def _key(pattern: Signature) -> _Key:
 
 
 def is_learnable(pattern: Signature) -> bool:
-    """Return True if the pattern may be grouped: it is neither too long nor a failed
-    assertion.
-    """
+    """Return True if a pattern may be grouped: short, and no failed assertion."""
     text = pattern.pattern
     asserts = "<ACTUAL>" in text or "assert" in f"{pattern.error_type} {text}".lower()
     return len(text) <= MAX_PATTERN_CHARS and not asserts
 
 
 def _parsed(pattern: str) -> Tokens:
-    """Return the tokens of a pattern. Masks become holes, unless too few words would
-    remain.
-    """
+    """Return a pattern's tokens, masks as holes unless too few words would remain."""
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
     opened = [""]
     for token in tokens:

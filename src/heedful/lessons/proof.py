@@ -39,9 +39,7 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return how much a loop's result `value` (0..1) adds to the logarithm of each
-    bet's wealth.
-    """
+    """Return what a loop's result `value`, 0..1, adds to the log of each wealth."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BET_GRID, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -49,18 +47,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The wealth of each bet on a gain above 0, as a logarithm; much wealth is evidence
-    for it.
-    """
+    """The logarithm of the wealth of each bet on a gain above 0; wealth is evidence."""
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Return the wealth after the outcomes that `cells` counts; their order does
-        not matter.
-        """
+        """Return the wealth after the outcomes that `cells` counts, in any order."""
         logs = list(BET_LOG_WEIGHTS)
         tosses: dict[float, int] = {}
         for (share, was_shown, value), n in sorted(cells.items()):
@@ -71,9 +65,7 @@ class Wealth:
         return cls(tuple(logs), stakes_tossed)
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the log of the evidence for a gain above `gain`, and the slope of this
-        log.
-        """
+        """Return the log of the evidence for a gain above `gain`, and its slope."""
         logs = list(self.logs)
         slopes = [0.0] * len(BET_GRID)
         for staked, n in self.tosses:
@@ -86,9 +78,7 @@ class Wealth:
         return top + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """Return the smallest gain not refuted at this significance level, by Newton's
-        method.
-        """
+        """Return the smallest gain not refuted at this level, by Newton's method."""
         gain = -1.0
         enough = -log(level)
         for _ in range(100):
@@ -100,9 +90,7 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """Return the counts with shown and withheld exchanged, so the gain has the opposite
-    sign.
-    """
+    """Return the counts with shown and withheld exchanged; the gain changes sign."""
     return {
         (1 - share, not was_shown, value): n
         for (share, was_shown, value), n in cells.items()
@@ -110,9 +98,7 @@ def mirror(cells: Cells) -> Cells:
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """Return both ends of the gain's interval, at the significance levels `low` and
-    `high`.
-    """
+    """Return the ends of the gain's interval at the significance `low` and `high`."""
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
@@ -130,8 +116,7 @@ MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The means of a measure in loops with a lesson shown and withheld, and the gain
-    from it.
+    """The means of a measure in loops with and without a lesson, and the gain from it.
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops;
     the interval is then as wide as possible. If the share of the holdout changed, each
@@ -149,8 +134,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One lesson: how many loops it was `shown` to and `withheld` from, and its
-    effects.
+    """A lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
     A `lesson` of None means all of them. `uplift` compares the share of loops that
     passed at the first attempt, `recurrence` the share in which the lesson's error
@@ -168,9 +152,7 @@ class Comparison:
     conclusion: Conclusion
 
     def __str__(self) -> str:
-        """Return one sentence, with shares in percent and the uplift in percentage
-        points.
-        """
+        """Return one sentence: shares in percent, the uplift in percentage points."""
         gain, low, high = map(
             _percent, (self.uplift.gain, self.uplift.low, self.uplift.high)
         )
@@ -184,9 +166,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Memory as a whole, each lesson (ordered by name), and how many loops have no
-    outcome.
-    """
+    """Memory as a whole, each lesson by name, and how many loops have no outcome."""
 
     pooled: Comparison
     lessons: tuple[Comparison, ...]
@@ -194,8 +174,7 @@ class Proof:
 
 
 def usefulness(comparison: Comparison) -> float:
-    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its proven
-    uplift.
+    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its uplift.
 
     The proven uplift is the end of the interval that is closer to 0. Without proof it
     is 0.
@@ -205,8 +184,7 @@ def usefulness(comparison: Comparison) -> float:
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return what these cases prove; `pending` is the number of loops without an
-    outcome.
+    """Return what cases prove; `pending` is the number of loops without an outcome.
 
     Each interval is valid at all times at once, with a probability of at least 95 %. A
     lesson helps or hurts if its interval of uplift is wholly above or below 0. With
@@ -223,9 +201,7 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """Return the comparisons of the lessons that help or hurt; faster than
-    `prove_cases`.
-    """
+    """Compare only the lessons that help or hurt; faster than `prove_cases`."""
     tables, low, high = _tables(cases)
     comparisons = []
     for table in tables:
@@ -240,9 +216,7 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
 
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
-    """Return each lesson's table, sorted by name, and the e-BH levels for helping and
-    hurting.
-    """
+    """Return each lesson's table, by name, and the e-BH levels for help and harm."""
     names = sorted(name for name in cases if name is not None)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if _difference(table.right) is not None]
@@ -252,9 +226,7 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the significance level by e-BH; `evidence` has a logarithm for each
-    lesson.
-    """
+    """Return the significance level by e-BH; `evidence` has a log for each lesson."""
     level = PROOF_ERROR_LEVEL / 2
     count = max(len(evidence), 1)
     rejected = 1  # the largest rank whose evidence is enough
@@ -266,9 +238,7 @@ def _level(evidence: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The results of one lesson: how often each value of each of the three measures
-    occurred.
-    """
+    """The results of one lesson: how often each value of each measure occurred."""
 
     lesson: str | None
     right: Cells
@@ -277,9 +247,7 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
-        """Return the table of the cases that a coin decided, or of all cases if there
-        are none.
-        """
+        """Return the table of the cases that a coin decided, or else of all cases."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         right = Counter[tuple[float, bool, float]]()
         again = Counter[tuple[float, bool, float]]()
@@ -292,9 +260,7 @@ class _Table:
         return cls(lesson=lesson, right=right, again=again, calls=calls)
 
     def evidence(self, better: bool) -> float:
-        """Return the logarithm of the evidence that the lesson helps (if `better`) or
-        hurts.
-        """
+        """Return the log of the evidence that the lesson helps (`better`) or hurts."""
         gain = _difference(self.right)
         if not gain or (gain > 0) != better:
             return -inf
@@ -303,9 +269,7 @@ class _Table:
         return log_evidence
 
     def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the levels of the uplift's
-        bounds.
-        """
+        """Return the comparison; `low` and `high` are the levels of the uplift."""
         uplift = _effect(self.right, low, high)
         half = PROOF_ERROR_LEVEL / 2
         recurrence = _effect(self.again, half, half, fewer=True)
@@ -330,9 +294,7 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect with its interval, multiplied by `unit`; with `fewer`, less is
-    better.
-    """
+    """Return an effect with its interval in `unit`; with `fewer`, less is better."""
     better = mirror(cells) if fewer else cells
     gain_low = -1.0
     gain_high = 1.0
@@ -367,9 +329,7 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, was_shown: bool) -> float | None:
-    """Return the mean over loops where the lesson was shown (or withheld), weighted as
-    in `Effect`.
-    """
+    """Return the mean over loops with or without a lesson, weighted as in `Effect`."""
     cells = {case: n for case, n in cells.items() if case[1] == was_shown}
     if not cells:
         return None

@@ -80,8 +80,7 @@ def rank(
 def rank_answers(
     text: str, found: Iterable[Match], limit: int, least: float, now: float
 ) -> list[Match]:
-    """Return at most `limit` lessons with an importance of at least `least`, best
-    first.
+    """Return at most `limit` lessons of at least `least` importance, best first.
 
     The importance is what the author of a lesson claims, if the author claims any. With
     a blank `text` all are related. Each text of a lesson is returned once.
@@ -102,9 +101,7 @@ def rank_answers(
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
-    """Drop unimportant reflections and strategies, unless `only` sets kind, importance
-    or tags.
-    """
+    """Drop unimportant reflections and strategies, unless `only` selects lessons."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [
@@ -116,9 +113,7 @@ def keep_important(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Ma
 
 
 def claimed_importance(match: Match) -> float:
-    """Return the importance that the author of a lesson claims, by default heedful's
-    own.
-    """
+    """Return the importance that a lesson's author claims, by default heedful's own."""
     rated = match.meta.get("rated")
     if isinstance(rated, int | float) and 0 <= rated <= 1:  # an import may hold more
         return float(rated)
@@ -126,9 +121,7 @@ def claimed_importance(match: Match) -> float:
 
 
 def worth(match: Match, now: float = 0.0) -> float:
-    """Return the factor by which usefulness, importance and age change the relevance of
-    a match.
-    """
+    """Return the factor of usefulness, importance and age for a match's relevance."""
     days = max(0.0, now - match.at) // DAY_SECONDS
     faded = 1 - exp2(-days / HALF_LIFE_DAYS)
     by_importance = 1 + IMPORTANCE_WEIGHT * (match.importance - 0.5)
@@ -160,9 +153,7 @@ class Likeness:
 
 
 def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches; those without a cosine get the overlap of their words with the
-    task.
-    """
+    """Yield the matches; those without a cosine get the overlap of their words."""
     task_words = frozenset(words(task))
     for match in found:
         if match.cosine is not None:
@@ -241,8 +232,7 @@ def _prompt_tokens(chosen: Sequence[Match], advice: bool, seed: int) -> int:
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
-    """Return the worked examples as chat turns, with the best match last, next to the
-    task.
+    """Return the worked examples as chat turns; the best is last, next to the task.
 
     The content of a turn is the task or its accepted output; `source` has its
     provenance.
@@ -261,8 +251,7 @@ def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
 def as_text(
     turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = ()
 ) -> str:
-    """Return the turns as one text between random delimiters; "" without turns and
-    lessons.
+    """Return the turns as one text between random delimiters; "" if there is nothing.
 
     Each example has its provenance. The lessons in `advice` that have no accepted
     output come first, each with what went wrong and what corrected it. The `seed`
@@ -323,9 +312,7 @@ def _advice_text(match: Match) -> str:
 
 
 def provenance(match: Match) -> str:
-    """Return one line about the lesson of a match: its origin, state and number of
-    sightings.
-    """
+    """Return a line about a match's lesson: its origin, state and sightings."""
     error_type = " ".join(re.findall(r"\w+", match.error_type))[:60]
     if match.cause is not None:
         origin = f"failed check {error_type} in {count_loops(match.cause.loops)}"

@@ -46,8 +46,7 @@ _STRATEGY_PREFIX = "of reflection "
 
 
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
-    """Return the signature of a strategy, which differs from the signature of its
-    failure.
+    """Return the signature of a strategy, which differs from that of its failure.
 
     The pattern has no words of the failure, because these may be trusted less.
     """
@@ -57,9 +56,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure behind a lesson; a strategy has it in its
-    `pattern`.
-    """
+    """Return the digest of the failure behind a lesson; a strategy's pattern has it."""
     if pattern.startswith(_STRATEGY_PREFIX):
         return pattern.removeprefix(_STRATEGY_PREFIX).partition(":")[0]
     return digest
@@ -145,9 +142,7 @@ _EXPECTED_VALUE_PATTERN = (
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each piece of the text, and True if the piece is asserted and must not be
-    masked.
-    """
+    """Yield each piece of the text, and True if it is asserted: it is not masked."""
     words = f"{error_type} {text}".lower()
     if not any(word in words for word in _ASSERTION_WORDS):
         yield text, False
@@ -167,9 +162,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return the statement with each value replaced by the expression that had this
-    value.
-    """
+    """Return a statement with each value replaced by the expression that had it."""
     comparison = None
     if not values:
         comparison = compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)
@@ -183,9 +176,7 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
-    """Mask actual values in the text; yield each piece, and True if it is an expected
-    value.
-    """
+    """Mask actual values; yield each piece, and True if it is an expected value."""
     for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0
@@ -270,8 +261,7 @@ MAX_ERROR_TITLES = 3
 
 
 def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield the titles before the words of a pattern, in lower case, and the words;
-    with all first.
+    """Yield a pattern's titles, in lower case, and its words; one title more each time.
 
     >>> [words for _, words in untitled("Bash: cp: no such file")]
     ['Bash: cp: no such file', 'cp: no such file', 'no such file']
@@ -288,8 +278,7 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
 
 
 def words_of(error_type: str, pattern: str, titled: bool) -> str:
-    """Return the digest of the words of a lesson, by which it is found without its type
-    or tool.
+    """Return the digest by which a lesson is found without its type or tool.
 
     That is the pattern without its error type or, if it is `titled`, without its first
     title.

@@ -74,8 +74,7 @@ MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of an example: all its sources, and the ids of its parents and of its
-    children.
+    """The origin of an example: its sources, and the ids of its parents and children.
 
     `sightings` are the newest sightings of its lesson: `text`, `source`, `trust`,
     `loop`, and `at`, in seconds since 1970. `rulings` are the decisions of operators
@@ -119,8 +118,9 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """How many rows a revocation removes; `lessons` counts lessons that lose their last
-    example.
+    """How many rows a revocation removes.
+
+    `lessons` counts lessons that lose their last example.
 
     Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of
     its loops, and in loops of others its first attempt with all that followed.
@@ -150,9 +150,7 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
 
 
 def initial_state(trust: Trust, state: State = "unverified") -> State:
-    """Return the state in which a lesson is stored: "quarantined" if untrusted, else
-    `state`.
-    """
+    """Return the state of a new lesson: "quarantined" if untrusted, else `state`."""
     return "quarantined" if trust in QUARANTINE_TRUST else state
 
 
@@ -188,8 +186,7 @@ def check_statement(source: object, trust: object) -> None:
 
 
 def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, int]:
-    """Map each text that quotes one of the `others` to the place of the first one, from
-    0.
+    """Map each text that quotes one of `others` to the place of the first, from 0.
 
     A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it
     is shorter and the other contains it as a whole, in words. Case and punctuation do
@@ -205,9 +202,7 @@ def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, in
 def quotations(
     texts: Iterable[str], others: Iterable[tuple[str, frozenset[str]]]
 ) -> dict[str, dict[str, int]]:
-    """Map each text that quotes one of the `others` to their sources, with their first
-    places.
-    """
+    """Map each text that quotes one of `others` to their sources and first places."""
     wanted: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(
         lambda: defaultdict(set)
     )
@@ -238,8 +233,7 @@ def _runs(words: list[str], size: int) -> Iterator[str]:
 
 
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
-    """Return the trust of a source; a tool or program without a statement has that of
-    `tool`.
+    """Return the trust of a source; a tool or program without one has that of `tool`.
 
     What came through a key of a service has no more trust than a tool without a
     statement.
@@ -255,8 +249,7 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
 def sources_of(
     tool: str, command: str, arguments: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Return the sources of a tool's result: the programs of its `command`, or else the
-    tool.
+    """Return the sources of a tool's result: its command's programs, or else the tool.
 
     If the command, the tool or one of its other `arguments` fetches from other
     computers, the network is a source, too. heedful cannot see what a program itself

@@ -43,8 +43,7 @@ _ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in order, in lower case, without common endings such
-    as "-ing".
+    """Return the words of a text in order, in lower case, without endings like "-ing".
 
     Accents are removed. Common English words are removed too, unless the text has no
     other words. In scripts without spaces, each pair of neighbouring characters is a
@@ -67,8 +66,7 @@ def words(text: str) -> list[str]:
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
-    """Return the weight of each term: ln(1 + (of + 1) / (n + 1)) for a term that n
-    texts contain.
+    """Return each term's weight, ln(1 + (of + 1) / (n + 1)) if n texts contain it.
 
     `seen_in` has the number of texts that contain each term, `of` is the number of all
     texts. Rare terms weigh more, but in a small memory a new word does not outweigh all
@@ -78,9 +76,7 @@ def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
 
 
 def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
-    """Return the share of the total weight, 0..1, that belongs to the terms in
-    `present`.
-    """
+    """Return the share of the total weight, 0..1, of the terms in `present`."""
     covered = sum(weight for term, weight in weights.items() if term in present)
     return covered / sum(weights.values()) if covered else 0.0
 
@@ -136,8 +132,9 @@ _DIFFERENCE_TOKEN_PATTERN = (
 
 
 def difference(rejected: str, accepted: str) -> str:
-    """Return a line `old -> new` for each part that differs, in any script; at most
-    `MAX_DIFFERENCE_LINES` lines.
+    """Return a line `old -> new` for each part that differs, in any script.
+
+    Of many parts, the first `MAX_DIFFERENCE_LINES` are returned, and their number.
 
     Words and numbers, with the signs around them, and blanks are compared; in scripts
     without spaces, characters. Each line begins and ends with about one word that both
@@ -165,9 +162,7 @@ def difference(rejected: str, accepted: str) -> str:
 
 
 def count_common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Count the texts (or characters) that both sequences have in common at the
-    start.
-    """
+    """Count the texts (or characters) that both sequences have alike at the start."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 

@@ -109,9 +109,7 @@ class Reflected:
 
     @property
     def importance(self) -> float:
-        """The importance that the author claims, 0..1; by default
-        `lesson.importance`, ours.
-        """
+        """The importance that the author claims, 0..1; by default the lesson's own."""
         rated = self.lesson.meta.get("rated")
         return self.lesson.importance if rated is None else float(rated)
 
@@ -132,9 +130,7 @@ class Reflected:
 
     @property
     def release(self) -> str:
-        """The command that releases what waits in quarantine; "" if nothing was stored
-        there.
-        """
+        """The command that releases what waits in quarantine; "" if nothing does."""
         return records.release_command([answer.entry for answer in self.stored])
 
 
@@ -144,8 +140,7 @@ def episode_of(
     verdict: Verdict | None = None,
     goal: str = "",
 ) -> Episode:
-    """Return a finished loop as an episode: each attempt is an llm_response, then its
-    findings.
+    """Return a finished loop as an episode: each attempt's response and findings.
 
     For a stored loop, `task` and `verdict` are by default its own task and last
     verdict. An error becomes an error_event with its message, its check as the code and
@@ -212,8 +207,7 @@ async def reflect(
     trust: Trust = "external",
     related: Sequence[str] = (),
 ) -> Reflected | None:
-    """Return what an episode teaches, written by rules or by a `model`; None for an
-    empty episode.
+    """Return what an episode teaches, by rules or a `model`; None if it is empty.
 
     If memory has seen the failure before, it counts one more sighting, and no model is
     asked. Each episode is reflected on once, even if several processes pass it in
@@ -269,8 +263,7 @@ async def reflect_waiting(
     model: Model | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or must be tried again; return None
-    without one.
+    """Reflect on the oldest episode that waits or must be tried again, if any.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a
     host can call this until it returns None. `digest` selects one episode. If the model
@@ -330,9 +323,7 @@ async def _read_answers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reflector:
-    """The arguments of one call of `reflect`, and the `keys` of a service that sent the
-    episode.
-    """
+    """The arguments of `reflect`, and the `keys` of a service that sent the episode."""
 
     memory: Memory | None
     model: Model | None
@@ -358,8 +349,7 @@ class _Reflector:
     async def write(
         self, memory: Memory, episode: Episode, digest: str, trust: Trust
     ) -> Reflected:
-        """Reflect on the episode and store the lessons; record a failure, to be tried
-        again.
+        """Reflect on the episode and store the lessons; record a failure to try again.
 
         Meanwhile the lease on the episode is renewed, so that no other process works on
         it.
@@ -376,9 +366,7 @@ class _Reflector:
         return replace(reflection, stored=answers)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Let the model write the reflection, or the rules if memory knows the
-        failure.
-        """
+        """Let the model write the reflection; the rules, if the failure is known."""
         study = await self.study(episode, trust)
         sightings = 0
         if self.memory is not None:
@@ -575,9 +563,7 @@ def steps_of(
 def _with_stored_words(
     lesson: Lesson, study: Study, rows: Sequence[Mapping[str, Any]]
 ) -> Lesson:
-    """Return a lesson in the best of the stored words, unless its own words are
-    better.
-    """
+    """Return a lesson in the best of the stored words, unless its own are better."""
     best = min(rows, key=_words_rank, default=None)
     if best is None:
         return lesson
@@ -602,9 +588,7 @@ def _with_stored_words(
 
 
 def _words_rank(lesson: Mapping[str, Any]) -> tuple[int, bool]:
-    """Return the order of words, best first: by trust, then those that say what
-    worked.
-    """
+    """Return the order of words: by trust, then those that say what worked first."""
     trust = records.TRUST_ORDER.index(lesson["trust"])
     return trust, not lesson["meta"].get("mended")
 
@@ -618,9 +602,7 @@ def _record(
     new_lessons: Sequence[Lesson],
     **limits: Any,
 ) -> list[Remembered]:
-    """Write the lessons of an episode; a strategy supersedes older ones that are worth
-    less.
-    """
+    """Write an episode's lessons; a strategy supersedes older ones worth less."""
     answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
     steps = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
     episodes.record_steps(db, scope, new_lessons[0].source, steps)
@@ -680,8 +662,7 @@ async def _write_lessons(
 
 
 def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
-    """Return the stored form of an episode; a long one loses its middle events, all
-    their secrets.
+    """Return an episode as stored: without secrets, a long one without its middle.
 
     Takes a second if the episode is long.
     """
@@ -722,9 +703,7 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 async def _record_failure(
     memory: Memory, digest: str, error: BaseException | None
 ) -> None:
-    """Record and log an error; if the work was only interrupted, release the episode
-    for others.
-    """
+    """Record and log an error; if work was only interrupted, release the episode."""
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
@@ -739,8 +718,7 @@ MAX_REQUEST_SPANS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for the rest of a trace, in seconds since its last span; all
-    above 0.
+    """How long to wait for the rest of a trace: seconds since its last span, above 0.
 
     A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters
     send spans every 5 s. A trace whose root does not arrive is complete after `ending`.
@@ -757,8 +735,7 @@ async def receive(
     trust: Literal["external", "operator"] = "external",
     bounds: Bounds = Bounds(),
 ) -> Counter[str]:
-    """Store the spans of an export request; return how many spans were refused, by
-    reason.
+    """Store the spans of an export request; return how many were refused, by reason.
 
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
@@ -797,8 +774,7 @@ def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
 async def gather(
     store: Store, scope: Scope, patience: Patience = Patience()
 ) -> tuple[str, ...]:
-    """Make episodes of ended traces, and return the digests of the new ones. Raises
-    StoreError.
+    """Make episodes of ended traces; return the new ones' digests. Raises StoreError.
 
     Several processes may do so at once. A trace without steps of an agent makes no
     episode.

@@ -133,8 +133,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a session taught: its mistakes, the corrections of its user, and what was
-    stored.
+    """What a session taught: mistakes, corrections by its user, and what was stored.
 
     `stored` maps the digests of signatures to stored lessons. If the session was learnt
     before, `again` is true and the other fields are empty.
@@ -154,8 +153,7 @@ async def learn_session(
     digest: str = "",
     sources: Set[str] = frozenset(),
 ) -> Learned:
-    """Store what a session of an agent teaches, in one transaction; the same session
-    only once.
+    """Store what a session of an agent teaches, once and in one transaction.
 
     Each failed action with what put it right is a lesson. A session that was learnt
     when it was shorter counts no sighting again. What depends on an untrusted source
@@ -293,9 +291,7 @@ class _SessionStudy:
                     yield self._study_error(step, error)
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
-        """Find what put an error right: edits before the same call worked, or else
-        another call.
-        """
+        """Find what put an error right: edits before the same call, or another call."""
         same = [n for n in self.good if self.texts[n] == self.texts[failed]]
         again = next((n for n in same if n > failed), failed)
         between = [n for n in self.edits if failed < n < again]
@@ -330,8 +326,7 @@ class _SessionStudy:
         return _MistakeCase(mistake, words, {failed, *tries, end})
 
     def _other_call(self, failed: int, again: int, error: str) -> int:
-        """Return the call that put an error right, or `failed`; no edit stands before
-        it.
+        """Return the call that put an error right before any edit, or `failed`.
 
         If the same call worked `again`, it is the step right before, if it is new, and
         has a word that only the failure has or is a form of the call. Else it is the
@@ -524,9 +519,7 @@ def _named_errors(failure: str) -> list[str]:
 
 
 def _concerns(edit: str, error: str) -> bool:
-    """Return True if an edit changes a file that the error names, or a word that it
-    quotes.
-    """
+    """Return True if an edit changes a file or a word that the error names."""
     files = (path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(edit))
     changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
     quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
@@ -548,8 +541,8 @@ def _split_change(
 def _names_program(
     error: str, before: Sequence[str], program: str, after: Sequence[str]
 ) -> bool:
-    """Return True if an error names the program that a command replaces, and some of
-    its arguments stay: "sh: pip: not found" does, if "pip3 list" follows "pip list".
+    """Return True if an error names the program that a call of the same arguments
+    replaces: "sh: pip: not found" does, if "pip3 list" follows "pip list".
     """
     is_program = not before or before[-1] == "&&"
     names = (word.rpartition("/")[2] for word in _ERROR_SEPARATOR_PATTERN.split(error))
@@ -590,9 +583,7 @@ def call_text(event: Event) -> str:
 
 
 def edit_of(event: Event) -> str:
-    """Return what a call changes in a file, whole, with signs as in a difference; "" if
-    nothing.
-    """
+    """Return what a call changes in a file, with signs as in a difference, or ""."""
     arguments = trace.given_to(event)
     if isinstance(arguments, str):
         arguments = {"input": arguments}
