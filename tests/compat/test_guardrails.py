@@ -168,7 +168,7 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     policy = replace(orchestrator, rules=(MaxAttempts(2),))
     judged = Evaluation(scores={"alignment": 0.5, "drift": 0.1})
 
-    async def made() -> None:
+    async def report_first() -> None:
         await open_loop("loop_001", "Sum up", store=store, policy=policy)
         await report(
             store,
@@ -178,7 +178,7 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
             attempt_report=AttemptReport("All is well.", evaluation=judged),
         )
 
-    run_async(made())
+    run_async(report_first())
     answer = complete(store, "loop_001")
     assert answer["decision_result"]["max_reruns"] == 1  # its own wins
     assert answer["reflection_result"]["alignment_score"] == 0.5
@@ -335,17 +335,25 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
     store,
 ):
     rerun_times(store, "loop_001", count=2)
-    given_ = override_guardrails(
-        "loop_001",
-        override_fatigue=False,
-        override_max_reruns=True,
-        override_by="ops",
-        override_reason="go on",
-        store=store,
+    answer = run_async(
+        override_guardrails(
+            "loop_001",
+            override_fatigue=False,
+            override_max_reruns=True,
+            override_by="ops",
+            override_reason="go on",
+            store=store,
+        )
     )
-    answer = run_async(given_)
     shapes.check_shape(answer, shapes.OVERRIDE)
-    assert list(answer.values()) == ["success", "loop_001", False, True, "ops", "go on"]
+    assert answer == {
+        "status": "success",
+        "loop_id": "loop_001",
+        "override_fatigue": False,
+        "override_max_reruns": True,
+        "overridden_by": "ops",
+        "override_reason": "go on",
+    }
     on = complete(store, "loop_001_r3", POOR)["decision_result"]
     assert on["decision"] == "rerun"
     assert on["overridden"] is True
@@ -372,7 +380,14 @@ def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
         )
     )
     shapes.check_shape(limits, shapes.LIMITS)
-    assert list(limits.values()) == [0, max_reruns, reached, reached, False, None]
+    assert limits == {
+        "rerun_count": 0,
+        "max_reruns": max_reruns,
+        "limit_reached": reached,
+        "force_finalize": reached,
+        "overridden": False,
+        "overridden_by": None,
+    }
 
 
 def test_limits_are_enforced_and_lifted_once(store):
@@ -383,17 +398,38 @@ def test_limits_are_enforced_and_lifted_once(store):
         )
     )
     shapes.check_shape(limits, shapes.LIMITS)
-    assert list(limits.values()) == [2, 3, False, False, False, None]
+    assert limits == {
+        "rerun_count": 2,
+        "max_reruns": 3,
+        "limit_reached": False,
+        "force_finalize": False,
+        "overridden": False,
+        "overridden_by": None,
+    }
     rerun_times(store, "loop_002", count=2)
     reached = run_async(enforce_rerun_limits("loop_002_r3", store=store))
-    assert list(reached.values()) == [3, 3, True, True, False, None]
+    assert reached == {
+        "rerun_count": 3,
+        "max_reruns": 3,
+        "limit_reached": True,
+        "force_finalize": True,
+        "overridden": False,
+        "overridden_by": None,
+    }
     for _ in range(2):
         lifted = run_async(
             enforce_rerun_limits(
                 "loop_002", override_max_reruns=True, override_by="ops", store=store
             )
         )
-        assert list(lifted.values()) == [3, 3, True, False, True, "ops"]
+        assert lifted == {
+            "rerun_count": 3,
+            "max_reruns": 3,
+            "limit_reached": True,
+            "force_finalize": False,
+            "overridden": True,
+            "overridden_by": "ops",
+        }
     assert (
         len(run_async(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides)
         == 1
@@ -427,33 +463,72 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     fewer = run_async(
         detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store)
     )
-    assert list(fewer.values()) == [
-        False,
-        [],
-        {"overconfidence": 3},
-        4,
-        False,
-        None,
-        None,
-    ]
+    assert fewer == {
+        "bias_repetition": False,
+        "repeated_tags": [],
+        "repetition_counts": {"overconfidence": 3},
+        "threshold": 4,
+        "bias_echo": False,
+        "trigger": None,
+        "action": None,
+    }
 
 
 def test_a_fatigue_score_is_that_of_the_next_attempt(store):
-    def score(*scores: Any) -> list[Any]:
+    def score(*scores: Any) -> dict[str, Any]:
         answer = run_async(calculate_fatigue_score(*scores, store=store))
         shapes.check_shape(answer, shapes.FATIGUE)
-        return list(answer.values())
+        return dict(answer)
 
-    first = [0.0, 0.0, 0.0, False, False, False, 0.5, False]
+    first = {
+        "reflection_fatigue": 0.0,
+        "previous_fatigue": 0.0,
+        "fatigue_increment": 0.0,
+        "fatigue_increased": False,
+        "improvement_detected": False,
+        "threshold_exceeded": False,
+        "critical_threshold": 0.5,
+        "force_finalize": False,
+    }
     assert score("loop_001", 0.72, 0.28) == first
     complete(store, "loop_001", POOR)
-    worse = [0.15, 0.0, 0.15, True, False, False, 0.5, False]
+    worse = {
+        "reflection_fatigue": 0.15,
+        "previous_fatigue": 0.0,
+        "fatigue_increment": 0.15,
+        "fatigue_increased": True,
+        "improvement_detected": False,
+        "threshold_exceeded": False,
+        "critical_threshold": 0.5,
+        "force_finalize": False,
+    }
     assert score("loop_001", 0.72, 0.28) == worse
-    tired = [0.5, 0.35, 0.15, True, False, True, 0.5, True]
+    tired = {
+        "reflection_fatigue": 0.5,
+        "previous_fatigue": 0.35,
+        "fatigue_increment": 0.15,
+        "fatigue_increased": True,
+        "improvement_detected": False,
+        "threshold_exceeded": True,
+        "critical_threshold": 0.5,
+        "force_finalize": True,
+    }
     assert score("loop_001_r1", 0.72, 0.28, 0.35) == tired
-    better = [0.3, 0.35, -0.05, False, True, False, 0.5, False]
+    better = {
+        "reflection_fatigue": 0.3,
+        "previous_fatigue": 0.35,
+        "fatigue_increment": -0.05,
+        "fatigue_increased": False,
+        "improvement_detected": True,
+        "threshold_exceeded": False,
+        "critical_threshold": 0.5,
+        "force_finalize": False,
+    }
     assert score("loop_001", 0.77, 0.9, 0.35) == better
-    assert score("loop_001", 0.1, 0.9, 0.95)[:3] == [1.0, 0.95, 0.05]
+    largest = score("loop_001", 0.1, 0.9, 0.95)
+    assert largest["reflection_fatigue"] == 1.0
+    assert largest["previous_fatigue"] == 0.95
+    assert largest["fatigue_increment"] == 0.05
 
 
 def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
@@ -505,29 +580,29 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
 
 @pytest.mark.both
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
-    def track(name: str, *tags: str) -> list[Any]:
+    def track(name: str, *tags: str) -> dict[str, Any]:
         answer = run_async(
             track_bias(name, [{"tag": tag} for tag in tags], store=store)
         )
         assert list(answer) == ["bias_echo", "repeated_tags", "repetition_counts"]
-        return list(answer.values())
+        return dict(answer)
 
     for _ in range(3):
-        assert track("a", "overconfidence", "overconfidence")[2] == {
-            "overconfidence": 1
-        }
+        tracked = track("a", "overconfidence", "overconfidence")
+        assert tracked["repetition_counts"] == {"overconfidence": 1}
     first = complete(store, "a", POOR, bias_tags=[TAG])
-    assert (
-        complete(store, "a", POOR, bias_tags=[TAG]) == first
-    )  # it is the same completion
+    # It is the same completion.
+    assert complete(store, "a", POOR, bias_tags=[TAG]) == first
     assert first["reflection_result"]["repetition_counts"] == {}
-    assert track("a", "overconfidence", "anchoring")[2] == {
-        "overconfidence": 1,
-        "anchoring": 1,
-    }
+    tracked = track("a", "overconfidence", "anchoring")
+    assert tracked["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
     assert complete(store, "a", POOR, bias_tags=[TAG]) == first
     assert complete(store, "a") == first
-    assert track("b", "overconfidence") == [False, [], {"overconfidence": 2}]
+    assert track("b", "overconfidence") == {
+        "bias_echo": False,
+        "repeated_tags": [],
+        "repetition_counts": {"overconfidence": 2},
+    }
     repetition = run_async(
         detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store)
     )
@@ -538,11 +613,11 @@ def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
         complete(store, "b", POOR)["decision_result"]["rerun_reason"]
         == "bias_echo_detected"
     )
-    assert track("d", "overconfidence") == [
-        True,
-        ["overconfidence"],
-        {"overconfidence": 4},
-    ]
+    assert track("d", "overconfidence") == {
+        "bias_echo": True,
+        "repeated_tags": ["overconfidence"],
+        "repetition_counts": {"overconfidence": 4},
+    }
     complete(store, "d", POOR, bias_tags=[{"tag": "anchoring"}])
     assert complete(store, "d")["loop_id"] == "d"  # both tags are its own now
     elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))

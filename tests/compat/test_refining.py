@@ -110,7 +110,7 @@ def test_one_iteration_judges_revises_and_judges_again(
     assert result["converged"] == converged
     assert result["improvement"] == improvement
     worst = levels.get("draft", 0.0)
-    issues = [f"{worst}"] * bool(worst)
+    issues = [f"{worst}"] if worst else []
     assert result["critique"] == {
         "severity": worst,
         "issues": issues,

@@ -234,7 +234,7 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
     assert (first is None) is (not episode)
     if first is not None:
         assert first.text.strip()
-        assert len(first.stored) == 1 + (first.strategy is not None)
+        assert len(first.stored) == (1 if first.strategy is None else 2)
         assert again.again is True
         assert again.text == first.text
 
@@ -648,15 +648,14 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 
 
 @pytest.mark.parametrize(
-    ("episode", "trust", "whose"),
+    ("episode", "trust", "lesson_trust", "strategy_trust"),
     [
-        pytest.param(
-            FAILED, "external", ("external", "external"), id="a stranger's run"
-        ),
+        pytest.param(FAILED, "external", "external", "external", id="a stranger's run"),
         pytest.param(
             FAILED,
             "operator",
-            ("tool", "model"),
+            "tool",
+            "model",
             id="an operator's run with a failed call",
         ),
         # As an attack would have it: the result tells the agent what to try, and that
@@ -664,17 +663,21 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
         pytest.param(
             MENDED,
             "operator",
-            ("tool", "tool"),
+            "tool",
+            "tool",
             id="an operator's run whose result says what to try",
         ),
     ],
 )
-async def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
+async def test_what_rests_on_results_waits_in_quarantine(
+    memory, episode, trust, lesson_trust, strategy_trust
+):
     reflected = await reflect(episode, memory=memory, trust=trust)
     assert reflected.state == "quarantined"
-    assert (reflected.lesson.trust, reflected.strategy.trust) == whose
+    assert reflected.lesson.trust == lesson_trust
+    assert reflected.strategy.trust == strategy_trust
     assert reflected.strategy.state == (
-        "unverified" if whose[1] == "model" else "quarantined"
+        "unverified" if strategy_trust == "model" else "quarantined"
     )
     assert await memory.recall(TASK, kind="reflection") == []
 

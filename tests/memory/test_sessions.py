@@ -308,7 +308,7 @@ async def test_a_released_text_takes_the_mend_of_a_later_session(store, stated):
         (stated, session(FAILED, OTHER, id="s2")),
     ):
         await heedful.learn_session(episode, memory=heedful.Memory(store, trust=trust))
-        if ids := [episode.id for episode in await memory.quarantine.waiting()]:
+        if ids := [entry.id for entry in await memory.quarantine.waiting()]:
             await memory.quarantine.release(ids, by="ada")
     [failure] = (await memory.before("Bash", {"command": "npm test"})).failures
     assert failure.fix == "Bash `pnpm test`"

@@ -400,8 +400,8 @@ async def test_trust_is_kept_at_the_lower(trust, state):
         set() if is_gone else {("external", "quarantined")}
     )
     assert await theirs.recall(TASK) == []
-    assert [record.trust for record in await list_waiting(theirs)] == ["external"] * (
-        not is_gone
+    assert [record.trust for record in await list_waiting(theirs)] == (
+        [] if is_gone else ["external"]
     )
     imported = await import_own(data, ours)
     waiting = await list_waiting(ours)

@@ -58,12 +58,14 @@ async def test_the_database_raises_what_the_rule_raises(
     (row,) = await read_rows(store, "select trust, state, lesson from example")
     assert row == (standing, initial_state(standing), "say it")
     (lesson,) = await memory.top()
-    facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
-    assert facts == [standing, initial_state(standing), f"by {standing}", 2]
+    assert lesson["trust"] == standing
+    assert lesson["state"] == initial_state(standing)
+    assert lesson["source"] == f"by {standing}"
+    assert lesson["seen"] == 2
     # What is held back says nothing where lessons are listed.
-    assert (lesson["tags"], bool(lesson["text"])) == (
-        ([], False) if standing in QUARANTINE_TRUST else ([standing], True)
-    )
+    is_held_back = standing in QUARANTINE_TRUST
+    assert lesson["tags"] == ([] if is_held_back else [standing])
+    assert bool(lesson["text"]) is not is_held_back
     ((tags,),) = [await read_rows(store, "select tags from lesson")]
     assert tags == (f'["{standing}"]',)
     assert lesson["importance"] == 0.1 * TRUST_ORDER.index(standing)
@@ -252,7 +254,8 @@ async def test_an_operator_states_trust_by_source_on_record(memory):
         "tool": "operator",
     }
     assert [entry.trust for entry in await memory.recall("pot")] == ["model"]
-    assert await memory.recall("pan") == await memory.recall("lid") == []
+    assert await memory.recall("pan") == []
+    assert await memory.recall("lid") == []
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert [entry["action"] for entry in rulings].count("trust") == 4
     for source, trust in (("network", "operator"), ("", "tool"), ("user", "high")):
