@@ -283,7 +283,7 @@ async def test_harm_retires_once_and_on_record(store, path):
     await store.write(SCOPE, lesson_store.pin, id, False, "ada", "it is old")
     assert await conclude(store, {}, comparisons) == ["check/o"]
     assert last["why"].startswith(
-        "shown 200, withheld 40: right at once 0 % against 100 %; −100"
+        "shown 200, withheld 40: right at the first try 0 % against 100 %; −100"
     )
     assert last["record"]["uplift"]["gain"] == -1
     assert abs(last["at"] - time.time()) < 60

@@ -159,7 +159,7 @@ class Comparison:
         points = f"{gain:+d} points, between {low:+d} and {high:+d}".replace("-", "−")
         with_lesson = _percent(self.uplift.shown)
         without = _percent(self.uplift.withheld)
-        shares = f"right at once {with_lesson} % against {without} %"
+        shares = f"right at the first try {with_lesson} % against {without} %"
         counts = f"shown {self.shown}, withheld {self.withheld}"
         return f"{counts}: {shares}; {points}; {self.conclusion}"
 
