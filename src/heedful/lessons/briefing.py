@@ -56,8 +56,8 @@ class Choice:
     The closest is the nearest miss. `lesson` is its id, and `leg` says how memory found
     it: by its cause, by likeness of the tasks, or as a strategy. `score` is the number
     of loops that broke the rule, or the likeness of the tasks, 0..1. `why` is the
-    reason, with the score that a prompt needs. `text` has the words of what was told or
-    withheld.
+    reason, with the score that a prompt needs. `text` has the words of what was shown
+    or withheld.
     """
 
     outcome: Outcomes
@@ -121,8 +121,8 @@ class Choice:
 class Briefing:
     """What memory tells one loop, before its first attempt and again before each retry.
 
-    `choices` say of each lesson that memory considered whether the loop is told it, and
-    why; what is told comes best first. `memory_key` is the key of the loop, `space`
+    `choices` say of each lesson that memory considered if the loop is shown it, and
+    why; what is shown comes best first. `memory_key` is the key of the loop, `space`
     names the embedder, and `waiting` counts the texts that wait in quarantine, at most
     100. A store keeps these four.
 
@@ -190,7 +190,7 @@ class Briefing:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A line for each choice, after a line with the reason if nothing is told."""
+        """A line for each choice, after a line with the reason if nothing is shown."""
         lines = []
         if self.silence:
             lines.append(f"silent: {self.silence}")
@@ -212,7 +212,7 @@ class Briefing:
 
     @property
     def found(self) -> tuple[Match, ...]:
-        """The examples and lessons that the loop is told."""
+        """The examples and lessons that the loop is shown."""
         ids = self.shown
         return tuple(match for match in self.chosen if match.id in ids)
 
@@ -242,8 +242,8 @@ class Selection:
     ) -> tuple[Choice, ...]:
         """Return what became of the lessons, after the coin decided on `exposures`.
 
-        These are what is told or withheld, rules that rest, and the nearest miss if no
-        lesson is told for a similar task; with `every`, they are all lessons that the
+        These are what is shown or withheld, rules that rest, and the nearest miss if no
+        lesson is shown for a similar task; with `every`, they are all lessons that the
         search found.
         """
         shown_ids = set(chain.from_iterable(e.examples for e in exposures))
@@ -271,15 +271,15 @@ def choose_for_loop(
     checks: Sequence[str] = (),
     before: frozenset[int] | None = None,
 ) -> Selection:
-    """Select what a loop is told before its task.
+    """Select what a loop is shown before its task.
 
     Rules that loops of its memory key broke come first, in the order of `found`; then
     worked examples and lessons for similar tasks, and the nearest strategy or
     correction by a user. `tell` leaves out one of the two forms. A lesson from a check
-    without an accepted output is told as a rule only, because advice for one function
-    is wrong for another. Other lessons of the kind "reflection" are never told. The
+    without an accepted output is shown as a rule only, because advice for one function
+    is wrong for another. Other lessons of the kind "reflection" are never shown. The
     limits are those of `choose`. `before` are the examples that a resumed loop was
-    told: it is told them again.
+    shown: it is shown them again.
     """
     matches = [match for match in found if before is None or match.id in before]
     rules: list[Match] = []
@@ -338,7 +338,7 @@ def _no_room(match: Match) -> str:
 def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
     """Add to the lessons for similar tasks the rules that come too late as rules.
 
-    A loop about the same task, such as a stage, is told more of its rules: they are
+    A loop about the same task, such as a stage, is shown more of its rules: they are
     near. The example of a rule comes with the rule, unless its task is similar.
     """
     late = [match for match in rules[MAX_PROMPT_RULES:] if match.verified]

@@ -134,9 +134,9 @@ class Cause:
     `rule` identifies the rule within the key, `checks` name the checks that may have
     found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
     of them said what to do. `loops` counts the loops that broke the rule, `mended`
-    those of them that passed. `quiet` counts the loops that were told the rule and have
-    kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all loops of
-    the key.
+    those of them that passed. `quiet` counts the loops that were shown the rule and
+    have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
+    loops of the key.
     """
 
     memory_key: str
@@ -178,7 +178,7 @@ class Cause:
         return ""
 
 
-# A rule that this many loops were told and kept is told to one loop in
+# A rule that this many loops were shown and kept is shown to one loop in
 # `REMINDER_INTERVAL_LOOPS`. So is a rule that feedback does not fix, or fixes in less
 # than half of the loops but two.
 MIN_QUIET_LOOPS = 20

@@ -437,9 +437,8 @@ class _SessionStudy:
             # That a call worked after others had failed is a measured outcome: its text
             # replaces one without a mend.
             trust: Trust = "measured" if mistake.mends else "model"
-            importance = WORK_FAILURE_IMPORTANCE
-            if mistake.mends and not mistake.work:
-                importance = FAILURE_IMPORTANCE
+            is_work = mistake.work or not mistake.mends
+            importance = WORK_FAILURE_IMPORTANCE if is_work else FAILURE_IMPORTANCE
             yield self._lesson(
                 mistake.error,
                 mistake.text,
@@ -553,12 +552,13 @@ def _names_program(
 
 def _adds_to_argument(old: str, new: str) -> bool:
     """Return True if an argument has more words; another path is another file."""
+    if not old.startswith("{") or "/" in old:
+        return False
     old_words = _call_words(old)
     new_words = _call_words(new)
     tail = old_words[count_common(old_words, new_words) :]
-    grows = len(new_words) > len(old_words)
     ends_alike = bool(tail) and new_words[-len(tail) :] == tail
-    return old.startswith("{") and "/" not in old and grows and ends_alike
+    return ends_alike and len(new_words) > len(old_words)
 
 
 def _changed_words(old: str, new: str) -> set[str]:
