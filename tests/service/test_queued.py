@@ -26,7 +26,7 @@ from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
-from tests.test_telemetry import told  # noqa: F401 - a fixture
+from tests.test_telemetry import collected  # noqa: F401 - a fixture
 
 IMPATIENT = [sys.executable, str(Path(__file__).parent / "impatient.py")]
 PATIENCE = 30.0  # seconds after which a test is given up
@@ -309,7 +309,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     } == {1}
 
 
-def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
+def test_an_episode_is_reflected_on_by_a_worker(url, collected):  # noqa: F811
     queue = PostgresQueue(url)
     api = Api(Setup(store=open_store(url), work=queue))
     api.run(queue.__aenter__())
@@ -317,7 +317,7 @@ def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
         "events": [{"type": "tool_call", "tool": "price", "error": "no pot"}],
         "task": "Price?",
     }
-    told.begin()
+    collected.begin()
     for _ in range(2):
         answer = api.post("/v1/episodes", json=run)
         assert (answer.status_code, answer.json()["state"]) == (202, "waiting"), (
@@ -335,6 +335,6 @@ def test_an_episode_is_reflected_on_by_a_worker(url, told):  # noqa: F811
     assert api.post("/v1/episodes", json=run).status_code == 200
     counts = api.run(api.setup.store.read(Scope(TENANT, PROJECT), episodes.counts))
     assert counts == {"reflected": 1}
-    assert len(told.spans("heedful.task reflect")) == 1
+    assert len(collected.spans("heedful.task reflect")) == 1
     api.run(queue.__aexit__(None, None, None))
     api.close()
