@@ -62,15 +62,13 @@ class Check:
 
 def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named a, of up to four attempts, that is driven step by step."""
-    generate = Generator(*(answers or ("one", "two", "three", "four", "five")))
-    defaults = {
-        "generate": generate,
-        "checks": [Check()],
-        "policy": FOUR,
-        "id": "a",
-        "store": store,
-    }
-    return Run("task", **{**defaults, **options})
+    if not answers:
+        answers = ("one", "two", "three", "four", "five")
+    options.setdefault("generate", Generator(*answers))
+    options.setdefault("checks", [Check()])
+    options.setdefault("policy", FOUR)
+    options.setdefault("id", "a")
+    return Run("task", store=store, **options)
 
 
 async def reread(store: Store, id: str = "a") -> StoredLoop:
@@ -78,7 +76,7 @@ async def reread(store: Store, id: str = "a") -> StoredLoop:
     return await store.read(SCOPE, loops.read, id)
 
 
-def traced(path: Path | str) -> tuple[Store, list[str]]:
+def open_traced(path: Path | str) -> tuple[Store, list[str]]:
     """A store, and the first word of each statement that its connections run."""
     statements: list[str] = []
     file = File(str(path), BUSY_TIMEOUT_SECONDS)
@@ -98,7 +96,7 @@ def traced(path: Path | str) -> tuple[Store, list[str]]:
     return Store(str(path), file), statements
 
 
-def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
+def open_counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
     """A store and how many transactions it has committed."""
-    store, statements = traced(path)
+    store, statements = open_traced(path)
     return store, lambda: statements.count("commit")

@@ -36,8 +36,8 @@ async def test_an_answer_may_be_a_pydantic_object_which_is_stored_as_json(
         heedful.checks.json_schema(schema),
         heedful.checks.json_schema(Person),
     ]
-    options: dict[str, Any] = {"checks": checks, "store": store, "id": "a"}
-    written = heedful.self_correcting(**options)(aged)
+    correct = heedful.self_correcting(checks=checks, store=store, id="a")
+    written = correct(aged)
     assert await written("Ada") == Person(name="Ada", age=36)
     journal_copy = await store.read(heedful.Scope(), loops.read, "a")
     assert journal_copy.values == (
@@ -57,15 +57,14 @@ async def test_a_loop_that_resumes_hands_objects_to_its_checks(store: Store) -> 
         assert isinstance(context.previous, Person | None)
         return grown(person)
 
-    options: dict[str, Any] = {
-        "generate": aged,
-        "checks": [check],
-        "store": store,
-        "id": "a",
-    }
+    async def drive() -> heedful.Result[Any]:
+        return await heedful.run(
+            "Ada", generate=aged, checks=[check], store=store, id="a"
+        )
+
     with pytest.raises(errors.CheckFailed):
-        await heedful.run("Ada", **options)
-    result = await heedful.run("Ada", **options)
+        await drive()
+    result = await drive()
     assert result.candidate == calls[-1] == Person(name="Ada", age=36)
     assert all(isinstance(person, Person) for person in calls)
 
@@ -96,22 +95,32 @@ JSON = {
 SEVEN = Usage(1, 7, completion_tokens=2)
 # What a function returns, and the candidate and the usage that are read from it.
 SHAPES: list[tuple[Any, Any, Usage]] = [
-    (OPENAI, "hi", SEVEN),
-    (PARSED, Person(name="Ada"), Usage(1, 7, completion_tokens=2, cost=0.5)),
-    (RESPONSES, "hi", SEVEN),
-    (ANTHROPIC, "hi", SEVEN),
-    (GOOGLE, "hi", SEVEN),
-    (JSON, JSON, Usage(1)),  # JSON data is a candidate
-    (("hi", JSON), "hi", SEVEN),
-    (("hi", OPENAI.usage), "hi", SEVEN),
-    (
+    pytest.param(OPENAI, "hi", SEVEN, id="OpenAI"),
+    pytest.param(
+        PARSED,
+        Person(name="Ada"),
+        Usage(1, 7, completion_tokens=2, cost=0.5),
+        id="OpenAI, parsed",
+    ),
+    pytest.param(RESPONSES, "hi", SEVEN, id="OpenAI responses"),
+    pytest.param(ANTHROPIC, "hi", SEVEN, id="Anthropic"),
+    pytest.param(GOOGLE, "hi", SEVEN, id="Google"),
+    pytest.param(
+        JSON, JSON, Usage(1), id="JSON data is a candidate"
+    ),  # JSON data is a candidate
+    pytest.param(("hi", JSON), "hi", SEVEN, id="a text with an answer"),
+    pytest.param(("hi", OPENAI.usage), "hi", SEVEN, id="a text with usage"),
+    pytest.param(
         (Person(name="Ada"), Usage(2, 7, completion_tokens=2)),
         Person(name="Ada"),
         Usage(2, 7, completion_tokens=2),
+        id="an object with usage",
     ),
-    ([OPENAI, "ho"], "hi", Usage(2, 7, completion_tokens=2)),
-    (heedful.Answer("hi", SEVEN), "hi", SEVEN),
-    (("hi", "ho"), "hi", Usage(2)),
+    pytest.param(
+        [OPENAI, "ho"], "hi", Usage(2, 7, completion_tokens=2), id="a list of answers"
+    ),
+    pytest.param(heedful.Answer("hi", SEVEN), "hi", SEVEN, id="an Answer"),
+    pytest.param(("hi", "ho"), "hi", Usage(2), id="two texts"),
 ]
 
 

@@ -74,13 +74,11 @@ def test_a_method_is_called_with_its_object():
 def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
     def call(on_exhausted: Any) -> Any:
         answers = iter(["abcdef", "abcde", "abcdef", "abcdefg"])
-        options: dict[str, Any] = {
-            "policy": FOUR,
-            "store": None,
-            "on_exhausted": on_exhausted,
-        }
         letters = self_correcting(
-            checks=[lambda c, context: [Finding("c", x) for x in c]], **options
+            checks=[lambda c, context: [Finding("c", x) for x in c]],
+            policy=FOUR,
+            store=None,
+            on_exhausted=on_exhausted,
         )
         return letters(lambda task, hint: next(answers))("t")
 

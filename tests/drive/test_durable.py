@@ -25,7 +25,7 @@ from tests.drive.support import (
     WANTED,
     Check,
     Generator,
-    counted,
+    open_counted,
     reread,
     session,
 )
@@ -35,27 +35,32 @@ from tests.store.support import rows
 
 
 @pytest.mark.parametrize(
-    ("pure", "attempts", "more_options", "commits_allowed"),
+    ("pure", "attempts", "id", "commits_allowed"),
     [
-        (True, 3, {}, 3),
-        (False, 3, {}, 6),
-        (True, 1, {"id": "a"}, 2),  # a loop that is named is claimed by one commit more
+        pytest.param(True, 3, "", 3, id="pure checks"),
+        pytest.param(False, 3, "", 6, id="other checks"),
+        pytest.param(
+            True, 1, "a", 2, id="a loop that is named is claimed by one commit more"
+        ),  # a loop that is named is claimed by one commit more
     ],
 )
 async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
-    path, pure, attempts, more_options, commits_allowed
+    path, pure, attempts, id, commits_allowed
 ):
-    store, commits = counted(path)
-    generate = Generator(*(f"wrong {n}" for n in range(attempts - 1)), WANTED)
+    store, commits = open_counted(path)
+    answers = ["wrong 1", "wrong 2", WANTED]
+    generate = Generator(*answers[-attempts:])
     await store.read(SCOPE, loops.newest, limit=1)  # opens the database
     await store.write(SCOPE, exposures.remember, [])
     before = commits()
-    options: dict[str, Any] = {
-        "checks": [Check(pure=pure)],
-        "store": store,
-        "memory": store,
-    }
-    result = await run("t", generate=generate, **options, **more_options)
+    result = await run(
+        "t",
+        generate=generate,
+        checks=[Check(pure=pure)],
+        store=store,
+        memory=store,
+        id=id,
+    )
     assert len(result.loop.attempts) == attempts
     assert commits() - before == commits_allowed
     await store.close()

@@ -38,23 +38,37 @@ class Asking:
         return self._found
 
 
-def giving(asks: int = 0, **fields: Any) -> Any:
+class WithAsks:
+    """A check that says for how many things it asks."""
+
+    def __init__(self, check: Any, asks: int) -> None:
+        self.check = check
+        self.asks = asks
+        self.__name__ = check.__name__
+
+    def __call__(self, candidate: Any, context: Context) -> Any:
+        return self.check(candidate, context)
+
+
+def judge_that_gives(asks: int = 0, **fields: Any) -> Any:
     """A check, or an evaluator, that answers with an Evaluation."""
 
     def judge(candidate: Any, context: Context) -> Evaluation:
         return Evaluation(**fields)
 
     if asks:
-        judge.asks = asks  # type: ignore[attr-defined]
+        return WithAsks(judge, asks)
     return judge
 
 
-async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
-    defaults = {"generate": Generator(*answers or ("a", "b", "c", "d")), "store": None}
-    return await heedful.run("task", **{**defaults, **options})
+async def drive(*answers: Any, **options: Any) -> heedful.Result[Any]:
+    if not answers:
+        answers = ("a", "b", "c", "d")
+    options.setdefault("generate", Generator(*answers))
+    return await heedful.run("task", store=None, **options)
 
 
-async def judged(
+async def judge_candidate(
     *checks: Any, evaluate: Any = None, candidate: Any = "x"
 ) -> Evaluation:
     return await evaluated(candidate, AT, checks, evaluate)
@@ -66,32 +80,66 @@ async def judged(
 @pytest.mark.parametrize(
     ("checks", "evaluate", "met"),
     [
-        ([], None, None),  # nothing was asked
-        ([Asking(None, 3, "warning")], None, 1.0),
-        ([Asking(None, 0), Asking(None, 1)], None, 0.5),
-        ([Asking(4, 1)], None, 0.75),
-        ([Asking(4, 9)], None, 0.0),  # more errors than there are things asked
-        (
+        pytest.param([], None, None, id="nothing was asked"),  # nothing was asked
+        pytest.param(
+            [Asking(None, 3, "warning")], None, 1.0, id="warnings weigh nothing"
+        ),
+        pytest.param([Asking(None, 0), Asking(None, 1)], None, 0.5, id="two checks"),
+        pytest.param([Asking(4, 1)], None, 0.75, id="a check of four things"),
+        pytest.param(
+            [Asking(4, 9)], None, 0.0, id="more errors than there are things asked"
+        ),  # more errors than there are things asked
+        pytest.param(
             [Asking(3, 0), Asking(None, 1)],
             None,
             0.75,
+            id="a check that asks more weighs more",
         ),  # a check that asks more weighs more
-        ([giving(findings=ONE_ERROR, scores={"q": 1.0})], None, None),
-        ([giving(met=0.25, findings=ONE_ERROR)], None, 0.25),
-        ([giving(3, met=1.0), Asking(None, 1)], None, 0.75),
-        ([Asking(None, 0)], giving(met=0.5), 0.75),
+        pytest.param(
+            [judge_that_gives(findings=ONE_ERROR, scores={"q": 1.0})],
+            None,
+            None,
+            id="scores and errors without a share",
+        ),
+        pytest.param(
+            [judge_that_gives(met=0.25, findings=ONE_ERROR)],
+            None,
+            0.25,
+            id="a share that is given",
+        ),
+        pytest.param(
+            [judge_that_gives(3, met=1.0), Asking(None, 1)],
+            None,
+            0.75,
+            id="a given share weighs what it asks",
+        ),
+        pytest.param(
+            [Asking(None, 0)],
+            judge_that_gives(met=0.5),
+            0.75,
+            id="an evaluator beside a check",
+        ),
     ],
 )
 async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluate, met):
-    assert (await judged(*checks, evaluate=evaluate)).met == met
+    assert (await judge_candidate(*checks, evaluate=evaluate)).met == met
 
 
-@pytest.mark.parametrize("asks", [0, 1.5, True, "2", float("nan")])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pytest.param(0, id="0"),
+        pytest.param(1.5, id="1.5"),
+        pytest.param(True, id="a flag"),
+        pytest.param("2", id="a text"),
+        pytest.param(float("nan"), id="not a number"),
+    ],
+)
 async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
     with pytest.raises(
         CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"
     ):
-        await judged(Asking(asks, 1))
+        await judge_candidate(Asking(asks, 1))
 
 
 # -- several candidates of one attempt
@@ -114,24 +162,34 @@ def of(
 @pytest.mark.parametrize(
     ("candidates", "best"),
     [
-        ([of(0.6, 0.4), of(0.6, 0.4, preference=0.1)], 1),
-        (
+        pytest.param(
+            [of(0.6, 0.4), of(0.6, 0.4, preference=0.1)], 1, id="the preferred"
+        ),
+        pytest.param(
             [of(0.9, 0.1), of(0.6, 0.4, preference=0.1)],
             1,
+            id="preference comes before the margin",
         ),  # preference comes before the margin
-        ([of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0),  # but after the goals
-        (
+        pytest.param(
+            [of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0, id="but after the goals"
+        ),  # but after the goals
+        pytest.param(
             [of(0.6, 0.4), of(0.9, 0.1, preference=9.0, errors=1)],
             0,
+            id="and after the errors",
         ),  # and after the errors
-        ([of(0.6, 0.4, errors=2), of(0.1, 0.9, errors=1)], 1),
-        (
+        pytest.param(
+            [of(0.6, 0.4, errors=2), of(0.1, 0.9, errors=1)], 1, id="fewer errors"
+        ),
+        pytest.param(
             [of(0.6, 0.4, preference=0.5), of(0.9, 0.1, preference=0.5)],
             1,
+            id="equally preferred: the margin",
         ),  # equally preferred: the margin
-        (
+        pytest.param(
             [of(0.6, 0.4, preference=0.5), of(0.6, 0.4, preference=0.5)],
             0,
+            id="then the first",
         ),  # then the first
     ],
 )
@@ -142,7 +200,7 @@ async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
         evaluation: Evaluation = candidates[names.index(candidate)]
         return evaluation
 
-    result = await driven(names, evaluate=judge, goals=GOALS, policy=ONCE)
+    result = await drive(names, evaluate=judge, goals=GOALS, policy=ONCE)
     assert result.candidate == f"candidate {best}"
     evaluation = result.loop.attempts[0].evaluation
     assert evaluation is not None
@@ -164,26 +222,28 @@ async def revise(task: Any, candidate: Any, findings: Any) -> str:
 @pytest.mark.parametrize(
     ("generate", "options", "greedy"),
     [
-        (
-            model(),
-            {},
-            [True, True, False],
+        pytest.param(
+            model(), {}, [True, True, False], id="a greedy model"
         ),  # the first repeat was greedy: a warmer one is asked
-        (model(), {"temperature": 0.2}, [False, False]),
-        (model(), {"revise": revise}, [False, False]),
-        (Generator("the same"), {}, [False, False]),  # nobody knows how it samples
+        pytest.param(model(), {"temperature": 0.2}, [False, False], id="a warm model"),
+        pytest.param(model(), {"revise": revise}, [False, False], id="a reviser"),
+        pytest.param(
+            Generator("the same"),
+            {},
+            [False, False],
+            id="a generator of which nobody knows how it samples",
+        ),  # nobody knows how it samples
     ],
 )
 async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     store, generate, options, greedy
 ):
-    arguments = {
-        "generate": generate,
-        "policy": Policy((MaxAttempts(6), Repeat())),
-        **options,
-    }
-    await session(store, **arguments).step()
-    result = await session(store, **arguments).finish()  # another session knows it, too
+    def new_session() -> Any:
+        policy = Policy((MaxAttempts(6), Repeat()))
+        return session(store, generate=generate, policy=policy, **options)
+
+    await new_session().step()
+    result = await new_session().finish()  # another session knows it, too
     assert isinstance(result.verdict, Done)
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
@@ -191,21 +251,21 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
 # -- checks that raise, where a finding stands for them
 
 
-def instead(check: str, error: CheckFailed | ModelError) -> Finding:
+def stand_in(check: str, error: CheckFailed | ModelError) -> Finding:
     return Finding(
         check, f"not judged, {type(error).__name__} {SECRET}", level="warning"
     )
 
 
-def lazy(candidate: Any, context: Context) -> Sequence[Finding]:
-    return (Finding("x", "y") for _ in range(1 // 0))  # type: ignore[return-value]
+def lazy(candidate: Any, context: Context) -> Any:
+    return (Finding("x", "y") for _ in range(1 // 0))
 
 
-def asks_none(candidate: Any, context: Context) -> Any:
+def find_nothing(candidate: Any, context: Context) -> Any:
     return []
 
 
-asks_none.asks = 0  # type: ignore[attr-defined]
+asks_none = WithAsks(find_nothing, 0)
 
 
 def fails(candidate: Any, context: Context) -> Any:
@@ -216,7 +276,7 @@ def fails(candidate: Any, context: Context) -> Any:
 async def test_a_finding_stands_for_a_check_or_evaluator_that_raises(check):
     right = Check()
     evaluation = await evaluated(
-        WANTED, at=AT, checks=[right, check, right], evaluate=None, instead=instead
+        WANTED, at=AT, checks=[right, check, right], evaluate=None, instead=stand_in
     )
     assert [finding.check for finding in evaluation.findings] == [check.__name__]
     assert "not judged" in evaluation.findings[0].message
@@ -225,9 +285,9 @@ async def test_a_finding_stands_for_a_check_or_evaluator_that_raises(check):
     assert evaluation.met == 1.0
     assert len(right.seen) == 2
     with pytest.raises((CheckFailed, ModelError)):
-        await judged(check)
+        await judge_candidate(check)
     evaluation = await evaluated(
-        WANTED, at=AT, checks=[right], evaluate=fails, instead=instead
+        WANTED, at=AT, checks=[right], evaluate=fails, instead=stand_in
     )
     assert [finding.check for finding in evaluation.findings] == ["fails"]
     assert evaluation.scores == {}

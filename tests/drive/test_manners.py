@@ -41,26 +41,47 @@ class Group:
 HOLDS = "must hold: Names are written in lower case."
 # A check, and what it says about the candidate "Ann Miller": message by message.
 ANSWERS: list[tuple[Any, list[str]]] = [
-    (lower, [HOLDS]),
-    (sized, ["must hold: An answer is short."]),
-    (lambda answer: "too long" if len(answer) > 3 else "", ["too long"]),
-    (lambda answer, context: ["one", Finding("own", "two")], ["one", "two"]),
-    (lambda answer: Finding("own", "single"), ["single"]),
-    (Group(), ["object"]),
-    (Group().method, ["method"]),
-    (lambda answer, *rest: f"{len(rest)} more", ["1 more"]),
-    (
+    pytest.param(lower, [HOLDS], id="False of a function with a docstring"),
+    pytest.param(sized, ["must hold: An answer is short."], id="False of another one"),
+    pytest.param(
+        lambda answer: "too long" if len(answer) > 3 else "", ["too long"], id="a text"
+    ),
+    pytest.param(
+        lambda answer, context: ["one", Finding("own", "two")],
+        ["one", "two"],
+        id="a list",
+    ),
+    pytest.param(lambda answer: Finding("own", "single"), ["single"], id="a finding"),
+    pytest.param(Group(), ["object"], id="an object with a call"),
+    pytest.param(Group().method, ["method"], id="a method"),
+    pytest.param(
+        lambda answer, *rest: f"{len(rest)} more",
+        ["1 more"],
+        id="any number of arguments",
+    ),
+    pytest.param(
         functools.partial(lambda answer, at, mark: f"{at.task} {mark}", mark="bound"),
         ["t bound"],
+        id="a partial function",
     ),
-    (lambda answer: np.bool_(len(answer) < 3), ["<lambda> does not hold"]),
-    (lambda answer: np.bool_(True), []),
-    (lambda answer: None, []),
-    (lambda answer: True, []),
-    (lambda answer: "", []),
-    (lambda answer: (True, "looks good"), []),
-    (lambda answer: (False, "too long"), ["too long"]),
-    (lambda answer: Evaluation((Finding("own", "judged"),)), ["judged"]),
+    pytest.param(
+        lambda answer: np.bool_(len(answer) < 3),
+        ["<lambda> does not hold"],
+        id="False of numpy",
+    ),
+    pytest.param(lambda answer: np.bool_(True), [], id="True of numpy"),
+    pytest.param(lambda answer: None, [], id="None"),
+    pytest.param(lambda answer: True, [], id="True"),
+    pytest.param(lambda answer: "", [], id="an empty text"),
+    pytest.param(lambda answer: (True, "looks good"), [], id="True with a remark"),
+    pytest.param(
+        lambda answer: (False, "too long"), ["too long"], id="False with a remark"
+    ),
+    pytest.param(
+        lambda answer: Evaluation((Finding("own", "judged"),)),
+        ["judged"],
+        id="an evaluation",
+    ),
 ]
 
 
@@ -110,11 +131,14 @@ def test_the_decorator_without_parentheses_and_a_function_without_a_hint(
 
 
 async def test_policy_and_goals_may_be_text():
-    judge = lambda *_: Evaluation(scores={"quality": 0.5})  # noqa: E731
     for policy in ("thorough, attempts.limit=2", "attempts.limit=2, -repeat"):
-        options: Any = {"goals": ["quality >= 0.8"], "policy": policy, "store": None}
         result = await heedful.run(
-            "t", generate=lambda *_: "x", evaluate=judge, **options
+            "t",
+            generate=lambda *_: "x",
+            evaluate=lambda *_: Evaluation(scores={"quality": 0.5}),
+            goals=["quality >= 0.8"],
+            policy=policy,
+            store=None,
         )
         assert len(result.loop.attempts) == 2
         assert result.loop.goals == (Goal("quality", 0.8),)
@@ -144,9 +168,7 @@ class Blocking(FixedEmbedder):
 
 
 def once(**options: Any) -> Any:
-    return run_sync(
-        heedful.run("t", **{"generate": lambda *_: "x", "store": None, **options})
-    )
+    return run_sync(heedful.run("t", generate=lambda *_: "x", store=None, **options))
 
 
 EMBEDDER = r"heedful\.models\.open_embedder\(\)"
@@ -165,13 +187,17 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         "async",
     ),
     *(
-        (lambda f=f: Evaluation(**f), errors.InvalidInput, next(iter(f)))
-        for f in (
-            {"scores": 0.7},
-            {"findings": "bad"},
-            {"findings": ["bad"]},
-            {"findings": 3},
+        (
+            lambda findings=findings: Evaluation(findings=findings),
+            errors.InvalidInput,
+            "findings",
         )
+        for findings in ("bad", ["bad"], 3)
+    ),
+    (
+        lambda: Evaluation(scores=cast("Any", 0.7)),
+        errors.InvalidInput,
+        "scores",
     ),
     (lambda: once(evaluate=lambda *_: 0.7), errors.CheckFailed, r"Evaluation\(scores="),
     *(

@@ -16,7 +16,7 @@ from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Loop, Override
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.store.store import Store
-from tests.drive.support import FOUR, Generator, counted, reread, session
+from tests.drive.support import FOUR, Generator, open_counted, reread, session
 from tests.engines import rows
 from tests.store.support import ended, python
 
@@ -24,11 +24,11 @@ TABLES = ("loop", "attempt", "decision", "override", "step")
 HOUR = 3600.0
 
 
-async def outside(
+async def override_from_outside(
     store: Store | str, rule: str = "attempts", **options: Any
 ) -> Verdict:
-    options = {"by": "ada", "store": store, **options}
-    return await heedful.override("a", rule, **options)
+    options.setdefault("by", "ada")
+    return await heedful.override("a", rule, store=store, **options)
 
 
 async def lift(
@@ -36,15 +36,16 @@ async def lift(
 ) -> Any:
     """Override by the driver, or from outside."""
     if way == "outside":
-        return await outside(store, rule, **more)
-    return await driver.override(rule, **{"by": "ada", **more})
+        return await override_from_outside(store, rule, **more)
+    more.setdefault("by", "ada")
+    return await driver.override(rule, **more)
 
 
-def everything(path: Path) -> list[Any]:
+def read_tables(path: Path) -> list[Any]:
     return [rows(path, f"select * from {table}") for table in TABLES]
 
 
-async def used(store: Store) -> list[int]:
+async def count_uses(store: Store) -> list[int]:
     return [override.used for override in (await reread(store)).loop.overrides]
 
 
@@ -95,10 +96,10 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
 
 
 async def test_an_override_and_its_decision_are_one_transaction(path):
-    store, commits = counted(path)
+    store, commits = open_counted(path)
     await session(store).finish()
     before = commits()
-    await outside(store)
+    await override_from_outside(store)
     assert commits() - before == 1
     await store.close()
 
@@ -110,20 +111,23 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (
+        pytest.param(
             {"rule": "budget"},
             r"rule 'budget' cannot be overridden; these can: attempts$",
+            id="a rule nobody may lift",
         ),
-        ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
+        pytest.param(
+            {"by": " \n"}, r"by is ' \\n'; it must name the actor", id="nobody's name"
+        ),
     ],
 )
 async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
     driver = session(store, policy=Policy((MaxAttempts(1), Budget(calls=99))))
     await driver.finish()
-    before = everything(path)
+    before = read_tables(path)
     with pytest.raises(OverrideRefused, match=why):
         await lift(way, store, driver, **wrong)
-    assert everything(path) == before
+    assert read_tables(path) == before
 
 
 def mine(loop: Loop) -> str | None:
@@ -135,12 +139,12 @@ async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path)
         store, policy=Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3)))
     )
     await driver.finish()
-    before = everything(path)
+    before = read_tables(path)
     with pytest.raises(
         OverrideRefused, match=r"'attempts\+mine', a rule.* user code.* Run\.override"
     ):
-        await outside(store)
-    assert everything(path) == before
+        await override_from_outside(store)
+    assert read_tables(path) == before
     assert isinstance(await driver.override("attempts", "ada"), Done | Again)
 
 
@@ -171,12 +175,12 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
     other = python(HANGING, path)
     assert other.stdout is not None
     assert other.stdout.readline() == "at work\n"
-    before = everything(path)
+    before = read_tables(path)
     with pytest.raises(LeaseLost, match="driven by another process"):
-        asyncio.run(outside(store))
-    assert everything(path) == before
+        asyncio.run(override_from_outside(store))
+    assert read_tables(path) == before
     other.kill()
     other.communicate()
-    assert isinstance(asyncio.run(outside(store)), Again)
-    assert asyncio.run(used(store)) == [0]
+    assert isinstance(asyncio.run(override_from_outside(store)), Again)
+    assert asyncio.run(count_uses(store)) == [0]
     assert ended(python(RESUMED, path)) == "2\n"  # though this process lives

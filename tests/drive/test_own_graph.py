@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace as Shape
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -112,6 +112,7 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
     for fields, kind in wrong:
         with pytest.raises(kind):
             await loop.report(**fields)
+    defaults: dict[str, Any] = {"id": "x", "task": "t", "store": str(path)}
     opens: list[dict[str, Any]] = [
         {"memory": 5},
         {"store": 5},
@@ -120,11 +121,9 @@ async def test_a_wrong_report_says_why_and_writes_nothing(path: Path) -> None:
     ]
     for options in (*opens, {"context": object()}, {"scope": "acme"}, {"checks": len}):
         with pytest.raises(errors.InvalidInput):
-            await heedful.open_loop(
-                **{"id": "x", "task": "t", "store": str(path), **options}
-            )
+            await heedful.open_loop(**defaults | options)
     with pytest.raises(errors.InvalidInput, match="attempts"):
-        await heedful.learn("c", "t", ["12"], store=str(path))  # type: ignore[list-item]
+        await heedful.learn("c", "t", cast("Any", ["12"]), store=str(path))
     with pytest.raises(errors.Conflict):
         await heedful.open_loop("a", "another task", store=str(path))
     bare = await heedful.open_loop("bare", "t", store=str(path))

@@ -50,18 +50,19 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Lesson:
         rejected="7",
         wrong=name,
     )
-    options: dict[str, Any] = {"state": "verified", "example": example, **fields}
+    fields.setdefault("state", "verified")
+    fields.setdefault("example", example)
     return Lesson(
         "check",
         signature(name, name),
         error_type=name,
         text=name,
         sighting=name,
-        **options,
+        **fields,
     )
 
 
-async def taught(
+async def teach(
     store: Store,
     *lessons: Lesson,
     ended: int = FIRST_LOOPS_WITHOUT_HOLDOUT,
@@ -85,22 +86,22 @@ def coins(id: str, share: float = 0.5, seed: str = SEED) -> list[bool]:
     return [is_withheld(seed, id, name, share) for name in WHOLE[:3]]
 
 
-def named(wanted: Callable[[str], bool]) -> str:
+def find_id(wanted: Callable[[str], bool]) -> str:
     return next(id for n in count() if wanted(id := f"loop {n}"))
 
 
-def alone(*arms: bool) -> str:
+def id_with_coins(*arms: bool) -> str:
     """A loop in which each lesson has a coin of its own, that falls so."""
-    return named(lambda id: not is_pooled(SEED, id) and coins(id) == list(arms))
+    return find_id(lambda id: not is_pooled(SEED, id) and coins(id) == list(arms))
 
 
-def shown(model: ScriptedModel, prompt: int = 0) -> list[str]:
+def read_names(model: ScriptedModel, prompt: int = 0) -> list[str]:
     """Of the examples in a prompt, which lesson's they are."""
     turns = [m.content for m in model.prompts[prompt] if m.role == "assistant"]
     return [text.split()[0] for text in turns]
 
 
-def exposed(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
+def read_exposures(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
     entries = rows(
         path,
         "select signature, shown, share, together from exposure where loop = ?",
@@ -109,26 +110,23 @@ def exposed(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
     return {name: tuple(rest) for name, *rest in entries}
 
 
-def outcomes(path: Any) -> list[tuple[Any, ...]]:
+def read_outcomes(path: Any) -> list[tuple[Any, ...]]:
     say = "select loop, right_at_once, calls, signatures from outcome"
     return rows(path, f"{say} where loop not like 'before %' order by n")
 
 
-def begun(store: Any, memory: Any, *answers: Any, **options: Any) -> Run[Any]:
+def open_run(store: Any, memory: Any, *answers: Any, **options: Any) -> Run[Any]:
     """A loop named l, that is driven step by step."""
-    defaults = {
-        "generate": Generator(*answers),
-        "checks": [Check()],
-        "policy": FOUR,
-        "id": "l",
-    }
-    return Run[Any](TASK, store=store, memory=memory, **{**defaults, **options})
+    options.setdefault("generate", Generator(*answers))
+    options.setdefault("checks", [Check()])
+    return Run[Any](TASK, policy=FOUR, id="l", store=store, memory=memory, **options)
 
 
 async def drive(store: Any, memory: Memory, id: str, **options: Any) -> ScriptedModel:
     model = options.pop("model", None) or ScriptedModel(WANTED, forever=True)
-    arguments: dict[str, Any] = {"checks": [Check()], "generate": model, **options}
-    await run(TASK, store=store, memory=memory, id=id, **arguments)
+    options.setdefault("checks", [Check()])
+    options.setdefault("generate", model)
+    await run(TASK, store=store, memory=memory, id=id, **options)
     return model
 
 
@@ -136,12 +134,15 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 
 
 async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
-    await taught(store)
-    id = alone(False, True, False)
+    await teach(store)
+    id = id_with_coins(False, True, False)
     model = await drive(store, Memory(store, holdout=0.5), id)
-    assert shown(model) == ["space", "unit"]  # neither "comma", nor "sign" in its place
+    assert read_names(model) == [
+        "space",
+        "unit",
+    ]  # neither "comma", nor "sign" in its place
     arms = zip(WHOLE, (1, 0, 1), strict=False)
-    assert exposed(path, id) == {name[6:]: (arm, 0.5, 0) for name, arm in arms}
+    assert read_exposures(path, id) == {name[6:]: (arm, 0.5, 0) for name, arm in arms}
     ids = rows(path, "select examples from exposure where loop = ? and not shown", id)
     assert ids == [("[]",)]
 
@@ -152,8 +153,8 @@ async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
     store, other = stores
     path = tmp_path / ("a.db" if other is store else "memory.db")
-    await taught(other)
-    id = alone(False, True, False)
+    await teach(other)
+    id = id_with_coins(False, True, False)
     memory = Memory(other, holdout=0.5)
 
     def at_the_second(task: Any, hint: str) -> str:
@@ -163,16 +164,16 @@ async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
 
     with pytest.raises(UserCodeError):
         await drive(store, memory, id, generate=at_the_second, policy=FOUR)
-    before = exposed(path, id)
+    before = read_exposures(path, id)
     nearer = lesson("sign", example=Example(TASK, "sign of another one"))
     await other.write(SCOPE, exposures.remember, [nearer])
-    assert shown(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
+    assert read_names(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
     for holdout in (0.5, 0.0, 0.9):
         again = ScriptedModel("still wrong", forever=True)
         memory = Memory(other, holdout=holdout)
-        await begun(store, memory, generate=again, id=id).step()
-        assert shown(again) == ["space", "unit"]
-        assert exposed(path, id) == before
+        await open_run(store, memory, generate=again, id=id).step()
+        assert read_names(again) == ["space", "unit"]
+        assert read_exposures(path, id) == before
 
 
 # -- written with the first entry, whatever it is
@@ -192,22 +193,22 @@ async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
     stores, tmp_path, first
 ):
     store, other = stores
-    await taught(other)
+    await teach(other)
     answer, pure, act = FIRSTS[first]
-    check = Check(
-        *[ValueError()] * 2 * (first == "an answer that waits for its check"), pure=pure
-    )
-    driver = begun(store, other, answer or ValueError(), checks=[check])
+    check = Check(pure=pure)
+    if first == "an answer that waits for its check":
+        check = Check(ValueError(), ValueError(), pure=pure)
+    driver = open_run(store, other, answer or ValueError(), checks=[check])
     with suppress(UserCodeError):
         await act(driver)
     path = tmp_path / ("a.db" if other is store else "memory.db")
-    assert set(exposed(path, "l")) == {name[6:] for name in WHOLE[:3]}
+    assert set(read_exposures(path, "l")) == {name[6:] for name in WHOLE[:3]}
 
 
 # -- outcomes
 
 
-def ends(*digests: str) -> str:
+def as_json(*digests: str) -> str:
     return "[" + ", ".join(f'"{digest}"' for digest in sorted(digests)) + "]"
 
 
@@ -217,36 +218,36 @@ WRONG = signature("wanted", "wanted: x is not right").digest
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ((WANTED,), (1, 1, ends())),
-        (("x", WANTED), (0, 2, ends(WRONG))),
-        (("x", "x y", "x z", "x w"), (0, 4, None)),
+        pytest.param((WANTED,), (1, 1, as_json()), id="right at the first try"),
+        pytest.param(("x", WANTED), (0, 2, as_json(WRONG)), id="right at the second"),
+        pytest.param(("x", "x y", "x z", "x w"), (0, 4, None), id="never right"),
     ],
 )
 async def test_the_outcome_is_written_with_the_last_decision(
     stores, tmp_path, answers, expected
 ):
     store, other = stores
-    await taught(other)
+    await teach(other)
     path = tmp_path / ("a.db" if other is store else "memory.db")
-    driver = begun(store, Memory(other, holdout=0), *answers)
+    driver = open_run(store, Memory(other, holdout=0), *answers)
     steps = []
     for _ in answers:
-        assert outcomes(path) == []
+        assert read_outcomes(path) == []
         steps.append(await driver.step())
     assert isinstance(steps[-1], Done)
-    ((loop, *outcome),) = outcomes(path)
+    ((loop, *outcome),) = read_outcomes(path)
     assert loop == "l"
     assert outcome[:2] == list(expected[:2])
     assert outcome[2] == expected[2] or expected[2] is None
 
 
 async def test_a_cancelled_loop_has_no_outcome(store, path):
-    await taught(store)
-    driver = begun(store, store, "x")
+    await teach(store)
+    driver = open_run(store, store, "x")
     await driver.step()
     await driver.cancel("ada")
     assert (await Memory(store).prove()).pending == 1
-    assert outcomes(path) == []
+    assert read_outcomes(path) == []
 
 
 # -- looks
@@ -254,7 +255,7 @@ async def test_a_cancelled_loop_has_no_outcome(store, path):
 
 async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     """79 loops have ended; the 80th looks, and finds what was proven long ago."""
-    await taught(store, lesson("unit"), ended=0)
+    await teach(store, lesson("unit"), ended=0)
     memory = Memory(store, holdout=0.5)
     for n in range(79):
         exposed_to = n < 15 if n < 19 else n % 2 == 0  # those that were shown it fail

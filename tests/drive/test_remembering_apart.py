@@ -19,7 +19,7 @@ from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator
-from tests.drive.test_remembering import TASK, outcomes, shown, taught
+from tests.drive.test_remembering import TASK, read_names, read_outcomes, teach
 from tests.store.support import rows
 
 ONE = Policy((MaxAttempts(1),), name="one")
@@ -39,7 +39,7 @@ def stores(tmp_path):
         asyncio.run(store.close())
 
 
-def broken(path: Path, change: str, when: str = "true") -> None:
+def break_changes(path: Path, change: str, when: str = "true") -> None:
     """A database that refuses a change."""
     execute(
         path,
@@ -59,20 +59,18 @@ def execute(path: Path, statement: str) -> None:
     db.close()
 
 
-def begun(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any]:
+def open_run(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any]:
     journal, other = stores
-    defaults = {
-        "generate": Generator(*answers),
-        "checks": [Check()],
-        "id": "l",
-        **options,
-    }
-    return Run[Any](TASK, store=journal, memory=Memory(other, holdout=0), **defaults)
+    options.setdefault("generate", Generator(*answers))
+    options.setdefault("checks", [Check()])
+    options.setdefault("id", "l")
+    memory = Memory(other, holdout=0)
+    return Run[Any](TASK, store=journal, memory=memory, **options)
 
 
 @pytest.mark.parametrize("pure", [True, False])
 async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
-    await taught(stores[1])
+    await teach(stores[1])
 
     def taken_over(task: Any, hint: str) -> str:
         execute(
@@ -81,18 +79,18 @@ async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pu
         )
         return WANTED
 
-    driver = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
+    driver = open_run(stores, "x", taken_over, checks=[Check(pure=pure)])
     with pytest.raises(LeaseLost):
         await driver.finish()
     assert rows(tmp_path / "memory.db", TAUGHT) == []
-    assert outcomes(tmp_path / "memory.db") == []
+    assert read_outcomes(tmp_path / "memory.db") == []
 
 
 async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
-    await taught(stores[1])
-    driver = begun(stores, "x", WANTED)
+    await teach(stores[1])
+    driver = open_run(stores, "x", WANTED)
     await driver.step()
-    broken(tmp_path / "loops.db", "insert on decision")
+    break_changes(tmp_path / "loops.db", "insert on decision")
     for _ in range(3):
         with pytest.raises(StoreError):
             await driver.finish()
@@ -100,38 +98,44 @@ async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
     repair(tmp_path / "loops.db")
     assert (await driver.finish()).passed
     assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
-    assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
+    assert [end[:3] for end in read_outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
 
 
 @pytest.mark.parametrize("again", ["the same driver", "another one"])
 async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
     stores, tmp_path, again
 ):
-    await taught(stores[1])
-    driver = begun(stores, "x", WANTED)
-    broken(tmp_path / "memory.db", "insert on taught")
+    await teach(stores[1])
+    driver = open_run(stores, "x", WANTED)
+    break_changes(tmp_path / "memory.db", "insert on taught")
     with pytest.raises(StoreError):
         await driver.finish()
     ended = await stores[0].read(SCOPE, loops.read, "l")
     assert ended.verdicts[-1].passed
     assert (
-        rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
+        rows(tmp_path / "memory.db", TAUGHT)
+        == read_outcomes(tmp_path / "memory.db")
+        == []
     )
     repair(tmp_path / "memory.db")
     for _ in range(3):
-        driver = driver if again == "the same driver" else begun(stores, ValueError())
+        driver = (
+            driver if again == "the same driver" else open_run(stores, ValueError())
+        )
         assert (await driver.finish()).candidate == WANTED
         assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
-        assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
+        assert [end[:3] for end in read_outcomes(tmp_path / "memory.db")] == [
+            ("l", 0, 2)
+        ]
     parents = "select parents from occurrence where loop = 'l'"
     assert rows(tmp_path / "memory.db", parents) != [("[]",)]
 
 
 async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
-    await begun(stores, "x", WANTED).finish()
+    await open_run(stores, "x", WANTED).finish()
     memory = Memory(stores[1])
     await memory.quarantine.revoke("loop:l", by="ada")
-    assert (await begun(stores, ValueError()).finish()).passed
+    assert (await open_run(stores, ValueError()).finish()).passed
     assert rows(tmp_path / "memory.db", SEEN) == []
 
 
@@ -142,13 +146,17 @@ async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     journal, other = stores if apart else (stores[1], stores[1])
-    await taught(other)
+    await teach(other)
     first = ScriptedModel("x", WANTED)
     second = ScriptedModel(WANTED)
-    driver = begun((journal, other), generate=first, policy=ONE)
+    driver = open_run((journal, other), generate=first, policy=ONE)
     assert not (await driver.finish()).passed
     if fresh:
-        driver = begun((journal, other), generate=second, policy=ONE)
+        driver = open_run((journal, other), generate=second, policy=ONE)
     await driver.override("attempts", "ada")
     assert isinstance(await driver.step(), Done)
-    assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []
+    assert (
+        read_names(second if fresh else first, 0 if fresh else 1)
+        == read_names(first)
+        != []
+    )

@@ -22,7 +22,7 @@ from heedful.store import exposures
 from heedful.store.records import JournalEntry
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, reread, session, traced
+from tests.drive.support import FOUR, SCOPE, WANTED, open_traced, reread, session
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -32,12 +32,13 @@ RIGHT = evaluated()
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
-async def begun(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
+async def open_reported(store: Store, *rules: Any, id: str = "a", **more: Any) -> None:
     policy = Policy((*rules, MaxAttempts(9))) if rules else FOUR
-    await open_loop(id, "task", store=store, scope=SCOPE, **{"policy": policy, **more})
+    more.setdefault("policy", policy)
+    await open_loop(id, "task", store=store, scope=SCOPE, **more)
 
 
-async def told(
+async def post_report(
     store: Store,
     number: int,
     output: Any,
@@ -65,11 +66,11 @@ def mine(loop: heedful.Loop) -> str | None:
 
 async def test_the_same_report_again_returns_the_first_verdict(store):
     same: dict[str, Any] = {"output": {"a": [1], "b": 1}, "labels": {"by": "x"}}
-    await begun(store)
-    first = await told(store, 1, {"b": 1, "a": [1]}, labels={"by": "x"})
-    await told(store, 2, "two", RIGHT)
+    await open_reported(store)
+    first = await post_report(store, 1, {"b": 1, "a": [1]}, labels={"by": "x"})
+    await post_report(store, 2, "two", RIGHT)
     before = await reread(store)
-    again = await told(store, 1, **same)
+    again = await post_report(store, 1, **same)
     assert again.new is False
     assert again.verdict == first.verdict
     assert len(again.loop.attempts) == 1
@@ -86,27 +87,33 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
         with pytest.raises(
             errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"
         ):
-            await told(store, 1, **{**same, **other})
+            await post_report(store, 1, **{**same, **other})
     assert await reread(store) == before
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")],
+    [
+        pytest.param(Finding("keys", f"it shows {SECRET}"), id="a key in a message"),
+        pytest.param(
+            Finding("password", "hunter2hunter2x9"), id="a password of a check"
+        ),
+    ],
 )
 async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, wrong):
-    options: dict[str, Any] = {"policy": FOUR, "context": {"key": SECRET}}
-    await begun(store, **options)
+    context = {"key": SECRET}
+    await open_reported(store, context=context)
     first, again = [
-        await told(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"
+        await post_report(store, 1, f"use {SECRET}", Evaluation((wrong,))) for _ in "ab"
     ]
     assert first.new is True
     assert again.new is False
     assert again.verdict == first.verdict
     assert "[redacted" in str(first.verdict)
-    assert not (
-        await open_loop("a", "task", store=store, scope=SCOPE, **options)
-    ).created
+    again_opened = await open_loop(
+        "a", "task", store=store, scope=SCOPE, policy=FOUR, context=context
+    )
+    assert not again_opened.created
     content = str(
         [
             rows(path, f"select * from {table}")
@@ -128,25 +135,30 @@ DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
 @pytest.mark.parametrize(
     ("rule", "reports", "stopped"),
     [
-        (
-            Repeat(),
-            DIGESTS,
-            ["repeat"],
+        pytest.param(
+            Repeat(), DIGESTS, ["repeat"], id="digests alone repeat"
         ),  # digests alone repeat; without any, nothing does
-        (
+        pytest.param(
             Repeat(),
             [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],
             ["repeat"],
+            id="a near text repeats",
         ),
-        (Repeat(), [{"output": "one", "judged": None}], ["unscored"]),
+        pytest.param(
+            Repeat(),
+            [{"output": "one", "judged": None}],
+            ["unscored"],
+            id="nothing was judged",
+        ),
     ],
 )
 async def test_reported_attempts_are_stopped_by_the_rules(
     store, rule, reports, stopped
 ):
-    await begun(store, rule)
+    await open_reported(store, rule)
     results = [
-        await told(store, number, **fields) for number, fields in enumerate(reports, 1)
+        await post_report(store, number, **fields)
+        for number, fields in enumerate(reports, 1)
     ]
     assert [isinstance(fields.verdict, Done) for fields in results] == [False] * (
         len(results) - 1
@@ -158,7 +170,7 @@ async def test_reported_attempts_are_stopped_by_the_rules(
     with pytest.raises(
         errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"
     ):
-        await told(store, len(reports) + 1, "more")
+        await post_report(store, len(reports) + 1, "more")
 
 
 # -- judged here
@@ -178,14 +190,19 @@ def unit(candidate: Any, context: Context) -> list[Finding]:
 
 async def test_a_check_judges_a_report_without_an_evaluation(store):
     seen.clear()
-    options: dict[str, Any] = {"checks": [unit], "request": ["unit"]}
-    await begun(store, context={"unit": "kg"})
-    first = await told(store, 1, "12", judged=None, **options)
+
+    async def post_number(number: int, output: str, judged: Any = None) -> ReportResult:
+        return await post_report(
+            store, number, output, judged, checks=[unit], request=["unit"]
+        )
+
+    await open_reported(store, context={"unit": "kg"})
+    first = await post_number(1, "12")
     assert first.loop.attempts[-1].judged_by == ("unit",)
     assert isinstance(first.verdict, Again)
-    again = await told(store, 1, "12", judged=None, **options)
+    again = await post_number(1, "12")
     assert again.verdict == first.verdict
-    last = await told(store, 2, "12 kg", RIGHT, **options)
+    last = await post_number(2, "12 kg", RIGHT)
     assert last.loop.attempts[-1].judged_by == ("unit", "report")
     assert last.verdict == Done(2, passed=True)
     contexts = [
@@ -207,8 +224,8 @@ async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
             await heedful.override("a", "attempts", by="ada", store=store)
         return []
 
-    await begun(store)
-    last = await told(store, 1, "x", judged=None, checks=[judge])
+    await open_reported(store)
+    last = await post_report(store, 1, "x", judged=None, checks=[judge])
     assert last.verdict == Done(1, passed=True)
     assert len(calls) == 1
     assert len((await reread(store)).loop.overrides) == 1
@@ -226,12 +243,12 @@ async def test_a_driven_loop_answers_known_reports_only(store):
         await gate.wait()
         return WANTED
 
-    await begun(store)
-    first = await told(store, 1, "one")
+    await open_reported(store)
+    first = await post_report(store, 1, "one")
     driving = asyncio.create_task(session(store, generate=slow).finish())
     await began.wait()
-    assert (await told(store, 1, "one")).verdict == first.verdict
-    for refused in (told(store, 2, "two"), cancel(store, SCOPE, "a", "ada")):
+    assert (await post_report(store, 1, "one")).verdict == first.verdict
+    for refused in (post_report(store, 2, "two"), cancel(store, SCOPE, "a", "ada")):
         with pytest.raises(errors.LeaseLost, match="driven by another process"):
             await refused
     gate.set()
@@ -239,15 +256,15 @@ async def test_a_driven_loop_answers_known_reports_only(store):
     assert result.passed is True
     assert len(result.loop.attempts) == 2
     with pytest.raises(errors.AttemptTaken):
-        await told(store, 2, WANTED)
+        await post_report(store, 2, WANTED)
 
 
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):
     await session(store, "no", policy=Policy((mine, MaxAttempts(3)))).step()
     with pytest.raises(errors.Conflict, match="contains user code"):
-        await told(store, 2, "two")
+        await post_report(store, 2, "two")
     with pytest.raises(errors.NotJournalable):
-        await told(store, 2, {1, 2})
+        await post_report(store, 2, {1, 2})
 
 
 # -- memory
@@ -255,14 +272,16 @@ async def test_a_loop_with_code_of_its_host_takes_no_report(store):
 
 async def test_a_reported_loop_that_improved_teaches(store, path):
     memory = Memory(store, SCOPE, FixedEmbedder())
-    await begun(store, id="b")
+    await open_reported(store, id="b")
     for number, judged in ((1, WRONG), (2, RIGHT)):
-        await told(store, number, f"{number} kg", judged, id="b", memory=memory)
+        await post_report(store, number, f"{number} kg", judged, id="b", memory=memory)
     shown_lessons = (await memory.brief("task", "a")).exposures
     await store.write(SCOPE, exposures.remember, (), exposures=shown_lessons)
-    await begun(store)
-    await told(store, 1, "12", memory=memory)
-    new = [(await told(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"]
+    await open_reported(store)
+    await post_report(store, 1, "12", memory=memory)
+    new = [
+        (await post_report(store, 2, "12 kg", RIGHT, memory=memory)).new for _ in "ab"
+    ]
     assert new == [True, False]
     past = await store.read(SCOPE, exposures.past, "a")
     assert past.ended == 1
@@ -274,9 +293,9 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     assert lesson["seen"] == 2
     assert rows(path, "select count(*) from vector") == [(2,)]
     assert rows(path, "select source from occurrence") == [("loop:b",), ("loop:a",)]
-    await begun(store, id="c")
+    await open_reported(store, id="c")
     with pytest.raises(errors.InvalidInput, match="memory"):
-        await told(store, 1, "x", id="c", memory=Memory(store, Scope("other")))
+        await post_report(store, 1, "x", id="c", memory=Memory(store, Scope("other")))
 
 
 # -- what it costs
@@ -284,12 +303,12 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 
 @pytest.mark.sqlite
 async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
-    store, statements = traced(path)
-    await begun(store)
+    store, statements = open_traced(path)
+    await open_reported(store)
     await reread(store)
     for number in (1, 2, 3):
         statements.clear()
-        await told(store, number, str(number), memory=Memory(store, SCOPE))
+        await post_report(store, number, str(number), memory=Memory(store, SCOPE))
         counts = Counter(statements)
         assert counts["begin"] == 2
         assert counts["rollback"] == 1
@@ -298,7 +317,7 @@ async def test_a_report_is_one_transaction_that_reads_and_one_that_writes(path):
         assert counts["insert"] == 2  # the attempt and its decision
         assert counts["update"] + counts["delete"] <= 3, counts
     statements.clear()
-    await told(store, 1, "1")
+    await post_report(store, 1, "1")
     assert statements.count("begin") == 1
     assert statements.count("commit") == 0
     await store.close()
@@ -317,7 +336,7 @@ async def test_a_writer_that_is_always_overtaken_gives_up(store, monkeypatch):
         entry = JournalEntry(id="a", epoch=0, cancelled="bo")
         await turn.journal().write(entry, turn.state.stored.loop)
 
-    await begun(store)
+    await open_reported(store)
     with pytest.raises(
         errors.LeaseLost, match="other processes keep writing to loop 'a'"
     ):

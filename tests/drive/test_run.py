@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,20 +27,18 @@ ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
 
 
-def numbered(cases: Sequence[Any]) -> list[str]:
-    return [str(n) for n in range(len(cases))]
-
-
-async def driven(*answers: Any, **options: Any) -> heedful.Result[Any]:
-    defaults = {"generate": Generator(*answers), "checks": [Check()], "store": None}
-    return await run("t", **{**defaults, **options})
+async def drive(*answers: Any, **options: Any) -> heedful.Result[Any]:
+    options.setdefault("generate", Generator(*answers))
+    options.setdefault("checks", [Check()])
+    options.setdefault("store", None)
+    return await run("t", **options)
 
 
 async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     any_store,
 ):
     check = Check()
-    result = await driven(
+    result = await drive(
         ["a", "b"], ["c", WANTED, "d"], checks=[check], store=any_store
     )
     assert check.seen == ["a", "b", "c", WANTED, "d"]
@@ -50,12 +47,18 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     assert result.usage.calls == 5
 
 
-@pytest.mark.parametrize(("initial", "calls"), [("draft", 1), (WANTED, 0)])
+@pytest.mark.parametrize(
+    ("initial", "calls"),
+    [
+        pytest.param("draft", 1, id="a wrong draft"),
+        pytest.param(WANTED, 0, id="a right draft"),
+    ],
+)
 async def test_an_initial_candidate_is_attempt_1_and_costs_no_call(
     any_store, initial, calls
 ):
     generate = Generator(WANTED)
-    result = await driven(generate=generate, initial=initial, store=any_store)
+    result = await drive(generate=generate, initial=initial, store=any_store)
     assert [a.candidate.text for a in result.loop.attempts] == [initial, WANTED][
         : calls + 1
     ]
@@ -72,7 +75,7 @@ async def test_a_reviser_takes_task_candidate_and_findings(any_store):
         seen.append((task, candidate, [f.message for f in findings]))
         return "better" if candidate == "first" else WANTED
 
-    result = await driven("first", revise=revise, store=any_store)
+    result = await drive("first", revise=revise, store=any_store)
     expected = [("t", word, [f"{word} is not right"]) for word in ("first", "better")]
     assert seen == expected
     assert result.candidate == WANTED
@@ -81,12 +84,23 @@ async def test_a_reviser_takes_task_candidate_and_findings(any_store):
 @pytest.mark.parametrize(
     ("spans", "rewritten", "revised"),
     [
-        ([(8, 13), (0, 3)], ["three", "one"], "ONE two THREE"),
-        ([(0, 5), (4, 7)], ["one two"], "ONE TWO three"),  # overlapping spans are one
-        ([(8, 99)], ["three"], "one two THREE"),  # beyond the end
-        ([None], ["one two three"], "ONE TWO THREE"),
-        ([None, (4, 7)], ["two"], "one TWO three"),
-        ([(7, 4)], [""], "one two three"),
+        pytest.param(
+            [(8, 13), (0, 3)], ["three", "one"], "ONE two THREE", id="two spans"
+        ),
+        pytest.param(
+            [(0, 5), (4, 7)],
+            ["one two"],
+            "ONE TWO three",
+            id="overlapping spans are one",
+        ),  # overlapping spans are one
+        pytest.param(
+            [(8, 99)], ["three"], "one two THREE", id="beyond the end"
+        ),  # beyond the end
+        pytest.param([None], ["one two three"], "ONE TWO THREE", id="no span: all"),
+        pytest.param([None, (4, 7)], ["two"], "one TWO three", id="a span beside none"),
+        pytest.param(
+            [(7, 4)], [""], "one two three", id="a span that ends before it begins"
+        ),
     ],
 )
 async def test_a_targeted_reviser_gets_only_the_flagged_spans(
@@ -117,13 +131,18 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
 @pytest.mark.parametrize(
     ("answers", "temperature", "temperatures"),
     [
-        (["same"] * 5, 0.0, [0.0, 0.0, 0.5, 1.0, 1.0]),
-        (
+        pytest.param(
+            ["same"] * 5, 0.0, [0.0, 0.0, 0.5, 1.0, 1.0], id="the same answer"
+        ),
+        pytest.param(
             ["alpha one", "beta two", "gamma three", "delta four", "echo five"],
             0.3,
             [0.3] * 5,
+            id="other answers",
         ),
-        (["same"] * 5, 1.4, [1.4] * 5),  # a warm model is not cooled
+        pytest.param(
+            ["same"] * 5, 1.4, [1.4] * 5, id="a warm model is not cooled"
+        ),  # a warm model is not cooled
     ],
 )
 async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
@@ -131,7 +150,7 @@ async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
 ):
     model = ScriptedModel(*answers)
     policy = Policy((MaxAttempts(5),))
-    await driven(generate=model, policy=policy, seed=7, temperature=temperature)
+    await drive(generate=model, policy=policy, seed=7, temperature=temperature)
     assert [s["temperature"] for s in model.settings] == temperatures
     assert [s["seed"] for s in model.settings] == [7, 8, 9, 10, 11]
 
@@ -181,20 +200,25 @@ def yielding(task: Any, hint: str) -> Any:
 
 
 KINDS: list[Any] = [
-    plain,
-    coroutine,
-    yielding,
-    lambda task, hint: coroutine(task, hint),
-    functools.partial(coroutine),
-    Generator(WANTED),
-    lambda task, hint: Answer(WANTED, Usage(2, 30, completion_tokens=40, cost=0.5)),
-    lambda task, hint: (WANTED,),
+    pytest.param(plain, id="a function"),
+    pytest.param(coroutine, id="a coroutine"),
+    pytest.param(yielding, id="a generator"),
+    pytest.param(
+        lambda task, hint: coroutine(task, hint), id="a lambda of a coroutine"
+    ),
+    pytest.param(functools.partial(coroutine), id="a partial function"),
+    pytest.param(Generator(WANTED), id="an object"),
+    pytest.param(
+        lambda task, hint: Answer(WANTED, Usage(2, 30, completion_tokens=40, cost=0.5)),
+        id="an Answer",
+    ),
+    pytest.param(lambda task, hint: (WANTED,), id="a tuple"),
 ]
 
 
-@pytest.mark.parametrize("generate", KINDS, ids=numbered(KINDS))
+@pytest.mark.parametrize("generate", KINDS)
 async def test_every_kind_of_callable_generates(generate, any_store):
-    assert (await driven(generate=generate, store=any_store)).candidate == WANTED
+    assert (await drive(generate=generate, store=any_store)).candidate == WANTED
 
 
 async def test_the_users_code_knows_its_context(any_store):
@@ -213,8 +237,13 @@ async def test_the_users_code_knows_its_context(any_store):
         seen["check"] = context
         return [] if candidate == WANTED else [Finding("c", "no")]
 
-    options: dict[str, Any] = {"revise": revise, "checks": [check], "data": {"a": 1}}
-    result = await driven(generate=generate, store=any_store, **options)
+    result = await drive(
+        generate=generate,
+        revise=revise,
+        checks=[check],
+        data={"a": 1},
+        store=any_store,
+    )
     contexts = [(c.task, c.loop_id, c.data["a"]) for c in seen.values()]
     assert contexts == [("t", result.id, 1)] * 3
     last = {name: (c.attempt, c.previous) for name, c in seen.items()}
@@ -234,9 +263,7 @@ async def test_the_users_code_knows_its_context(any_store):
 async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     any_store, pure
 ):
-    check = Check(
-        *[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure
-    )
+    check = Check(ValueError("one"), ValueError("two"), ValueError("three"), pure=pure)
     generate = Generator(WANTED)
     driver = session(any_store, generate=generate, checks=[check])
     with pytest.raises(
@@ -257,26 +284,28 @@ def breaking(candidate: Any, context: Context) -> Any:
 
 
 async def lazy(candidate: Any, context: Context) -> Any:
-    return (Finding("c", 1 // 0) for _ in candidate)  # type: ignore[arg-type]
+    return (Finding("c", str(1 // 0)) for _ in candidate)
 
 
 @pytest.mark.parametrize(
     ("check", "message"),
     [
-        (breaking, "in the middle"),
-        (lazy, "ZeroDivisionError"),
-        (lambda c, x: next(iter([])), "StopIteration"),
+        pytest.param(breaking, "in the middle", id="a generator that raises"),
+        pytest.param(lazy, "ZeroDivisionError", id="a lazy list that raises"),
+        pytest.param(lambda c, x: next(iter([])), "StopIteration", id="StopIteration"),
     ],
 )
 async def test_a_check_that_fails_on_the_way_is_named(check, message):
     with pytest.raises(errors.CheckFailed, match=message):
-        await driven(WANTED, checks=[check], policy=ONCE)
+        await drive(WANTED, checks=[check], policy=ONCE)
 
 
-@pytest.mark.parametrize("empty", ["", "  \n"])
+@pytest.mark.parametrize(
+    "empty", [pytest.param("", id="nothing"), pytest.param("  \n", id="spaces")]
+)
 async def test_an_empty_answer_never_passes(empty, any_store):
     generate = Generator(empty, WANTED)
-    result = await driven(generate=generate, checks=[], store=any_store)
+    result = await drive(generate=generate, checks=[], store=any_store)
     assert result.passed is True
     assert len(result.loop.attempts) == 2
     assert "the answer is empty" in generate.hints[1]
@@ -295,17 +324,23 @@ async def half_way(task: Any, hint: str) -> Any:
 
 
 FAILING: list[tuple[Any, str]] = [
-    (Generator(ValueError("no luck")), "generate raised ValueError: no luck"),
-    (Generator(None), "generate returned None"),
-    (Generator([]), "generate returned an empty list"),
-    (Generator(["a", None]), "generate returned None"),
-    (lambda task, hint: next(iter([])), "StopIteration"),
-    (half_way, "half way"),
-    (lambda task: "wrong arity", "TypeError"),
+    pytest.param(
+        Generator(ValueError("no luck")),
+        "generate raised ValueError: no luck",
+        id="an error",
+    ),
+    pytest.param(Generator(None), "generate returned None", id="None"),
+    pytest.param(Generator([]), "generate returned an empty list", id="an empty list"),
+    pytest.param(Generator(["a", None]), "generate returned None", id="None in a list"),
+    pytest.param(
+        lambda task, hint: next(iter([])), "StopIteration", id="StopIteration"
+    ),
+    pytest.param(half_way, "half way", id="an error half way"),
+    pytest.param(lambda task: "wrong arity", "TypeError", id="a wrong arity"),
 ]
 
 
-@pytest.mark.parametrize(("failing", "message"), FAILING, ids=numbered(FAILING))
+@pytest.mark.parametrize(("failing", "message"), FAILING)
 async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any_store):
     calls = itertools.count()
 
@@ -321,24 +356,38 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
     assert result.usage.calls == 2  # the one that failed was a call, too
 
 
-@pytest.mark.parametrize("candidate", [object(), {1: "a"}, float("nan")])
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        pytest.param(object(), id="an object"),
+        pytest.param({1: "a"}, id="a number as key"),
+        pytest.param(float("nan"), id="not a number"),
+    ],
+)
 @pytest.mark.parametrize("pure", [False, True])
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]
     with pytest.raises(errors.NotJournalable, match="run with store=None"):
-        await driven(candidate, checks=checks, store=store)
-    assert not (await driven(candidate, checks=checks, policy=ONCE)).passed
+        await drive(candidate, checks=checks, store=store)
+    assert not (await drive(candidate, checks=checks, policy=ONCE)).passed
 
 
 @pytest.mark.parametrize(
-    "candidate", [{"a": [1, 2.5, None, True]}, {}, 0, "\ud800", False]
+    "candidate",
+    [
+        pytest.param({"a": [1, 2.5, None, True]}, id="nested data"),
+        pytest.param({}, id="no data"),
+        pytest.param(0, id="0"),
+        pytest.param("\ud800", id="half a character"),
+        pytest.param(False, id="False"),
+    ],
 )
 async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
     def check(value: Any, context: Context) -> list[Finding]:
         return [] if context.attempt == 2 else [Finding("c", "again")]
 
     first, again = [
-        await driven(candidate, checks=[check], store=store, id="a") for _ in "ab"
+        await drive(candidate, checks=[check], store=store, id="a") for _ in "ab"
     ]
     assert again.candidate == first.candidate == candidate
     assert type(again.candidate) is type(candidate)
@@ -350,13 +399,17 @@ async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
 
 @pytest.mark.parametrize(
     ("budget", "attempts"),
-    [(Budget(tokens=70), 1), (Budget(cost=1.1), 3), (Budget(calls=99, tokens=141), 3)],
+    [
+        pytest.param(Budget(tokens=70), 1, id="tokens"),
+        pytest.param(Budget(cost=1.1), 3, id="cost"),
+        pytest.param(Budget(calls=99, tokens=141), 3, id="tokens of two budgets"),
+    ],
 )
 async def test_a_budget_ends_a_loop_at_the_attempt_that_reaches_it(
     budget, attempts, any_store
 ):
     policy = Policy((MaxAttempts(9), budget))
-    result = await driven(
+    result = await drive(
         Answer("wrong", Usage(1, 30, completion_tokens=40, cost=0.5)),
         policy=policy,
         store=any_store,
@@ -387,7 +440,7 @@ async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(any_stor
     cost = Usage(1, 10, completion_tokens=10, cost=0.1)
     policy = Policy((MaxAttempts(4), Budget(seconds=1.0)))
     answers = Answer("one", cost), Answer("two", cost)
-    result = await driven(*answers, checks=[slow], policy=policy, store=any_store)
+    result = await drive(*answers, checks=[slow], policy=policy, store=any_store)
     assert result.candidate == "one"
     assert result.best == 1
     assert result.usage.calls == 2
@@ -450,11 +503,11 @@ async def test_a_cancelled_loop_stays_cancelled(any_store):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("checks", ["x"]),
-        ("goals", Goal("quality", 0.5)),
-        ("timeout", 0),
-        ("store", 5),
-        ("generate", "embedded"),
+        pytest.param("checks", ["x"], id="a check that is a text"),
+        pytest.param("goals", Goal("quality", 0.5), id="a goal without a list"),
+        pytest.param("timeout", 0, id="no time"),
+        pytest.param("store", 5, id="a number as store"),
+        pytest.param("generate", "embedded", id="a name as generator"),
     ],
 )
 def test_an_unusable_argument_is_refused_at_once(name, value):
@@ -481,7 +534,7 @@ async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
 @pytest.mark.parametrize("feedback", [words, words_later])
 async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
     await session(store, "one", feedback=feedback).step()
-    second = Generator(*(f"wrong {n}" for n in (2, 3, 4)), WANTED)
+    second = Generator("wrong 2", "wrong 3", "wrong 4", WANTED)
     driver = session(store, generate=second, feedback=feedback)
     assert not (await driver.finish()).passed
     assert second.hints[0] == REPAIR.format("one")
@@ -496,7 +549,14 @@ async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedbac
     assert second.hints[-1] == verdict.feedback
 
 
-@pytest.mark.parametrize("answer", [None, 5, ValueError("no words")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(None, id="None"),
+        pytest.param(5, id="a number"),
+        pytest.param(ValueError("no words"), id="an error"),
+    ],
+)
 async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
     def failing(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Any:
         if isinstance(answer, Exception):
@@ -514,19 +574,28 @@ async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
 
 async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     memory = Memory(store)
-    options: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
-    options["memory_key"] = "first"
+
+    async def ask(generate: Any, memory_key: str, **options: Any) -> None:
+        await run(
+            "How is it?",
+            generate=generate,
+            checks=[Check()],
+            store=store,
+            memory=memory,
+            memory_key=memory_key,
+            **options,
+        )
+
     # With examples, and of another error, so that it is another lesson.
-    await run("How is it?", generate=Generator("first wrong thing", WANTED), **options)
+    await ask(Generator("first wrong thing", WANTED), "first")
     model = ScriptedModel("second wrong thing", WANTED)
-    options["memory_key"] = "second"
-    await run("How is it?", generate=model, tell="rules", id="b", **options)
+    await ask(model, "second", tell="rules", id="b")
     assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
     assert (
         await store.read(Scope(), exposures.past, "b")
     ).exposures == ()  # no output was shown
     third = ScriptedModel(WANTED)
-    await run("How is it?", generate=third, tell="rules", id="c", **options)
+    await ask(third, "second", tell="rules", id="c")
     ((turn,),) = third.prompts
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content

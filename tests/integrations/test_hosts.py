@@ -59,7 +59,7 @@ def memory_in(folder: Path, **options: Any) -> Memory:
     return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
 
 
-def judging(memory: Memory | None, **options: Any) -> Host:
+def host_that_judges(memory: Memory | None, **options: Any) -> Host:
     options.setdefault("checks", [severity])
     options.setdefault("strict", True)
     return Host(memory=memory, memory_key="severity", **options)
@@ -73,7 +73,7 @@ def double(request: pytest.FixtureRequest) -> Any:
 async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
     driven = await double.drive(
-        judging(memory), TASK, [Say("high"), Say("P1")], id="one"
+        host_that_judges(memory), TASK, [Say("high"), Say("P1")], id="one"
     )
     assert driven.answer == "P1"
     assert driven.verdict == Done(2, passed=True)
@@ -84,7 +84,7 @@ async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
     assert stored.loop.usage.calls == 2
 
     again = await double.drive(
-        judging(memory), "Grade: the roof is off", [Say("P0")], id="two"
+        host_that_judges(memory), "Grade: the roof is off", [Say("P0")], id="two"
     )
     assert "answer with one of P0 to P3" in again.prompts[0]
 
@@ -93,7 +93,7 @@ async def test_never_right_stops_by_our_rule_with_the_best(
     double: Any, tmp_path: Path
 ) -> None:
     memory = memory_in(tmp_path)
-    host = judging(memory, policy=policy("default, attempts.limit=3"))
+    host = host_that_judges(memory, policy=policy("default, attempts.limit=3"))
     turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
     driven = await double.drive(host, TASK, turns, id="one")
     assert driven.answer == "bad"
@@ -127,7 +127,7 @@ async def test_what_the_host_raises_reaches_its_caller(
     memory = memory_in(tmp_path)
     with pytest.raises(ModelDown):
         await double.drive(
-            judging(memory), TASK, [Say("high"), ModelDown("503")], id="one"
+            host_that_judges(memory), TASK, [Say("high"), ModelDown("503")], id="one"
         )
     assert not [
         lesson for lesson in await memory.top() if lesson["state"] == "verified"
@@ -140,9 +140,9 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
     memory = memory_in(tmp_path)
     (tmp_path / "memory.db").write_bytes(b"this is no database" * 1_000)
     for host, why in (
-        (judging(memory, strict=False), "StoreCorrupt: "),
+        (host_that_judges(memory, strict=False), "StoreCorrupt: "),
         (
-            judging(None, strict=False, checks=[broken]),
+            host_that_judges(None, strict=False, checks=[broken]),
             "check 'broken' raised ValueError",
         ),
     ):
@@ -153,14 +153,14 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
         assert why in reason
         assert f"could not judge an output: {reason}" in caplog.text
     with pytest.raises(HeedfulError):
-        await double.drive(judging(memory), TASK, [Say("high")], id="two")
+        await double.drive(host_that_judges(memory), TASK, [Say("high")], id="two")
 
 
 async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, double.__name__, str(tmp_path)]
     assert await asyncio.to_thread(subprocess.call, command) == -signal.SIGKILL
     memory = memory_in(tmp_path)
-    driven = await double.drive(judging(memory), TASK, [Say("P2")], id="one")
+    driven = await double.drive(host_that_judges(memory), TASK, [Say("P2")], id="one")
     assert driven.answer == "P2"
     assert "answer with one of P0 to P3" in driven.prompts[0]
     stored = await memory.store.read(memory.scope, loops.read, "one")
@@ -171,9 +171,13 @@ async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> No
     memory = memory_in(tmp_path, holdout=0.0)
     for n in range(21):  # enough outcomes, so that the holdout begins
         turns = [Say("high"), Say("P1")][n > 0 :]
-        await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"loop {n}")
+        await double.drive(
+            host_that_judges(memory), f"{TASK} {n}", turns, id=f"loop {n}"
+        )
     memory = memory_in(tmp_path, holdout=0.999_999)
-    driven = await double.drive(judging(memory), TASK, [Say("P1")], id="withheld")
+    driven = await double.drive(
+        host_that_judges(memory), TASK, [Say("P1")], id="withheld"
+    )
     assert "P0 to P3" not in driven.prompts[0]
     exposures_of_run = await memory.store.read(
         memory.scope, exposures.shown_to, "withheld"
@@ -186,7 +190,7 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(
     double: Any, tmp_path: Path
 ) -> None:
     memory = memory_in(tmp_path)
-    host = judging(memory, policy=policy("default, attempts.limit=2"))
+    host = host_that_judges(memory, policy=policy("default, attempts.limit=2"))
     await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
     matches = await memory.recall(TASK, 10)
     assert not [match for match in matches if match.example.accepted]
@@ -211,7 +215,9 @@ async def test_eight_sessions_at_once_on_one_file(double: Any, tmp_path: Path) -
         memory = memory_in(tmp_path)
         turns = [Say("high"), Say("P1")]
         return (
-            await double.drive(judging(memory), f"{TASK} {n}", turns, id=f"s{n}")
+            await double.drive(
+                host_that_judges(memory), f"{TASK} {n}", turns, id=f"s{n}"
+            )
         ).answer
 
     assert await asyncio.gather(*map(session, range(8))) == ["P1"] * 8

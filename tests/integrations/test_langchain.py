@@ -31,7 +31,7 @@ from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.store import episodes, loops
 from tests.integrations.double_langchain import agent_of, scripted
 from tests.integrations.doubles import Call, ModelDown, Say, shell_of
-from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
+from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
 BUILD = Call("npm run build")
@@ -46,7 +46,7 @@ def texts(state: Any) -> list[str]:
     return [str(message.text) for message in state["messages"]]
 
 
-def stored(folder: Path, id: str) -> Any:
+def read_loop(folder: Path, id: str) -> Any:
     memory = memory_in(folder)
     return asyncio.run(memory.store.read(memory.scope, loops.read, id))
 
@@ -57,7 +57,10 @@ def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) 
     model = scripted([BUILD, BUILD, Say("high"), Say("P1")])
     with SqliteSaver.from_conn_string(str(tmp_path / "graph.db")) as saver:
         agent = agent_of(
-            model, HeedfulMiddleware(judging(memory)), tools=tools, checkpointer=saver
+            model,
+            HeedfulMiddleware(host_that_judges(memory)),
+            tools=tools,
+            checkpointer=saver,
         )
         with pytest.raises(GraphRecursionError):
             agent.invoke(ASKED, thread("one", recursion_limit=6))
@@ -65,18 +68,18 @@ def test_the_limit_of_steps_skips_later_hooks_but_loses_nothing(tmp_path: Path) 
         assert [(lesson["kind"], lesson["state"]) for lesson in lessons] == [
             ("reflection", "unverified")
         ]
-        assert not stored(tmp_path, "one").verdicts
+        assert not read_loop(tmp_path, "one").verdicts
         other = HeedfulMiddleware(
-            judging(memory_in(tmp_path))
+            host_that_judges(memory_in(tmp_path))
         )  # as another process has it
         again = agent_of(model, other, tools=tools, checkpointer=saver)
         state = again.invoke(None, thread("one"))
         assert texts(state)[-1] == "P1"
         assert list(state) == ["messages"]
-        assert stored(tmp_path, "one").verdicts[-1] == Done(2, passed=True)
-        assert stored(tmp_path, "one").loop.usage.calls == 4
+        assert read_loop(tmp_path, "one").verdicts[-1] == Done(2, passed=True)
+        assert read_loop(tmp_path, "one").loop.usage.calls == 4
         again.invoke({"messages": [("user", "And the roof?")]}, thread("one"))
-        assert stored(tmp_path, "one:2").verdicts
+        assert read_loop(tmp_path, "one:2").verdicts
 
 
 class Dies(HeedfulMiddleware):
@@ -92,12 +95,16 @@ class Dies(HeedfulMiddleware):
 def test_a_verdict_that_no_checkpoint_has_is_not_repeated(tmp_path: Path) -> None:
     saver = InMemorySaver()
     model = scripted([Say("high"), Say("P1")])
-    agent = agent_of(model, Dies(judging(memory_in(tmp_path))), checkpointer=saver)
+    agent = agent_of(
+        model, Dies(host_that_judges(memory_in(tmp_path))), checkpointer=saver
+    )
     with pytest.raises(ModelDown):
         agent.invoke(ASKED, thread("one"))
-    agent = agent_of(model, Dies(judging(memory_in(tmp_path))), checkpointer=saver)
+    agent = agent_of(
+        model, Dies(host_that_judges(memory_in(tmp_path))), checkpointer=saver
+    )
     assert texts(agent.invoke(None, thread("one"))) == [TASK, "P1"]
-    assert len(stored(tmp_path, "one").loop.attempts) == 2
+    assert len(read_loop(tmp_path, "one").loop.attempts) == 2
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,9 @@ def test_without_a_checkpointer_an_ended_run_is_not_continued(
 ) -> None:
     for task in (TASK, second):
         model = scripted([Say("high"), Say("P3")])
-        agent = agent_of(model, HeedfulMiddleware(judging(memory_in(tmp_path))))
+        agent = agent_of(
+            model, HeedfulMiddleware(host_that_judges(memory_in(tmp_path)))
+        )
         assert texts(agent.invoke({"messages": [("user", task)]}, thread("a"))) == [
             task,
             "P3",
@@ -120,7 +129,7 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
     tmp_path: Path,
 ) -> None:
     limit = policy("default, attempts.limit=3")
-    host = HeedfulMiddleware(judging(memory_in(tmp_path), policy=limit))
+    host = HeedfulMiddleware(host_that_judges(memory_in(tmp_path), policy=limit))
     rejected = [
         AIMessage(text, id=f"known-{text}") for text in ("bad", "worse", "worst")
     ]
@@ -152,7 +161,7 @@ class Ticket(BaseModel):
 def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     tmp_path: Path,
 ) -> None:
-    def graded(candidate: Any, _: Any) -> list[Finding]:
+    def grade(candidate: Any, _: Any) -> list[Finding]:
         return (
             []
             if candidate["severity"] == "P1"
@@ -170,7 +179,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
         [AIMessage("", tool_calls=[entry], usage_metadata=spent) for entry in calls]
     )
     host = HeedfulMiddleware(
-        Host(memory=memory, checks=[graded], policy=limit, strict=True)
+        Host(memory=memory, checks=[grade], policy=limit, strict=True)
     )
     agent = agent_of(model, host, response_format=ToolStrategy(Ticket))
     state = agent.invoke(ASKED, thread("one"))
@@ -179,7 +188,7 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     assert verdict.best == 1
     assert verdict.passed is False
     assert [entry.type for entry in state["messages"]] == ["human", "ai", "tool"]
-    usage = stored(tmp_path, "one").loop.usage
+    usage = read_loop(tmp_path, "one").loop.usage
     assert usage.calls == 2
     assert usage.prompt_tokens == 14
     assert usage.completion_tokens == 4
@@ -211,7 +220,7 @@ async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) 
         return str(interrupt(question)) if question else str(1 / len(question))
 
     memory = memory_in(tmp_path)
-    middleware = HeedfulMiddleware(judging(memory_in(tmp_path)))
+    middleware = HeedfulMiddleware(host_that_judges(memory_in(tmp_path)))
     calls = [
         {"name": "ask", "args": {"question": entry}, "id": f"call {entry}"}
         for entry in ("?", "")
@@ -249,7 +258,7 @@ async def test_a_plain_graph_is_judged_by_a_node(
         text = turns[len(states) - 1]
         return {"answer": text} if kind is Draft else {"messages": [("ai", text)]}
 
-    host = judging(memory_in(tmp_path))
+    host = host_that_judges(memory_in(tmp_path))
     states = list[str]()
     keys: Any = (
         {"task": "task", "answer": "answer", "verdict": "verdict"}

@@ -31,7 +31,13 @@ from heedful.integrations.openai_agents import (
 )
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
-from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in, severity
+from tests.integrations.test_hosts import (
+    ERROR,
+    TASK,
+    host_that_judges,
+    memory_in,
+    severity,
+)
 
 CONFIG = RunConfig(tracing_disabled=True)
 WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
@@ -41,7 +47,7 @@ class Ticket(BaseModel):
     severity: str
 
 
-def graded(candidate: Any, context: Any) -> Any:
+def grade(candidate: Any, context: Any) -> Any:
     return severity(candidate["severity"], context)
 
 
@@ -57,7 +63,7 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
 
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
     result = await run(
-        agent, TASK, host=judging(memory), hooks=Heard(), run_config=CONFIG
+        agent, TASK, host=host_that_judges(memory), hooks=Heard(), run_config=CONFIG
     )
     assert heard == ["high", "P1"]
     assert result.context_wrapper.usage.requests == 3
@@ -67,7 +73,7 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
 
 async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
     driven = Driven()
-    host = judging(None, policy=policy("attempts.limit=5"))
+    host = host_that_judges(None, policy=policy("attempts.limit=5"))
     long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
     agent, model = shell_agent([Call("ls"), *long, Say("P1")], driven)
     result = await run(agent, TASK, host=host, run_config=CONFIG)
@@ -80,7 +86,7 @@ async def test_retries_keep_the_work_and_send_one_rejected_answer() -> None:
 
 async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> None:
     session = SQLiteSession("chat")
-    host = judging(None)
+    host = host_that_judges(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
     await run(agent, TASK, host=host, session=session, run_config=CONFIG)
     kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
@@ -91,7 +97,7 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
 
 
 def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
-    host = judging(None, checks=[graded])
+    host = host_that_judges(None, checks=[grade])
     agent, model = shell_agent([Say('{"severity": "P2"}')], Driven())
     agent.output_type = Ticket
     for _ in range(2):
@@ -110,7 +116,7 @@ async def test_a_handoff_is_not_made_again() -> None:
         "desk", model=scripted([Call("")], "transfer_to_expert"), handoffs=[expert]
     )
     result = await run(
-        desk, TASK, host=judging(None, checks=[graded]), run_config=CONFIG
+        desk, TASK, host=host_that_judges(None, checks=[grade]), run_config=CONFIG
     )
     assert result.final_output == Ticket(severity="P2")
     assert result.last_agent == expert
@@ -142,7 +148,7 @@ async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approva
     None
 ):
     driven = Driven()
-    host = judging(None)
+    host = host_that_judges(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
     state = (
         await run(
@@ -162,7 +168,7 @@ async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approva
 
 async def test_streamed() -> None:
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
-    stream = run_streamed(agent, TASK, host=judging(None), run_config=CONFIG)
+    stream = run_streamed(agent, TASK, host=host_that_judges(None), run_config=CONFIG)
     judged = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in judged] == ["high", "P1"]
     assert judged[0].result is None

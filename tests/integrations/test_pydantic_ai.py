@@ -14,7 +14,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.double_pydantic_ai import shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
-from tests.integrations.test_hosts import ERROR, TASK, judging, memory_in
+from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
         *[Say(f"{word} " * 300) for word in words],
         Say("P1"),
     ]
-    heedful = Heedful(host=judging(None, policy=policy("attempts.limit=5")))
+    heedful = Heedful(host=host_that_judges(None, policy=policy("attempts.limit=5")))
     agent = shell_agent(
         script,
         driven,
@@ -57,7 +57,9 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(
     memory = memory_in(tmp_path)
     driven = Driven()
     script = [Say("high"), Say("")]
-    agent = shell_agent(script, driven, capabilities=[Heedful(host=judging(memory))])
+    agent = shell_agent(
+        script, driven, capabilities=[Heedful(host=host_that_judges(memory))]
+    )
 
     @agent.output_validator
     def never(output: str) -> str:
@@ -78,7 +80,7 @@ async def test_the_best_answer_when_retries_of_the_agent_end_first(
 
 async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
     driven = Driven()
-    heedful = Heedful(host=judging(None))
+    heedful = Heedful(host=host_that_judges(None))
     agent = shell_agent([Say("high"), Say("P1")], driven, capabilities=[heedful])
     assert [(await agent.run(TASK, run_id="one")).output for _ in "12"] == ["P1", "P1"]
     assert len(driven.prompts) == 2
@@ -88,7 +90,7 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() ->
 
 async def test_the_same_answer_after_a_kill_is_an_attempt_of_its_own() -> None:
     driven = Driven()
-    host = judging(None)
+    host = host_that_judges(None)
     script: list[Turn] = [Say("high"), ModelDown("killed"), Say("high"), Say("P1")]
     agent = shell_agent(script, driven, capabilities=[Heedful(host=host)])
     with pytest.raises(ModelDown):
@@ -119,7 +121,7 @@ async def test_a_tool_that_raises_and_a_call_that_is_held(tmp_path: Any) -> None
 
 async def test_streams() -> None:
     driven = Driven()
-    host = judging(None)
+    host = host_that_judges(None)
     agent = shell_agent(
         [Say("high"), Say("P1")], driven, capabilities=[Heedful(host=host)]
     )

@@ -14,7 +14,7 @@ from heedful.pipeline import Pipeline
 TIMES = ("began", "ended", "timestamp", "execution_time_ms", "usage")
 
 
-def failing(
+def check_that_fails(
     *attempts: int, name: str = "looks", fix: str = "look again", pure: bool = False
 ) -> Any:
     """A check that finds an error at these attempts; it keeps what it was shown."""
@@ -32,7 +32,7 @@ def failing(
     return named_check
 
 
-def raising(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
+def check_that_raises(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
     """A check that raises at these attempts, `times` times in all."""
 
     def check(output: Any, context: Context) -> Sequence[Finding]:
@@ -48,38 +48,38 @@ def raising(*attempts: int, name: str = "broken", times: int = 1_000) -> Any:
     return named_check
 
 
-def ran(pipeline: Pipeline, state: Any = None, id: str = "") -> Report:
+def run_pipeline(pipeline: Pipeline, state: Any = None, id: str = "") -> Report:
     """The report of a run."""
     return asyncio.run(pipeline.run(state, id=id))
 
 
-def one(
+def run_stage(
     stage: Callable[..., Any], *checks: Any, state: Any = None, **options: Any
 ) -> Report:
     """The report of a run of a single stage, which nothing keeps."""
     pipeline = Pipeline("p", store=None, progress=False)
     pipeline.stage(name="s", checks=checks, **options)(stage)
-    return ran(pipeline, state)
+    return run_pipeline(pipeline, state)
 
 
-def timeless(document: Any) -> Any:
+def without_times(document: Any) -> Any:
     """Plain data without what depends on a clock."""
     if isinstance(document, Report):
-        return timeless(document.plain())
+        return without_times(document.plain())
     if isinstance(document, dict):
         return {
-            name: timeless(value)
+            name: without_times(value)
             for name, value in document.items()
             if name not in TIMES
         }
     return (
-        [timeless(value) for value in document]
+        [without_times(value) for value in document]
         if isinstance(document, list | tuple)
         else document
     )
 
 
-def statuses(report: Report) -> list[list[str]]:
+def read_statuses(report: Report) -> list[list[str]]:
     """The status of each attempt of each stage."""
     return [
         [attempt.overall_status for attempt in stage.attempts]

@@ -18,7 +18,7 @@ from heedful.compat import GuardrailCheckResult, StageGuardrail, StageGuardrailR
 from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation
 from heedful.pipeline import Guardrails, Pipeline
-from tests.pipeline.support import ran
+from tests.pipeline.support import run_pipeline
 from tests.service.support import Api, problem, served
 
 CHANCE = np.random.default_rng(3)
@@ -40,7 +40,7 @@ def column(mean: float, std: float) -> Any:
     return mean + std * NOISE
 
 
-def predicted(
+def case_of_predictions(
     name: str, actual: Any, forecast: Any, *figures: str, alone: bool = False
 ) -> Any:
     y = column(*actual)
@@ -57,7 +57,7 @@ def predicted(
     return name, {**spec, **Guardrails().thresholds}, *outputs, figures
 
 
-def cited(wrong: str, right: str, **given: Any) -> Any:
+def case_of_insights(wrong: str, right: str, **given: Any) -> Any:
     quoted = wrong.split()[1]
     return (
         "insight_hallucination",
@@ -72,17 +72,33 @@ FAR = "hallucination_detection"
 SPREAD = "variance_hallucination"
 FLAT = "constant_predictions"
 NOTHING = "The run has no figures yet."
-CASES = [
-    predicted(FAR, (89.23, 74.86), (1234.56, 74.86), "1234.56", "89.23", "15.3"),
-    predicted(FAR, (200, 192), (5000, 192), "5000", "200", "25"),
-    predicted(SPREAD, (0, 10_000), (0, 500), "500", "10000", "0.05"),
-    predicted(SPREAD, (0, 10_000), (0, 10), "10", "10000", "0.001"),
-    predicted(FLAT, (50, 20), (50, 0.0001), "0.0001"),
-    predicted(FLAT, (50, 20), (50, 0.0001), "0.0001", alone=True),
-    cited("The MAE is 3.2.", NOTHING, metrics=None),
-    cited("The accuracy is 0.9.", NOTHING, columns=["x"]),
-    cited("We predict a rise.", NOTHING, results=None),
-]
+CASES = {
+    "far predictions": case_of_predictions(
+        FAR, (89.23, 74.86), (1234.56, 74.86), "1234.56", "89.23", "15.3"
+    ),
+    "far whole predictions": case_of_predictions(
+        FAR, (200, 192), (5000, 192), "5000", "200", "25"
+    ),
+    "a small spread": case_of_predictions(
+        SPREAD, (0, 10_000), (0, 500), "500", "10000", "0.05"
+    ),
+    "a tiny spread": case_of_predictions(
+        SPREAD, (0, 10_000), (0, 10), "10", "10000", "0.001"
+    ),
+    "constant predictions": case_of_predictions(FLAT, (50, 20), (50, 0.0001), "0.0001"),
+    "constant predictions alone": case_of_predictions(
+        FLAT, (50, 20), (50, 0.0001), "0.0001", alone=True
+    ),
+    "a metric without metrics": case_of_insights(
+        "The MAE is 3.2.", NOTHING, metrics=None
+    ),
+    "a metric of other columns": case_of_insights(
+        "The accuracy is 0.9.", NOTHING, columns=["x"]
+    ),
+    "a claim without results": case_of_insights(
+        "We predict a rise.", NOTHING, results=None
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +118,9 @@ def same(output: Any, context: Any) -> Evaluation:
     return Evaluation() if output == context.data["wanted"] else output / 0
 
 
-def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[Any]:
+def report_everywhere(
+    api: Api, spec: Any, *outputs: Any, state: Any = None
+) -> list[Any]:
     """The reports on these outputs of a stage, which agree in a pipeline, in Python and
     HTTP.
     """
@@ -115,7 +133,7 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
         hints.append(feedback)
         return outputs[len(hints) - 1]
 
-    run = ran(pipeline, {})
+    run = run_pipeline(pipeline, {})
     reports = [attempt.plain() for attempt in run.stages[0].attempts]
     reports = [{name: report[name] for name in FIELDS} for report in reports]
     for output, report in zip(outputs, reports, strict=True):
@@ -142,11 +160,13 @@ def everywhere(api: Api, spec: Any, *outputs: Any, state: Any = None) -> list[An
     return reports
 
 
-@pytest.mark.parametrize(("name", "spec", "wrong", "right", "figures"), CASES)
+@pytest.mark.parametrize(
+    ("name", "spec", "wrong", "right", "figures"), CASES.values(), ids=CASES
+)
 def test_a_case_that_is_retried(
     name: str, spec: Any, wrong: Any, right: Any, figures: Any, api: Api
 ) -> None:
-    first, second = everywhere(api, spec, wrong, right)
+    first, second = report_everywhere(api, spec, wrong, right)
     assert first["overall_status"] == "failed"
     assert first["requires_retry"] is True
     assert second["overall_status"] == "passed"
@@ -182,7 +202,7 @@ def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
     """The operator of the service names the file of this check; a caller may not."""
     spec = {"name": "results", "path": str(file)}
     path = str(file)
-    (*_, last) = everywhere(api, spec, path, path, path)
+    (*_, last) = report_everywhere(api, spec, path, path, path)
     assert [check["check_name"] for check in last["checks"]] == ["missing_results"]
     assert str(file) in last["feedback_for_agent"]
     file.write_text("y,yhat\n1,2\n")
@@ -199,7 +219,7 @@ def test_a_results_file_that_is_missing(api: Api, file: Path) -> None:
 
 def test_many_numbers_are_a_warning_only(api: Api) -> None:
     text = "Values: " + ", ".join(f"{n}.{n}7" for n in range(11, 25))
-    (report,) = everywhere(api, {"name": "precision"}, text)
+    (report,) = report_everywhere(api, {"name": "precision"}, text)
     assert report["overall_status"] == "warning"
     assert report["feedback_for_agent"] == ""
     assert report["requires_retry"] is False
@@ -230,9 +250,7 @@ def test_a_report_has_attributes_and_keys() -> None:
         report["of"]
 
 
-async def test_a_check_gets_the_state_and_one_that_raises_makes_a_stage_not_validated() -> (
-    None
-):
+async def test_a_check_gets_the_state_and_one_that_raises_is_not_validated() -> None:
     async def later(output: Any, context: Any) -> Evaluation:
         return same(output, context)
 
@@ -274,14 +292,30 @@ GOOD = {"stage": "s", "output": [1, 2], "checks": [PREDICTIONS]}
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"stage": ""}, "invalid_request"),
-        ({"stage": "a/b"}, "invalid_input"),
-        ({"checks": None}, "invalid_request"),
-        ({"checks": [{"name": "rows", "key": "y"}]}, "unknown_name"),
-        ({"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]}, "invalid_input"),
-        ({"checks": [{"name": "finite"}]}, "unknown_name"),
-        ({"checks": [{"name": "insights", "results": "/etc/passwd"}]}, "invalid_input"),
-        ({"more": 1}, "invalid_request"),
+        pytest.param({"stage": ""}, "invalid_request", id="no stage"),
+        pytest.param({"stage": "a/b"}, "invalid_input", id="a stage with a slash"),
+        pytest.param({"checks": None}, "invalid_request", id="no checks"),
+        pytest.param(
+            {"checks": [{"name": "rows", "key": "y"}]},
+            "unknown_name",
+            id="a key of another check",
+        ),
+        pytest.param(
+            {"checks": [{**PREDICTIONS, "source": "/etc/passwd"}]},
+            "invalid_input",
+            id="a source of the server",
+        ),
+        pytest.param(
+            {"checks": [{"name": "finite"}]},
+            "unknown_name",
+            id="a check without its value",
+        ),
+        pytest.param(
+            {"checks": [{"name": "insights", "results": "/etc/passwd"}]},
+            "invalid_input",
+            id="results of the server",
+        ),
+        pytest.param({"more": 1}, "invalid_request", id="an unknown field"),
     ],
 )
 def test_a_wrong_request_says_why(api: Api, change: Any, code: str) -> None:

@@ -16,7 +16,7 @@ from heedful import errors
 from heedful.checks import grounding, numbers
 from heedful.pages import markdown
 from heedful.pipeline import Pipeline
-from tests.pipeline.support import failing, one, ran
+from tests.pipeline.support import check_that_fails, run_pipeline, run_stage
 
 MAKES: dict[str, Any] = {
     "pandas": lambda ys: pandas.DataFrame({"y": ys, "name": ["a"] * len(ys)}),
@@ -32,10 +32,10 @@ def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -
     changed = [*rows[:-1], 900.0]  # beyond the first rows
     left = [rows, changed, rows]
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False, rerun=True)
-    pipeline.stage(name="s", checks=[failing(1, 2)])(
+    pipeline.stage(name="s", checks=[check_that_fails(1, 2)])(
         lambda state: MAKES[kind](left.pop(0))
     )
-    report = ran(pipeline, id="a")
+    report = run_pipeline(pipeline, id="a")
     outputs = [attempt.output for attempt in report.stages[0].attempts]
     assert "of attempt 1, 40 × 2\n" in outputs[0]
     assert ": 0 to 39, mean 19.5" in outputs[0]
@@ -50,13 +50,19 @@ def test_a_report_shows_shape_head_and_what_changed(kind: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("values", "count"), [([1.0, 2.0, 3.0], 3), ([1.0, 1.0, 1.0], 2)]
+    ("values", "count"),
+    [
+        pytest.param([1.0, 2.0, 3.0], 3, id="other frames"),
+        pytest.param([1.0, 1.0, 1.0], 2, id="equal frames"),
+    ],
 )
 def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None:
     policy = "stage, attempts.limit=3, repeat.times=1"
     left = list(values)
-    report = one(
-        lambda _: MAKES["polars"]([left.pop(0)]), failing(1, 2, 3), policy=policy
+    report = run_stage(
+        lambda _: MAKES["polars"]([left.pop(0)]),
+        check_that_fails(1, 2, 3),
+        policy=policy,
     )
     assert len(report.stages[0].attempts) == count
 
@@ -65,7 +71,7 @@ def test_what_cannot_be_described_is_named() -> None:
     class Model:
         shape = (3, 3)
 
-    report = one(lambda state: Model(), failing(1))
+    report = run_stage(lambda state: Model(), check_that_fails(1))
     outputs = [attempt.output for attempt in report.stages[0].attempts]
     assert outputs == [f"s: Model of attempt {n}" for n in (1, 2)]
 
@@ -73,9 +79,21 @@ def test_what_cannot_be_described_is_named() -> None:
 @pytest.mark.parametrize(
     ("missing", "check"),
     [
-        ("narwhals", numbers.predictions(None, "y", "yhat")),
-        ("narwhals", numbers.finite(lambda output, state: output)),
-        ("pyarrow.parquet", numbers.results("results.parquet")),
+        pytest.param(
+            "narwhals",
+            numbers.predictions(None, "y", "yhat"),
+            id="narwhals for predictions",
+        ),
+        pytest.param(
+            "narwhals",
+            numbers.finite(lambda output, state: output),
+            id="narwhals for finite",
+        ),
+        pytest.param(
+            "pyarrow.parquet",
+            numbers.results("results.parquet"),
+            id="pyarrow for a Parquet file",
+        ),
     ],
 )
 def test_a_missing_package_halts_before_stage_1(
@@ -87,7 +105,7 @@ def test_a_missing_package_halts_before_stage_1(
     pipeline.stage(name="first")(lambda state: stages.append("first"))
     pipeline.stage(name="second", checks=[check])(lambda state: stages.append("second"))
     with pytest.raises(errors.PackageMissing, match=r"pip install 'heedful\[frames\]'"):
-        ran(pipeline)
+        run_pipeline(pipeline)
     assert stages == []
     assert not (tmp_path / "a.db").exists()
 
@@ -97,14 +115,21 @@ def absent(output: Any, context: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "check", [absent, grounding(lambda text, state: MAKES["pandas"]([1.0]))]
+    "check",
+    [
+        pytest.param(absent, id="a check of the user"),
+        pytest.param(
+            grounding(lambda text, state: MAKES["pandas"]([1.0])),
+            id="a check of heedful",
+        ),
+    ],
 )
 def test_a_check_without_its_package_halts_the_run(
     check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(errors.CheckFailed, match=r"forecasts|narwhals"):
-        one(lambda state: "y is 1.", check)
+        run_stage(lambda state: "y is 1.", check)
 
 
 def test_a_check_of_a_file_of_text_needs_no_package(
@@ -112,7 +137,7 @@ def test_a_check_of_a_file_of_text_needs_no_package(
 ) -> None:
     monkeypatch.setitem(sys.modules, "narwhals", None)
     file = tmp_path / "a.csv"
-    report = one(lambda state: file.write_text("y\n1\n"), numbers.finite(file))
+    report = run_stage(lambda state: file.write_text("y\n1\n"), numbers.finite(file))
     assert report.passed
 
 

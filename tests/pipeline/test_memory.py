@@ -21,7 +21,7 @@ from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.engines import change_rows, url_of
-from tests.pipeline.support import ran
+from tests.pipeline.support import run_pipeline
 
 pytestmark = pytest.mark.both
 
@@ -29,7 +29,7 @@ SEED = "default\0default"
 LESSON = f"check/{signature('size', 'size: small').digest}"
 
 
-def small(output: Any, context: Context) -> Sequence[Finding]:
+def check_size(output: Any, context: Context) -> Sequence[Finding]:
     """Wrong below 2; its message differs from run to run."""
     n = json.loads(Path(output).read_text())["n"] if isinstance(output, str) else output
     if n >= 2:
@@ -39,7 +39,7 @@ def small(output: Any, context: Context) -> Sequence[Finding]:
     ]
 
 
-def training(
+def train_pipeline(
     memory: Any, hints: list[str | None], store: Any = None, **options: Any
 ) -> Pipeline:
     """A stage that does right only once it has been told what is wrong."""
@@ -47,7 +47,7 @@ def training(
         "p", store=store or memory, memory=memory, progress=False, **options
     )
 
-    @pipeline.stage(checks=[small])
+    @pipeline.stage(checks=[check_size])
     def train(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return 2 if feedback and "at least 2" in feedback else 1
@@ -63,16 +63,16 @@ def path(tmp_path: Path, engine: str) -> str:
 def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     """Under another task the lesson is not recalled, but its signature is known."""
     hints: list[str | None] = []
-    ran(training(path, hints))
+    run_pipeline(train_pipeline(path, hints))
     other = Pipeline("other", store=path, memory=path, progress=False)
 
-    @other.stage(checks=[small])
+    @other.stage(checks=[check_size])
     def fit(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return 0 if feedback is None else 3
 
     hints.clear()
-    ran(other)
+    run_pipeline(other)
     assert hints[0] is None
     assert hints[1] == (
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
@@ -89,7 +89,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
     path: str, is_shown: bool
 ) -> None:
     hints: list[str | None] = []
-    ran(training(path, hints))
+    run_pipeline(train_pipeline(path, hints))
     memory = Memory(path, holdout=0.5)
 
     async def fill() -> None:
@@ -112,12 +112,14 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
     hints.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)
 
-    @pipeline.stage(checks=[small], memory_key=f"{__name__}.training.<locals>.train")
+    @pipeline.stage(
+        checks=[check_size], memory_key=f"{__name__}.train_pipeline.<locals>.train"
+    )
     def train(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return 1 if len(hints) < 2 else 2
 
-    ran(pipeline, {}, id=run)
+    run_pipeline(pipeline, {}, id=run)
     assert (hints[0] is not None) == is_shown
     assert ("Seen before" in str(hints[1])) == is_shown
     past = asyncio.run(memory.store.read(memory.scope, exposures.past, f"{run}/train"))
@@ -133,7 +135,7 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
 ) -> None:
     hints: list[str | None] = []
     if gone == "retired":
-        ran(training(path, hints))
+        run_pipeline(train_pipeline(path, hints))
         change_rows(path, "update lesson set state = 'retired'")
         hints.clear()
     else:
@@ -143,7 +145,7 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
             "trust": "external",
         }
         asyncio.run(Memory(path).remember("size", "size: small", **options))
-    ran(training(path, hints))
+    run_pipeline(train_pipeline(path, hints))
     assert hints[0] is None
     assert not any(word in str(hints) for word in ("Seen before", "obey"))
 
@@ -158,7 +160,7 @@ def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> No
         pipeline.stage(name="say", model=model, checks=[unit])(
             lambda state: "How heavy is it?"
         )
-        assert ran(pipeline).passed
+        assert run_pipeline(pipeline).passed
     assert "GUARDRAIL" in models[0].prompts[1][-1].content
     turns = [turn.content for turn in models[1].prompts[0]]
     assert turns[:2] == ["How heavy is it?", "7 kg"]
@@ -184,7 +186,7 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(
             "p", store=path, memory=Memory(path, holdout=0), progress=False
         )
         pipeline.stage(checks=[wants(word) for word in wanted])(words)
-        report = ran(pipeline)
+        report = run_pipeline(pipeline)
         assert report.passed
         attempt_count = len(report.stages[0].attempts)
         # What memory says is about no attempt of this run.
@@ -208,7 +210,9 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(
 def test_ask_and_why_and_the_report_know_what_memory_told(
     path: str, tmp_path: Path
 ) -> None:
-    first, second = [ran(training(path, [], reports=tmp_path), id=run) for run in "ab"]
+    first, second = [
+        run_pipeline(train_pipeline(path, [], reports=tmp_path), id=run) for run in "ab"
+    ]
     silent, informed = [report.stages[0].briefing for report in (first, second)]
     assert silent is not None
     assert informed is not None

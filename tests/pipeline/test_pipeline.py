@@ -17,8 +17,14 @@ from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
 from heedful.store import loops
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.drive.support import counted
-from tests.pipeline.support import failing, one, raising, ran, statuses
+from tests.drive.support import open_counted
+from tests.pipeline.support import (
+    check_that_fails,
+    check_that_raises,
+    read_statuses,
+    run_pipeline,
+    run_stage,
+)
 
 FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
 - looks: attempt 1 is wrong. look again
@@ -26,7 +32,7 @@ FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
 Please address these issues and regenerate the output."""
 
 
-def feeding(hints: list[Any]) -> Any:
+def stage_that_hears(hints: list[Any]) -> Any:
     def stage(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return len(hints)
@@ -41,9 +47,9 @@ def feeding(hints: list[Any]) -> Any:
 def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     hints: list[Any] = []
     pipeline = Pipeline("p", store=store, progress=False)
-    check = failing(1)
-    pipeline.stage(name="s", checks=[check])(feeding(hints))
-    report = ran(pipeline)
+    check = check_that_fails(1)
+    pipeline.stage(name="s", checks=[check])(stage_that_hears(hints))
+    report = run_pipeline(pipeline)
     assert hints == [None, FED]
     assert check.seen == [1, 2]
     assert report.status == "passed"
@@ -53,7 +59,7 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     assert stage.action == "passed"
     assert stage.kept == 2
     assert stage.recovered is True
-    assert statuses(report) == [["failed", "passed"]]
+    assert read_statuses(report) == [["failed", "passed"]]
     assert report.state["s"] == 2
 
 
@@ -78,14 +84,14 @@ def test_exhaustion_after_exactly_3_attempts(
     hints: list[Any] = []
     later: list[Any] = []
     pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
-    checks = [failing(1, 2, 3), failing(1, 3, name="other")]
-    pipeline.stage(name="s", checks=checks)(feeding(hints))
+    checks = [check_that_fails(1, 2, 3), check_that_fails(1, 3, name="other")]
+    pipeline.stage(name="s", checks=checks)(stage_that_hears(hints))
 
     @pipeline.stage
     def after(state: Any) -> None:
         later.append((state["s"], state["guardrail_reports"]["degraded"]))
 
-    report = ran(pipeline)
+    report = run_pipeline(pipeline)
     assert len(hints) == 3
     assert report.status == status
     assert report.passed is False
@@ -105,9 +111,11 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
     pipeline = Pipeline(
         "p", store=None, settings=Guardrails(max_stage_retries=1), progress=False
     )
-    pipeline.stage(name="a", checks=[failing(1, 2, 3)])(lambda state: 1)
-    pipeline.stage(name="b", checks=[failing(1, 2, 3)], retries=2)(lambda state: 1)
-    assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
+    pipeline.stage(name="a", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
+    pipeline.stage(name="b", checks=[check_that_fails(1, 2, 3)], retries=2)(
+        lambda state: 1
+    )
+    assert [len(stage.attempts) for stage in run_pipeline(pipeline).stages] == [2, 3]
 
 
 # -- checks that raise
@@ -115,7 +123,10 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
 
 @pytest.mark.parametrize(
     ("max_attempts", "how", "status", "action"),
-    [(1, "continue", "degraded", "continued"), (3, "halt", "halted", "halted")],
+    [
+        pytest.param(1, "continue", "degraded", "continued", id="asked once, continue"),
+        pytest.param(3, "halt", "halted", "halted", id="asked three times, halt"),
+    ],
 )
 def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     max_attempts: int,
@@ -125,13 +136,15 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hints: list[int] = []
-    check = raising(1)
+    check = check_that_raises(1)
     settings = Guardrails(max_check_attempts=max_attempts)
     pipeline = Pipeline(
         "p", store=None, on_unvalidated=how, settings=settings, progress=False
     )
-    pipeline.stage(name="s", checks=[failing(), check])(feeding(hints))
-    report = ran(pipeline)
+    pipeline.stage(name="s", checks=[check_that_fails(), check])(
+        stage_that_hears(hints)
+    )
+    report = run_pipeline(pipeline)
     assert len(hints) == 1  # the output is not to blame
     assert check.asked == [1] * max_attempts
     assert report.status == status
@@ -152,13 +165,13 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
     def score(output: Any, context: Context) -> Evaluation:
         raise RuntimeError("no score today")
 
-    report = one(lambda state: 1, evaluate=score, goals=[Goal("quality", 0.5)])
+    report = run_stage(lambda state: 1, evaluate=score, goals=[Goal("quality", 0.5)])
     (stage,) = report.stages
     assert stage.status == "not_validated"
     assert stage.action == "continued"
     assert stage.kept == 1
-    statuses = {c.check_name: c.status for c in stage.attempts[0].checks}
-    assert statuses == dict.fromkeys(("score", "quality"), "not_validated")
+    read_statuses = {c.check_name: c.status for c in stage.attempts[0].checks}
+    assert read_statuses == dict.fromkeys(("score", "quality"), "not_validated")
     assert "Max retries" not in caplog.text
 
 
@@ -178,7 +191,7 @@ def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
     model = ScriptedModel("out 0", "out 1", "out 2") if kind == "writes" else None
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="s", checks=[check], model=model)(s)
-    ran(pipeline)
+    run_pipeline(pipeline)
     assert seen == ([None] * 3 if kind == "changes" else [None, "out 0", "out 1"])
 
 
@@ -190,7 +203,7 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
     pipeline.stage(name="first")(lambda state: calls.append(1))
 
-    @pipeline.stage(checks=[failing(1)])
+    @pipeline.stage(checks=[check_that_fails(1)])
     def second(state: Any) -> int:
         calls.append(2)
         if len(calls) == 3:
@@ -201,11 +214,11 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     with pytest.raises(
         StageFailed, match=rf"^stage 'second' raised ValueError: .*{again}"
     ) as caught:
-        ran(pipeline, {}, id="r")
+        run_pipeline(pipeline, {}, id="r")
     assert "ghp_" not in str(caught.value)
     assert caught.value.stage == "second"
     assert caught.value.run == "r"
-    report = ran(pipeline, {}, id="r")
+    report = run_pipeline(pipeline, {}, id="r")
     assert calls == [1, 2, 2, 2]
     assert report.status == "passed"
     assert report.state["second"] == 4
@@ -271,25 +284,25 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
     calls: list[str] = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 
-    @pipeline.stage(checks=[failing(1)])
+    @pipeline.stage(checks=[check_that_fails(1)])
     def first(state: Any) -> None:
         calls.append("first")
         state["log"].append(len(calls))
         state.pop("gone", None)
 
-    @pipeline.stage(checks=[failing(1, 2, 3)], on_exhausted="best")
+    @pipeline.stage(checks=[check_that_fails(1, 2, 3)], on_exhausted="best")
     def second(state: Any) -> list[int]:
         calls.append("second")
         return [*state["log"], len(calls)]
 
     state: dict[str, Any] = {"log": [], "gone": 1}
-    report = ran(pipeline, state, id="r")
+    report = run_pipeline(pipeline, state, id="r")
     done = list(calls)
     for again in (
         {"log": [], "gone": 1},
         state,
     ):  # as it was given, and as the run left it
-        other = ran(pipeline, again, id="r")
+        other = run_pipeline(pipeline, again, id="r")
         assert other == report
         assert other.plain() == report.plain()
         assert again["log"] == [2]
@@ -304,18 +317,18 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
 def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
     pipeline.stage(name="s")(lambda state: 1)
-    ran(pipeline, {}, id="r")
+    run_pipeline(pipeline, {}, id="r")
     pipeline.stage(name="t")(lambda state: 1)
     with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
-        ran(pipeline, {}, id="r")
+        run_pipeline(pipeline, {}, id="r")
 
 
 async def test_commits_of_a_run(tmp_path: Path) -> None:
     """One for the run, one for each stage, two an attempt, and one for the end."""
-    store, commits = counted(tmp_path / "a.db")
+    store, commits = open_counted(tmp_path / "a.db")
     pipeline = Pipeline("p", store=store, progress=False)
-    pipeline.stage(name="a", checks=[failing(1, 2)])(lambda state: 1)
-    pipeline.stage(name="b", checks=[failing(1, 2, 3)])(lambda state: 1)
+    pipeline.stage(name="a", checks=[check_that_fails(1, 2)])(lambda state: 1)
+    pipeline.stage(name="b", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
     await store.read(Scope(), loops.newest, limit=1)
     before = commits()
     await pipeline.run({})
@@ -329,15 +342,15 @@ async def test_commits_of_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        " ",
-        "a/b",
-        "a\nb",
-        "x" * (MAX_STAGE_NAME_BYTES + 1),
-        "é" * MAX_STAGE_NAME_BYTES,
-        5,
-        None,
-        "sk-" + "a1B2" * 12,
+        pytest.param("", id="empty"),
+        pytest.param(" ", id="a space"),
+        pytest.param("a/b", id="a slash"),
+        pytest.param("a\nb", id="a line end"),
+        pytest.param("x" * (MAX_STAGE_NAME_BYTES + 1), id="too long"),
+        pytest.param("é" * MAX_STAGE_NAME_BYTES, id="too long in bytes"),
+        pytest.param(5, id="a number"),
+        pytest.param(None, id="None"),
+        pytest.param("sk-" + "a1B2" * 12, id="a secret"),
     ],
 )
 def test_names_that_are_refused(name: Any) -> None:
@@ -349,7 +362,7 @@ def test_names_that_are_refused(name: Any) -> None:
         pipeline = Pipeline("p", store=None)
         pipeline.stage(name="s")(lambda state: 1)
         with pytest.raises(InvalidInput, match="id of a run is"):
-            ran(pipeline, {}, id=name)
+            run_pipeline(pipeline, {}, id=name)
 
 
 @pytest.mark.parametrize(
@@ -371,23 +384,33 @@ def test_names_that_are_taken(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"retries": -1}, "retries is -1; it must be an integer of at least 0"),
-        ({"retries": True}, "retries is True"),
-        ({"retries": 1.5}, "retries is 1.5"),
-        ({"retries": 1, "policy": policies.stage}, "absent if there is a policy"),
-        (
+        pytest.param(
+            {"retries": -1},
+            "retries is -1; it must be an integer of at least 0",
+            id="fewer retries than none",
+        ),
+        pytest.param({"retries": True}, "retries is True", id="a flag as retries"),
+        pytest.param({"retries": 1.5}, "retries is 1.5", id="half a retry"),
+        pytest.param(
+            {"retries": 1, "policy": policies.stage},
+            "absent if there is a policy",
+            id="retries beside a policy",
+        ),
+        pytest.param(
             {"on_exhausted": "stop"},
             "on_exhausted is 'stop'; it must be one of continue, ",
+            id="an unknown way on",
         ),
-        (
+        pytest.param(
             {"on_unvalidated": "best"},
             "on_unvalidated is 'best'; it must be one of continue, halt",
+            id="an unknown way on without a check",
         ),
-        ({"checks": ["x"]}, "checks is"),
-        ({"goals": ["x"]}, "a goal is"),
-        ({"policy": 3}, "policy is 3"),
-        ({"timeout": 0}, "timeout is 0"),
-        ({"model": 3}, "generate is 3"),
+        pytest.param({"checks": ["x"]}, "checks is", id="a check that is a text"),
+        pytest.param({"goals": ["x"]}, "a goal is", id="a goal that is a text"),
+        pytest.param({"policy": 3}, "policy is 3", id="a number as policy"),
+        pytest.param({"timeout": 0}, "timeout is 0", id="no time"),
+        pytest.param({"model": 3}, "generate is 3", id="a number as model"),
     ],
 )
 def test_options_of_a_stage_that_are_refused(
@@ -408,7 +431,7 @@ def test_a_stage_is_added_by_any_of_its_forms() -> None:
     assert pipeline.stage(plain) is plain
     pipeline.stage(name="Zahlen für 東京 (1)")(plain)
     assert [stage.name for stage in pipeline.stages] == ["plain", "Zahlen für 東京 (1)"]
-    assert ran(pipeline).state["Zahlen für 東京 (1)"] == 1
+    assert run_pipeline(pipeline).state["Zahlen für 東京 (1)"] == 1
 
 
 # -- settings
@@ -431,7 +454,7 @@ def test_settings_have_defaults_names_and_older_names(name: str) -> None:
         for form in ("{}", "HEEDFUL_{}", "heedful_{}"):
             setting = getattr(Guardrails.of({form.format(spelling): " 3 "}), name)
             assert setting == 3
-            assert type(setting) == type(default)
+            assert type(setting) is type(default)
     for settings in ({older: "7", name: "3"}, {name: "3", older: "7"}):
         assert getattr(Guardrails.of(settings), name) == 3
     assert (name in Guardrails().thresholds) == (not name.startswith("max_"))
@@ -440,23 +463,29 @@ def test_settings_have_defaults_names_and_older_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
+        pytest.param(
             {"max_stage_retries": "two"},
             "max_stage_retries is 'two'; it must be a whole number",
+            id="a word as retries",
         ),
-        (
+        pytest.param(
             {"max_stage_retries": -1},
             "max_stage_retries is -1; it must be an integer of at least 0",
+            id="fewer retries than none",
         ),
-        (
+        pytest.param(
             {"max_guardrail_attempts": 0},
             "max_check_attempts is 0; it must be an integer of at",
+            id="no attempt at a check",
         ),
-        (
+        pytest.param(
             {"VARIANCE_RATIO_MIN": "low"},
             "VARIANCE_RATIO_MIN is 'low'; it must be a number",
+            id="a word as ratio",
         ),
-        ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
+        pytest.param(
+            {"deviation_sigma": "nan"}, "deviation_sigma is nan", id="not a number"
+        ),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> None:

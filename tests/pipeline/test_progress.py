@@ -12,17 +12,19 @@ from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import MAX_PROGRESS_LINE_CHARS
-from tests.pipeline.support import failing, raising, ran
+from tests.pipeline.support import check_that_fails, check_that_raises, run_pipeline
 
 SECONDS = re.compile(r"\d+\.\d\d s")
 
 
-def piped(progress: bool | None, **options: Any) -> Pipeline:
+def four_stages(progress: bool | None, **options: Any) -> Pipeline:
     pipeline = Pipeline("forecast", store=None, progress=progress, **options)
     pipeline.stage(name="load")(lambda state: 1)
-    pipeline.stage(name="train", checks=[failing(1)])(lambda state: 1)
-    pipeline.stage(name="say", checks=[failing(1, 2, 3)], retries=1)(lambda state: 1)
-    pipeline.stage(name="show", checks=[raising(1)])(lambda state: 1)
+    pipeline.stage(name="train", checks=[check_that_fails(1)])(lambda state: 1)
+    pipeline.stage(name="say", checks=[check_that_fails(1, 2, 3)], retries=1)(
+        lambda state: 1
+    )
+    pipeline.stage(name="show", checks=[check_that_raises(1)])(lambda state: 1)
     return pipeline
 
 
@@ -61,7 +63,7 @@ def test_what_is_said(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "heedful"):
-        ran(piped(True), {}, id="r")
+        run_pipeline(four_stages(True), {}, id="r")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert SECONDS.sub("… s", captured.err) == SAID
@@ -78,7 +80,7 @@ def test_what_is_said(
 def test_quiet_where_it_is_not_wanted(
     progress: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran(piped(progress))
+    run_pipeline(four_stages(progress))
     assert capsys.readouterr() == ("", "")
 
 
@@ -92,11 +94,11 @@ def test_a_terminal_is_told_and_a_program_without_one_runs(
 ) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    ran(piped(None), {}, id="r")
+    run_pipeline(four_stages(None), {}, id="r")
     assert SECONDS.sub("… s", screen.getvalue()) == SAID
     monkeypatch.setattr(sys, "stderr", None)
     for progress in (None, True):
-        assert ran(piped(progress)).degraded
+        assert run_pipeline(four_stages(progress)).degraded
 
 
 def test_nobody_forges_a_line(
@@ -109,7 +111,7 @@ def test_nobody_forges_a_line(
     pipeline = Pipeline("p", store=None, progress=True)
     pipeline.stage(name="s", checks=[check], retries=0)(lambda state: 1)
     with caplog.at_level(logging.INFO, "heedful"):
-        ran(pipeline)
+        run_pipeline(pipeline)
     for lines in (
         capsys.readouterr().err.splitlines(),
         [r.getMessage() for r in caplog.records],

@@ -26,7 +26,13 @@ from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import MAX_STAGE_NAME_BYTES
 from heedful.store import loops, open_store
 from heedful.store.runs import report_of
-from tests.pipeline.support import failing, one, raising, ran, statuses
+from tests.pipeline.support import (
+    check_that_fails,
+    check_that_raises,
+    read_statuses,
+    run_pipeline,
+    run_stage,
+)
 
 TEXTS = "stage_name overall_status timestamp feedback_for_agent".split()
 FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS, str), "checks": list}
@@ -40,7 +46,7 @@ CHECK_FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS_OF_CHECK, str), "details"
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def typed(report: Any) -> None:
+def check_types(report: Any) -> None:
     for name, kind in FIELDS.items():
         assert type(report[name]) is kind, name
     for check in report["checks"]:
@@ -48,17 +54,19 @@ def typed(report: Any) -> None:
     assert TIME.fullmatch(report["timestamp"])
 
 
-def two(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Report:
+def run_two_stages(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Report:
     pipeline = Pipeline(
         "p", store=str(folder / "a.db"), reports=folder / "out", progress=False
     )
-    pipeline.stage(name="train", checks=[failing(1), raising(2)])(lambda state: 1)
-    pipeline.stage(name="say it", checks=[failing(1, 2, 3)])(lambda state: 1)
-    return ran(pipeline, {}, id=run)
+    pipeline.stage(name="train", checks=[check_that_fails(1), check_that_raises(2)])(
+        lambda state: 1
+    )
+    pipeline.stage(name="say it", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
+    return run_pipeline(pipeline, {}, id=run)
 
 
 def test_the_files_of_a_run(tmp_path: Path) -> None:
-    report = two(tmp_path)
+    report = run_two_stages(tmp_path)
     out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {
         "guardrail_train_run_1-x_attempt1.json",
@@ -73,7 +81,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     for stage in report.stages:
         for attempt in stage.attempts:
             document = json.loads((out / attempt.file).read_text())
-            typed(document)
+            check_types(document)
             assert document == attempt.plain()
     assert json.loads((out / "run_1-x.json").read_text()) == report.plain()
     first, second = report.stages[0].attempts
@@ -88,7 +96,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     pipeline = Pipeline("..", store=None, reports=tmp_path / "a" / "b", progress=False)
     pipeline.stage(name="..\\..")(lambda state: 1)
-    ran(pipeline, {}, id="..")
+    run_pipeline(pipeline, {}, id="..")
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {
         "guardrail_.._.._.._attempt1.json",
         "...json",
@@ -105,14 +113,14 @@ def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     monkeypatch.chdir(tmp_path)
     Path("one.csv").write_text("y,yhat\n1,2\n")
     checks = predictions(source, "y", "yhat"), results("gone.csv")
-    attempt = one(lambda state: 1, *checks, retries=0).stages[0].attempts[0]
+    attempt = run_stage(lambda state: 1, *checks, retries=0).stages[0].attempts[0]
     assert {c.check_name for c in attempt.checks} <= {"missing_results", "predictions"}
     assert "passed" not in {c.status for c in attempt.checks}
 
 
 async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) -> None:
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    pipeline.stage(name="a", checks=[failing(1)])(lambda state: 1)
+    pipeline.stage(name="a", checks=[check_that_fails(1)])(lambda state: 1)
     pipeline.stage(name="b")(lambda state: 1 / 0)
     pipeline.stage(name="c")(lambda state: 1)
     with pytest.raises(heedful.errors.StageFailed):
@@ -125,7 +133,7 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
     assert report.ended == 0.0
     assert report.plain()["ended"] is None
     assert [stage.action for stage in report.stages] == ["passed", "open", "not_run"]
-    assert statuses(report) == [["failed", "passed"], [], []]
+    assert read_statuses(report) == [["failed", "passed"], [], []]
 
 
 # -- feedback
@@ -145,11 +153,13 @@ def test_the_longest_feedback_is_bounded() -> None:
 @pytest.mark.parametrize("count", [8, 30])
 def test_the_feedback_of_a_stage_lists_every_failed_check(count: int) -> None:
     names = [f"check_{n}" for n in range(count)]
-    wrong = [failing(1, name=name, fix="repair it: " + "f" * 900) for name in names]
+    wrong = [
+        check_that_fails(1, name=name, fix="repair it: " + "f" * 900) for name in names
+    ]
     goals = heedful.Goal("quality", 0.5), heedful.Goal("drift", 0.5, "at_most")
     judge = Evaluation(scores={"quality": 0.1, "drift": 0.6})
     attempt = (
-        one(
+        run_stage(
             lambda state: 1,
             *wrong,
             evaluate=lambda output, context: judge,
@@ -195,7 +205,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
         "p", store=path, on_exhausted=how, reports=tmp_path / "r", progress=False
     )
 
-    @pipeline.stage(checks=[failing(1, 2, 3)])
+    @pipeline.stage(checks=[check_that_fails(1, 2, 3)])
     def s(state: Any, feedback: str | None = None) -> int:
         hints.append(feedback)
         return len(hints)
@@ -205,7 +215,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
         calls.append(state["s"])
         return 1
 
-    before = ran(pipeline, {}, id="r")
+    before = run_pipeline(pipeline, {}, id="r")
     assert before.status == ("halted" if how == "halt" else "degraded")
     again = asyncio.run(
         heedful.override("r/s", "attempts", by="ada", why="once more", store=path)
@@ -213,7 +223,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
     assert isinstance(again, heedful.Again)
     open_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
-    report = ran(pipeline, {}, id="r")
+    report = run_pipeline(pipeline, {}, id="r")
     assert len(hints) == 4
     assert (
         hints[3]
@@ -224,12 +234,12 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
     assert hints[3] == report.stages[0].attempts[2].feedback_for_agent
     assert report.status == "passed"
     assert report.state["s"] == 4
-    assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
+    assert read_statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
     stored_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert stored_report == report
-    assert ran(pipeline, {}, id="r") == report
+    assert run_pipeline(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
     run = asyncio.run(open_store(path).read(Scope(), loops.read, "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [

@@ -19,7 +19,7 @@ from heedful.store import loops
 from heedful.store.runs import report_of
 from heedful.store.sqlite import BUSY_TIMEOUT_SECONDS, File, in_file
 from heedful.store.store import Store
-from tests.pipeline.support import timeless
+from tests.pipeline.support import without_times
 
 
 class Crashing(Store):
@@ -60,7 +60,7 @@ class Plan:
 
 
 @dataclass
-class Ran:
+class Recording:
     """What was called, how often."""
 
     finished: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -86,27 +86,33 @@ plans = st.lists(
 )
 
 
-def made(
-    plans: Sequence[Plan], store: Any, ran: Ran, crashes: bool, memory: Any = None
+def pipeline_of(
+    plans: Sequence[Plan],
+    store: Any,
+    recording: Recording,
+    crashes: bool,
+    memory: Any = None,
 ) -> Pipeline:
     pipeline = Pipeline("p", store=store, memory=memory, progress=False)
     for number, plan in enumerate(plans):
-        _add(pipeline, number, plan=plan, ran=ran, crashes=crashes)
+        add_stage(pipeline, number, plan=plan, recording=recording, crashes=crashes)
     return pipeline
 
 
-def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -> None:
+def add_stage(
+    pipeline: Pipeline, number: int, plan: Plan, recording: Recording, crashes: bool
+) -> None:
     def crash(attempt: int, when: str) -> None:
         where = (number, attempt, when)
-        if crashes and (attempt, when) in plan.raises and where not in ran.raised:
-            ran.raised.add(where)
+        if crashes and (attempt, when) in plan.raises and where not in recording.raised:
+            recording.raised.add(where)
             raise ConnectionError("lost")
 
     def stage(state: dict[str, Any], feedback: str | None = None) -> Any:
         attempt = (
             1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
         )
-        ran.fed.setdefault((number, attempt), set()).add(feedback)
+        recording.fed.setdefault((number, attempt), set()).add(feedback)
         crash(attempt, "early")
         if plan.does != "returns":
             state["shared"].append([number, attempt, len(state["shared"])])
@@ -114,7 +120,7 @@ def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -
         if plan.does == "drops":
             state.pop(f"s{number - 1}", None)
         crash(attempt, "late")
-        ran.finished[number, attempt] += 1
+        recording.finished[number, attempt] += 1
         return (
             {"made": [number, attempt, state["last"]]}
             if plan.does in ("returns", "both")
@@ -143,22 +149,22 @@ def _add(pipeline: Pipeline, number: int, plan: Plan, ran: Ran, crashes: bool) -
     pipeline.stage(name=f"s{number}", checks=[check], **how)(stage)
 
 
-def first() -> dict[str, Any]:
+def first_state() -> dict[str, Any]:
     return {"shared": [], "last": None, "s0": "before"}
 
 
-def told(report: Report) -> Any:
-    return timeless(report), timeless(report.state)
+def plain_report(report: Report) -> Any:
+    return without_times(report), without_times(report.state)
 
 
 async def until_done(
-    plans: Sequence[Plan], store: Crashing, ran: Ran, memory: Any = None
+    plans: Sequence[Plan], store: Crashing, recording: Recording, memory: Any = None
 ) -> Report:
     for _ in range(40):
         try:
-            return await made(plans, store, ran=ran, crashes=True, memory=memory).run(
-                first(), id="r"
-            )
+            return await pipeline_of(
+                plans, store, recording=recording, crashes=True, memory=memory
+            ).run(first_state(), id="r")
         except (StageFailed, StoreUnavailable):
             continue
     raise AssertionError("it never came to an end")
@@ -173,30 +179,34 @@ async def until_done(
 def test_interrupted_anywhere_it_ends_the_same(
     plans: list[Plan], before: set[int], after: set[int]
 ) -> None:
-    quiet = Ran()
-    loud = Ran()
-    still = Ran()
-    volatile = asyncio.run(made(plans, None, quiet, crashes=False).run(first(), id="r"))
+    quiet = Recording()
+    loud = Recording()
+    still = Recording()
+    volatile = asyncio.run(
+        pipeline_of(plans, None, quiet, crashes=False).run(first_state(), id="r")
+    )
 
     async def scenario() -> None:
         store = in_file(":memory:")
-        undisturbed = await made(plans, store, still, crashes=False).run(
-            first(), id="r"
+        undisturbed = await pipeline_of(plans, store, still, crashes=False).run(
+            first_state(), id="r"
         )
-        assert told(undisturbed) == told(volatile)
+        assert plain_report(undisturbed) == plain_report(volatile)
         await store.close()
         crashing = Crashing(before, after)
         report = await until_done(plans, crashing, loud)
-        assert told(report) == told(volatile)
+        assert plain_report(report) == plain_report(volatile)
         assert "shows False" not in str(
             report.plain()
         )  # checks find what was fed back, too
         assert await report_of(crashing, Scope(), "r") == report
         crashing.before = set()
         crashing.after = set()
-        again = await made(plans, crashing, loud, crashes=True).run(first(), id="r")
+        again = await pipeline_of(plans, crashing, loud, crashes=True).run(
+            first_state(), id="r"
+        )
         assert again == report
-        assert told(again) == told(report)
+        assert plain_report(again) == plain_report(report)
         await crashing.close()
 
     asyncio.run(scenario())

@@ -26,7 +26,7 @@ from heedful.pipeline import Pipeline
 from heedful.store import open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.pipeline.support import failing, one, ran
+from tests.pipeline.support import check_that_fails, run_pipeline, run_stage
 
 REPORTS = "guardrail_reports"
 
@@ -54,7 +54,7 @@ class Slots:
         self.x = [1]
 
 
-def get(state: Any, name: str) -> Any:
+def read_field(state: Any, name: str) -> Any:
     return (
         state[name] if isinstance(state, Mapping | UserDict) else getattr(state, name)
     )
@@ -75,26 +75,29 @@ def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None
     """
     starts: list[Any] = []
     state = make()
-    check = failing(1, 2)
+    check = check_that_fails(1, 2)
 
     def s(stage_state: Any) -> int:
         assert stage_state is state
-        reports = get(stage_state, REPORTS)
+        reports = read_field(stage_state, REPORTS)
         starts.append(
-            (list(get(stage_state, "x")), reports.get("s_feedback", "").split("\n")[0])
+            (
+                list(read_field(stage_state, "x")),
+                reports.get("s_feedback", "").split("\n")[0],
+            )
         )
-        get(stage_state, "x").append(2)
+        read_field(stage_state, "x").append(2)
         return 5
 
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="s", checks=[check])(s)
-    report = ran(pipeline, state)
+    report = run_pipeline(pipeline, state)
     head = "GUARDRAIL FEEDBACK - Critical issues detected in s:"
     assert starts == [([1], ""), ([1], head), ([1], head)]
     assert check.seen == [5, 5, 5]
-    assert get(state, "x") == [1, 2]
-    assert get(state, "s") == 5
-    assert get(state, REPORTS)["s"]["overall_status"] == "passed"
+    assert read_field(state, "x") == [1, 2]
+    assert read_field(state, "s") == 5
+    assert read_field(state, REPORTS)["s"]["overall_status"] == "passed"
     assert report.state is state
 
 
@@ -107,8 +110,8 @@ def test_states_that_are_refused(state: Any, tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInput, match=r"state is .*; it must be a mutable mapping"
     ):
-        ran(pipeline, state, id="r")
-    assert ran(pipeline, {}, id="r").passed  # nothing was begun
+        run_pipeline(pipeline, state, id="r")
+    assert run_pipeline(pipeline, {}, id="r").passed  # nothing was begun
 
 
 FROZEN = make_dataclass("FROZEN", [("x", int, 1)], frozen=True)
@@ -122,13 +125,13 @@ class Narrow:
 def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> None:
     """A stage that returns nothing may run over it; feedback comes as the parameter."""
     with pytest.raises(InvalidInput, match="it must be one that lets 's' be set"):
-        one(lambda state: 1, state=make())
+        run_stage(lambda state: 1, state=make())
     hints: list[Any] = []
 
-    def told(state: Any, feedback: str | None = None) -> None:
+    def hear(state: Any, feedback: str | None = None) -> None:
         hints.append(feedback)
 
-    assert one(told, failing(1), state=make()).passed
+    assert run_stage(hear, check_that_fails(1), state=make()).passed
     assert len(hints) == 2
     assert hints[1].startswith("GUARDRAIL")
 
@@ -149,7 +152,7 @@ def test_without_an_output_checks_see_the_state(value: Any) -> None:
         state["x"] = 2
         return state if value == "state" else None
 
-    assert "s" not in one(s, check, state={"x": 1}).state
+    assert "s" not in run_stage(s, check, state={"x": 1}).state
     assert seen == [2]
 
 
@@ -168,10 +171,10 @@ def test_without_an_output_checks_see_the_state(value: Any) -> None:
 )
 def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    check = failing()
+    check = check_that_fails()
     pipeline.stage(name="s", checks=[check])(lambda state: value)
     for _ in range(2):
-        output = ran(pipeline, id="r").state["s"]
+        output = run_pipeline(pipeline, id="r").state["s"]
         assert repr(output) == repr(value)
     assert repr(check.seen) == repr([value])
 
@@ -179,45 +182,45 @@ def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
 # -- functions of all kinds
 
 
-def told(state: Any, feedback: str | None = None) -> Any:
+def hear(state: Any, feedback: str | None = None) -> Any:
     return feedback or "none"
 
 
-async def told_later(state: Any, **named: Any) -> Any:
-    return told(state, **named)
+async def hear_later(state: Any, **named: Any) -> Any:
+    return hear(state, **named)
 
 
-class Called:
+class Hearing:
     async def __call__(self, state: Any, feedback: str | None = None) -> Any:
-        return told(state, feedback)
+        return hear(state, feedback)
 
 
-@functools.wraps(told)
-def narrow(state: Any) -> Any:
+@functools.wraps(hear)
+def hear_nothing(state: Any) -> Any:
     return "none"
 
 
 @pytest.mark.parametrize(
     ("function", "hears"),
     [
-        (told, True),
-        (told_later, True),
-        (Called(), True),
-        (functools.partial(told), True),
+        (hear, True),
+        (hear_later, True),
+        (Hearing(), True),
+        (functools.partial(hear), True),
         (
-            functools.wraps(told)(
-                lambda *arguments, **named: told(*arguments, **named)
+            functools.wraps(hear)(
+                lambda *arguments, **named: hear(*arguments, **named)
             ),
             True,
         ),
         (lambda state: "none", False),
-        (narrow, False),
+        (hear_nothing, False),
     ],
     ids=map(str, range(7)),
 )
 def test_a_function_that_takes_feedback_is_told(function: Any, hears: bool) -> None:
-    check = failing(1)
-    assert one(function, check).passed
+    check = check_that_fails(1)
+    assert run_stage(function, check).passed
     assert [hints.startswith("GUARDRAIL") for hints in check.seen] == [False, hears]
 
 
@@ -240,9 +243,11 @@ def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
 
     first = {"gone": 1, "replaced": 0, "deep": {"a": [0]}, "kept": (1, 2)}
     pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
-    pipeline.stage(name="s", checks=[failing(1, 2, 3), failing(1, 3, name="b")])(s)
+    pipeline.stage(
+        name="s", checks=[check_that_fails(1, 2, 3), check_that_fails(1, 3, name="b")]
+    )(s)
     state = {**first, "deep": {"a": [0]}}
-    ran(pipeline, state)
+    run_pipeline(pipeline, state)
     assert starts == [first] * 3
     n = 2 if how == "best" else 3
     del state[REPORTS]
@@ -260,7 +265,7 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
     calls: list[str] = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 
-    @pipeline.stage(checks=[failing(1)])
+    @pipeline.stage(checks=[check_that_fails(1)])
     def s(state: Any, feedback: str | None = None) -> Any:
         calls.append("s" if feedback is None else "again")
         if place == "output":
@@ -280,7 +285,7 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
     message = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
     for error in (StageFailed, NotJournalable):
         with pytest.raises(error):
-            ran(pipeline, {}, id="r")
+            run_pipeline(pipeline, {}, id="r")
     assert re.search(message, caplog.text)
     assert calls == ["s", "again", "after"]
 
@@ -297,11 +302,11 @@ def test_a_frame_in_the_state_is_kept_and_restored_by_value(
     seen: list[Any] = []
     pipeline = Pipeline("p", store=store, progress=False)
 
-    @pipeline.stage(checks=[failing()])
+    @pipeline.stage(checks=[check_that_fails()])
     def reads(state: Any) -> int:
         return len(state["df"])
 
-    @pipeline.stage(checks=[failing(1, 2)])
+    @pipeline.stage(checks=[check_that_fails(1, 2)])
     def changes(state: Any) -> None:
         seen.append(state["df"].equals(frame(data)))
         if frame is pd.DataFrame:
@@ -309,7 +314,7 @@ def test_a_frame_in_the_state_is_kept_and_restored_by_value(
         else:
             state["df"] = frame({"y": [9.0, None, 3.0]})
 
-    report = ran(pipeline, {"df": frame(data)})
+    report = run_pipeline(pipeline, {"df": frame(data)})
     assert report.status == "passed"
     assert seen == [True, True, True]
     assert report.state["df"].equals(frame({"y": [9.0, None, 3.0]}))
@@ -321,7 +326,7 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
     calls: list[str] = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
 
-    @pipeline.stage(rerun=True, checks=[failing(1)])
+    @pipeline.stage(rerun=True, checks=[check_that_fails(1)])
     def load(state: Any, feedback: str | None = None) -> pd.DataFrame:
         calls.append((feedback or "none").split(" ")[0])
         state["rows"] = 2
@@ -340,9 +345,9 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
         return float(state["load"]["y"].sum())
 
     with pytest.raises(StageFailed):
-        ran(pipeline, {}, id="r")
+        run_pipeline(pipeline, {}, id="r")
     assert calls == ["none", "GUARDRAIL", "scale", "fails"]
-    report = ran(pipeline, {}, id="r")
+    report = run_pipeline(pipeline, {}, id="r")
     assert calls[4:] == [
         "GUARDRAIL",
         "scale",
@@ -374,7 +379,7 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
         state["key"] = secret
         return {"token": secret}
 
-    report = ran(pipeline, {}, id="r")
+    report = run_pipeline(pipeline, {}, id="r")
     assert report.state["s"] == {"token": secret}  # what the stage made is the user's
     assert secret not in str(report.plain())
     assert asyncio.run(report_of(open_store(str(path)), Scope(), "r")) == report
@@ -395,10 +400,10 @@ def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None
 
     def again(model: ScriptedModel) -> Report:
         pipeline = Pipeline("p", store=path, progress=False)
-        pipeline.stage(name="say", model=model, checks=[failing(1)])(
+        pipeline.stage(name="say", model=model, checks=[check_that_fails(1)])(
             lambda state: "Say it."
         )
-        return ran(pipeline, id="r")
+        return run_pipeline(pipeline, id="r")
 
     with pytest.raises(ModelError, match="gone"):
         again(models[0])

@@ -24,7 +24,7 @@ from heedful.store import loops as loop_store
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
 from tests.memory.dreamt import dump_tables
-from tests.pipeline.support import timeless
+from tests.pipeline.support import without_times
 from tests.soak.programs import FAILS, SECONDS, lessons
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
@@ -195,8 +195,8 @@ def left(folder: Path) -> list[Any]:
     return [
         json.loads((folder / "state.json").read_text()),
         [path.name for path in reports],
-        [timeless(json.loads(path.read_text())) for path in documents],
-        timeless(asyncio.run(report_of(store, Scope(), "r"))),
+        [without_times(json.loads(path.read_text())) for path in documents],
+        without_times(asyncio.run(report_of(store, Scope(), "r"))),
     ]
 
 

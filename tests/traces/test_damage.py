@@ -370,7 +370,12 @@ def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("events", 0), ("content", 399), ("bytes", "9")]
+    ("name", "value"),
+    [
+        pytest.param("events", 0, id="no event"),
+        pytest.param("content", 399, id="too little content"),
+        pytest.param("bytes", "9", id="a text"),
+    ],
 )
 def test_limits_are_checked(name, value):
     with pytest.raises(InvalidInput, match=f"limits.{name} is"):

@@ -45,7 +45,7 @@ def positions_of(
     ]
 
 
-def tried(n: int, item: str) -> Event:
+def call_numbered(n: int, item: str) -> Event:
     return call(arguments={"item": item, "n": n})
 
 
@@ -338,10 +338,21 @@ def count_calls(events: tuple[Event, ...], analyse: Callable[[Episode], object])
 
 
 MANY: list[Callable[[int], tuple[Event, ...]]] = [
-    lambda n: n * (call(), LOST, speech("It should work now."), chat("Output: 1")),
-    lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
-    lambda n: tuple(
-        e for k in range(n) for e in (tried(k, "pan"), result(f"order total: {k}"))
+    pytest.param(
+        lambda n: n * (call(), LOST, speech("It should work now."), chat("Output: 1")),
+        id="steps that repeat",
+    ),
+    pytest.param(
+        lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
+        id="errors with numbers",
+    ),
+    pytest.param(
+        lambda n: tuple(
+            e
+            for k in range(n)
+            for e in (call_numbered(k, "pan"), result(f"order total: {k}"))
+        ),
+        id="calls with numbers",
     ),
 ]
 
