@@ -119,7 +119,9 @@ def open_run(store: Any, memory: Any, *answers: Any, **options: Any) -> Run[Any]
     """A loop named l, that is driven step by step."""
     options.setdefault("generate", Generator(*answers))
     options.setdefault("checks", [Check()])
-    return Run[Any](TASK, policy=FOUR, id="l", store=store, memory=memory, **options)
+    options.setdefault("policy", FOUR)
+    options.setdefault("id", "l")
+    return Run[Any](TASK, store=store, memory=memory, **options)
 
 
 async def drive(store: Any, memory: Memory, id: str, **options: Any) -> ScriptedModel:
