@@ -4,9 +4,9 @@ import os
 import re
 import socket
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,6 +126,13 @@ def test_a_program_that_does_not_end_is_stopped(body):
 
 
 # What a program may not do, with bubblewrap and without
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder that is not below /dev, of which bubblewrap gives programs another."""
+    with tempfile.TemporaryDirectory(prefix="heedful-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(params=["bubblewrap", "limits"])
@@ -556,14 +563,19 @@ def test_cancelling_kills_the_program_at_once(tmp_path, monkeypatch):
     )
     check = checks.python_tests("assert True", seconds=600)
 
-    def wait_for_note() -> Path:
-        while not (notes := [*tmp_path.glob("*/note")]):
-            time.sleep(0.01)
-        return notes[0]
+    async def wait_for_note(task: asyncio.Task[Any]) -> Path:
+        """Return the file that the program renames once it runs."""
+        for _ in range(6_000):
+            notes = [*tmp_path.glob("*/note")]
+            if notes:
+                return notes[0]
+            assert not task.done(), "the program ended before it was cancelled"
+            await asyncio.sleep(0.01)
+        raise AssertionError("the program did not start")
 
     async def cancel() -> None:
         task = asyncio.ensure_future(check(program, CONTEXT))
-        note = await asyncio.to_thread(wait_for_note)
+        note = await wait_for_note(task)
         with note.open() as file:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
