@@ -12,9 +12,10 @@ from heedful.lessons.lesson import Filter, Lesson
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
-from heedful.testing import FixedEmbedder
+from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT, learn_loop, read_rows
-from tests.store.support import opened
+
+memory = by_words_and_vectors
 
 EVIL = "zzevil"  # a word of every text of the attacker, and of none of ours
 POISON = replace(WEIGHT, accepted=f"{EVIL} 7 stones", wrong=f"{EVIL} unit")
@@ -41,14 +42,6 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "the error of a loop": {"error_type": "unit", "text": "no unit", "example": POISON},
     "as if by a loop": {"source": "loop:ours"},
 }
-
-
-@pytest.fixture(params=["words", "vectors"])
-def memory(request, tmp_path):
-    with opened(tmp_path / "a.db") as store:
-        yield Memory(
-            store, embedder=FixedEmbedder() if request.param == "vectors" else None
-        )
 
 
 async def attack(

@@ -16,22 +16,19 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK, in_memory
+from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
 
 pytestmark = IN_SOAK
+
+
+memory = by_words_and_vectors
 
 
 @pytest.fixture
 def store():
     with opened(":memory:") as opened_store:
         yield opened_store
-
-
-@pytest.fixture(params=["words", "vectors"])
-def memory(request, store):
-    return Memory(
-        store, embedder=FixedEmbedder() if request.param == "vectors" else None
-    )
 
 
 async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(

@@ -16,19 +16,15 @@ from heedful.store import exposures, lessons
 from heedful.store.connection import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived
+from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
 
 pytestmark = pytest.mark.both
 
+memory = by_words_and_vectors
+
 OTHER = "name a river in Portugal"
-
-
-@pytest.fixture(params=["words", "vectors"])
-def memory(request, store):
-    return Memory(
-        store, embedder=FixedEmbedder() if request.param == "vectors" else None
-    )
 
 
 async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):

@@ -8,20 +8,14 @@ import pytest
 
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
-from heedful.memory.memory import Memory
-from heedful.testing import FixedEmbedder
+from tests.memory.conftest import by_words_and_vectors
 
 pytestmark = pytest.mark.both
 
+memory = by_words_and_vectors
+
 SAID = "SQL query timed out on a JOIN of large tables"
 TASK = Example("Produce the monthly report", "Here it is.")
-
-
-@pytest.fixture(params=["words", "vectors"])
-def memory(request, store):
-    return Memory(
-        store, embedder=FixedEmbedder() if request.param == "vectors" else None
-    )
 
 
 def build_lesson(text: str, trust="model", rated=None, **more) -> Lesson:
