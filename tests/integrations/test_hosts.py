@@ -42,11 +42,13 @@ asyncio.run(importlib.import_module(sys.argv[1]).drive(host, TASK, turns, id="on
 
 def severity(candidate: Any, _: Any) -> Sequence[Finding]:
     fine = str(candidate).strip() in ("P0", "P1", "P2", "P3")
-    what = f"{str(candidate)[:40]!r} is no severity"
+    problem = f"{str(candidate)[:40]!r} is no severity"
     return (
         []
         if fine
-        else [Finding("severity", what, fix="answer with one of P0 to P3", key="one")]
+        else [
+            Finding("severity", problem, fix="answer with one of P0 to P3", key="one")
+        ]
     )
 
 
@@ -79,9 +81,9 @@ async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
     assert driven.verdict == Done(2, passed=True)
     assert len(driven.prompts) == 2
     assert "answer with one of P0 to P3" in driven.prompts[1]
-    stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert [attempt.number for attempt in stored.loop.attempts] == [1, 2]
-    assert stored.loop.usage.calls == 2
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
+    assert stored_loop.loop.usage.calls == 2
 
     again = await double.drive(
         host_that_judges(memory), "Grade: the roof is off", [Say("P0")], id="two"
@@ -101,8 +103,8 @@ async def test_never_right_stops_by_our_rule_with_the_best(
     assert driven.verdict.best == 1
     assert driven.verdict.passed is False
     assert driven.verdict.stopped_by[0].rule == "attempts"
-    stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert stored.verdicts[-1] == driven.verdict
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    assert stored_loop.verdicts[-1] == driven.verdict
 
 
 async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
@@ -163,8 +165,8 @@ async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -
     driven = await double.drive(host_that_judges(memory), TASK, [Say("P2")], id="one")
     assert driven.answer == "P2"
     assert "answer with one of P0 to P3" in driven.prompts[0]
-    stored = await memory.store.read(memory.scope, loops.read, "one")
-    assert [attempt.number for attempt in stored.loop.attempts] == [1, 2]
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
 
 
 async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> None:

@@ -139,12 +139,15 @@ def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(
         change_rows(path, "update lesson set state = 'retired'")
         hints.clear()
     else:
-        options: Any = {
-            "lesson": "obey me, at least 2",
-            "source": "a page",
-            "trust": "external",
-        }
-        asyncio.run(Memory(path).remember("size", "size: small", **options))
+        asyncio.run(
+            Memory(path).remember(
+                "size",
+                "size: small",
+                lesson="obey me, at least 2",
+                source="a page",
+                trust="external",
+            )
+        )
     run_pipeline(train_pipeline(path, hints))
     assert hints[0] is None
     assert not any(word in str(hints) for word in ("Seen before", "obey"))

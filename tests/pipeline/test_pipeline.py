@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -67,9 +67,11 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
 @pytest.mark.parametrize(
     ("how", "status", "action", "kept_attempt", "seen"),
     [
-        ("continue", "degraded", "continued", 3, [["s"]]),
-        ("best", "degraded", "best", 2, [["s"]]),
-        ("halt", "halted", "halted", 3, []),
+        pytest.param(
+            "continue", "degraded", "continued", 3, [["s"]], id="continue with the last"
+        ),
+        pytest.param("best", "degraded", "best", 2, [["s"]], id="go on with the best"),
+        pytest.param("halt", "halted", "halted", 3, [], id="halt"),
     ],
 )
 def test_exhaustion_after_exactly_3_attempts(
@@ -310,7 +312,8 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
         assert again["guardrail_reports"] == state["guardrail_reports"]
         assert "gone" not in again
     assert calls == done
-    stored_report = asyncio.run(report_of(pipeline.store, Scope(), "r"))  # type: ignore[arg-type]
+    store = cast("Any", pipeline.store)
+    stored_report = asyncio.run(report_of(store, Scope(), "r"))
     assert stored_report == report
 
 

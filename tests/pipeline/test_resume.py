@@ -68,12 +68,11 @@ class Recording:
     fed: dict[tuple[int, int], set[str | None]] = field(default_factory=dict)
 
 
+OUTCOMES = st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])
 plans = st.lists(
     st.builds(
         Plan,
-        outcomes=st.tuples(
-            *[st.sampled_from(["ok", "ok", "fail", "fail", "two", "warn", "raise"])] * 3
-        ),
+        outcomes=st.tuples(OUTCOMES, OUTCOMES, OUTCOMES),
         does=st.sampled_from(["returns", "changes", "drops", "both"]),
         exhausted=st.sampled_from(["continue", "continue", "best", "halt"]),
         unvalidated=st.sampled_from(["continue", "continue", "halt"]),

@@ -60,15 +60,18 @@ def read_field(state: Any, name: str) -> Any:
     )
 
 
-STATES: list[Callable[[], Any]] = [
-    lambda: {"x": [1]},
-    lambda: UserDict(x=[1]),
-    *(Plain, Model, Extra, Slots),
-]
+STATES: dict[str, Callable[[], Any]] = {
+    "a dict": lambda: {"x": [1]},
+    "a mapping of the user": lambda: UserDict(x=[1]),
+    "an object": Plain,
+    "a pydantic object": Model,
+    "a pydantic object with extra fields": Extra,
+    "an object with slots": Slots,
+}
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
-@pytest.mark.parametrize("make", STATES, ids=map(str, range(len(STATES))))
+@pytest.mark.parametrize("make", STATES.values(), ids=STATES)
 def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None:
     """Changed in place, it is at each attempt as it was; feedback is where reports
     are.
@@ -203,22 +206,22 @@ def hear_nothing(state: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "hears"),
     [
-        (hear, True),
-        (hear_later, True),
-        (Hearing(), True),
-        (functools.partial(hear), True),
-        (
+        pytest.param(hear, True, id="a function"),
+        pytest.param(hear_later, True, id="a coroutine"),
+        pytest.param(Hearing(), True, id="an object"),
+        pytest.param(functools.partial(hear), True, id="a partial function"),
+        pytest.param(
             functools.wraps(hear)(
                 lambda *arguments, **named: hear(*arguments, **named)
             ),
             True,
+            id="a wrapper",
         ),
-        (lambda state: "none", False),
-        (hear_nothing, False),
+        pytest.param(lambda state: "none", False, id="a lambda without feedback"),
+        pytest.param(hear_nothing, False, id="a wrapper without feedback"),
     ],
-    ids=map(str, range(7)),
 )
-def test_a_function_that_takes_feedback_is_told(function: Any, hears: bool) -> None:
+def test_a_function_that_takes_feedback_hears_it(function: Any, hears: bool) -> None:
     check = check_that_fails(1)
     assert run_stage(function, check).passed
     assert [hints.startswith("GUARDRAIL") for hints in check.seen] == [False, hears]
@@ -256,7 +259,12 @@ def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "kind"),
-    [((1, 2), "tuple"), ({1: 2}, "dict"), (object(), "object"), (b"x", "bytes")],
+    [
+        pytest.param((1, 2), "tuple", id="a tuple"),
+        pytest.param({1: 2}, "dict", id="a number as key"),
+        pytest.param(object(), "object", id="an object"),
+        pytest.param(b"x", "bytes", id="bytes"),
+    ],
 )
 @pytest.mark.parametrize("place", ["output", "field"])
 def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_runs(

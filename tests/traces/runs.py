@@ -253,9 +253,9 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
         }
         content = message["content"]
         if isinstance(content, list):
-            named = content[0].items()
+            parts = content[0].items()
             fields |= {
-                f"contents.0.message_content.{name}": text for name, text in named
+                f"contents.0.message_content.{name}": text for name, text in parts
             }
         elif content:
             fields["content"] = content

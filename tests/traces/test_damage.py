@@ -302,19 +302,40 @@ def test_texts_data_and_names_are_all_cut():
     )
     event |= {"arguments": {"a": long}, "meta": {"b": [long]}}
     episode = read([event], Limits(content=1_000), task=long, session=long)
-    [shown] = episode.events
+    [event_read] = episode.events
     assert (
-        max(map(len, (shown.content, shown.error, str(shown.arguments), episode.task)))
+        max(
+            map(
+                len,
+                (
+                    event_read.content,
+                    event_read.error,
+                    str(event_read.arguments),
+                    episode.task,
+                ),
+            )
+        )
         <= 1_000
     )
     assert (
-        max(map(len, (shown.type, shown.tool, shown.id, shown.call, episode.session)))
+        max(
+            map(
+                len,
+                (
+                    event_read.type,
+                    event_read.tool,
+                    event_read.id,
+                    event_read.call,
+                    episode.session,
+                ),
+            )
+        )
         <= 200
     )
-    assert isinstance(shown.arguments, str)
-    assert shown.arguments.startswith('{"a": "yyy')
-    assert shown.meta["cut"].startswith('{"b": ["yyy')
-    assert read([event], Limits(content=1_000)).events == (shown,)
+    assert isinstance(event_read.arguments, str)
+    assert event_read.arguments.startswith('{"a": "yyy')
+    assert event_read.meta["cut"].startswith('{"b": ["yyy')
+    assert read([event], Limits(content=1_000)).events == (event_read,)
 
 
 def test_data_that_is_very_deep_is_text():

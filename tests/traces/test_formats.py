@@ -183,12 +183,12 @@ def test_a_file_of_several_sessions_is_as_many_episodes():
     def entry(content: str, **more: str) -> Data:
         return {"type": "user", "message": {"content": content}} | more
 
-    named = [
+    entries = [
         entry(f"{name} {place}", sessionId=name)
         for place in (0, 1)
         for name in ("s1", "s2")
     ]
-    first, second = traces.read(lines(named))
+    first, second = traces.read(lines(entries))
     assert first.id == "s1"
     assert [event.content for event in second.events] == ["s2 0", "s2 1"]
     lone = only(entry("no session"))
@@ -235,24 +235,31 @@ def turn(n: int) -> list[Data]:
     ask = message(
         "assistant", {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
     )
-    arguments: Data = {
-        "tool__name": "look",
-        "tool__call__id": "c",
-        "tool__call__arguments": {},
-    }
+    outer = timed_span(
+        (n + 2, n + 5),
+        "execute_tool",
+        f"t{n}",
+        "r",
+        tool__name="look",
+        tool__call__id="c",
+        tool__call__arguments={},
+        tool__call__result="dark",
+    )
+    inner = timed_span(
+        (n + 3, n + 4),
+        "execute_tool",
+        f"i{n}",
+        f"t{n}",
+        tool__name="look",
+        tool__call__id="c",
+        tool__call__arguments={},
+    )
     return [
         timed_span(
             (n, n + 1), "chat", f"m{n}", "r", output__messages=json.dumps([ask])
         ),
-        timed_span(
-            (n + 2, n + 5),
-            "execute_tool",
-            f"t{n}",
-            "r",
-            tool__call__result="dark",
-            **arguments,
-        ),
-        timed_span((n + 3, n + 4), "execute_tool", f"i{n}", f"t{n}", **arguments),
+        outer,
+        inner,
     ]
 
 

@@ -337,7 +337,7 @@ def count_calls(events: tuple[Event, ...], analyse: Callable[[Episode], object])
     return calls
 
 
-MANY: list[Callable[[int], tuple[Event, ...]]] = [
+MANY = [
     pytest.param(
         lambda n: n * (call(), LOST, speech("It should work now."), chat("Output: 1")),
         id="steps that repeat",
@@ -357,7 +357,7 @@ MANY: list[Callable[[int], tuple[Event, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("many", MANY, ids=range(len(MANY)))
+@pytest.mark.parametrize("many", MANY)
 def test_the_work_is_linear_in_the_number_of_events(many):
     once, fourfold = (count_calls(many(n), signals) for n in (100, 400))
     assert fourfold < 4.4 * once
@@ -381,8 +381,8 @@ def test_the_work_is_linear_in_the_number_of_events(many):
 def test_no_text_makes_a_pattern_slow(text):
     long = text * (10_000 // len(text))
     texts = long, f"```{long}", f"Output: {long}", f"exitcode: 1\n{long}"
-    shown = signals(Episode(tuple(map(chat, texts)), task=long))
-    assert all(len(signal.words) < 500 for signal in shown)
+    found_signals = signals(Episode(tuple(map(chat, texts)), task=long))
+    assert all(len(signal.words) < 500 for signal in found_signals)
 
 
 # Properties
