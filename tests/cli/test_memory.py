@@ -19,7 +19,7 @@ from heedful.store.connection import Actor
 from heedful.store.store import Effects, Store
 from heedful.testing import FixedEmbedder
 from tests.cli.support import Desk, await_end, next_line, task
-from tests.memory.dreamt import OTHER, SAME, TEXT
+from tests.memory.dreams import OTHER, SAME, TEXT
 from tests.store.support import opened
 
 LOGIN = [f"login failed for {name} here" for name in ("ada", "bo", "cy", "di")]

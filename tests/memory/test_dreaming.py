@@ -17,7 +17,7 @@ from heedful.store import dreams, exposures, statements
 from heedful.store.dreams import CHANGED_LESSON_OUTCOME
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
-from tests.memory.dreamt import (
+from tests.memory.dreams import (
     OTHER,
     SAME,
     TEXT,

@@ -23,7 +23,7 @@ from heedful.store import exposures, open_store
 from heedful.store import loops as loop_store
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
-from tests.memory.dreamt import dump_tables
+from tests.memory.dreams import dump_tables
 from tests.pipeline.support import without_times
 from tests.soak.programs import FAILS, SECONDS, lessons
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
