@@ -54,7 +54,7 @@ def test_an_empty_object_is_the_default_and_a_policy_stays_itself():
     assert heedful.policy("stage") is stage
 
 
-TEXTS: list[tuple[str, Policy]] = [
+TEXTS = [
     pytest.param(
         "thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
         Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,)),
@@ -156,7 +156,7 @@ def test_a_changed_policy_is_named_by_its_text():
 
 # -- objects
 
-OBJECTS: list[tuple[dict[str, Any], Policy]] = [
+OBJECTS = [
     pytest.param(
         {"preset": "stage", "attempts": {"limit": 2}},
         Policy((MaxAttempts(2),)),
@@ -216,7 +216,7 @@ def test_an_object_has_a_preset_and_what_is_changed(settings, expected):
 # -- refused by name: the field, the value, what is allowed
 
 INTEGER = "it must be an integer of at least 1"
-REFUSED: list[tuple[Any, str]] = [
+REFUSED = [
     pytest.param(
         None, "policy is None; it must be a preset, text such as", id="nothing"
     ),
@@ -342,7 +342,7 @@ def test_a_wrong_value_is_refused_with_its_field_and_what_is_allowed(settings, m
     assert str(caught.value).startswith(message)
 
 
-UNKNOWN: list[tuple[Any, str]] = [
+UNKNOWN = [
     pytest.param(
         "", "no policy is called ''; there are: default, orchestrator,", id="empty text"
     ),

@@ -470,7 +470,7 @@ def test_an_old_file_is_stale(tmp_path):
 # Arguments and packages
 
 
-WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
+WRONG = [
     pytest.param(numbers.ranges, "a", [(2, 1), (None, None), 5], id="ranges"),
     pytest.param(numbers.finite, "columns", [5], id="columns"),
     pytest.param(numbers.rows, "key", [[""], ()], id="key"),

@@ -94,7 +94,7 @@ JSON = {
 }
 SEVEN = Usage(1, 7, completion_tokens=2)
 # What a function returns, and the candidate and the usage that are read from it.
-SHAPES: list[tuple[Any, Any, Usage]] = [
+SHAPES = [
     pytest.param(OPENAI, "hi", SEVEN, id="OpenAI"),
     pytest.param(
         PARSED,

@@ -40,7 +40,7 @@ class Group:
 
 HOLDS = "must hold: Names are written in lower case."
 # A check, and what it says about the candidate "Ann Miller": message by message.
-ANSWERS: list[tuple[Any, list[str]]] = [
+ANSWERS = [
     pytest.param(lower, [HOLDS], id="False of a function with a docstring"),
     pytest.param(sized, ["must hold: An answer is short."], id="False of another one"),
     pytest.param(

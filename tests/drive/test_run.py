@@ -323,7 +323,7 @@ async def half_way(task: Any, hint: str) -> Any:
     return broken(task, hint)
 
 
-FAILING: list[tuple[Any, str]] = [
+FAILING = [
     pytest.param(
         Generator(ValueError("no luck")),
         "generate raised ValueError: no luck",

@@ -2,7 +2,6 @@
 stored.
 """
 
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from heedful.lessons.action import action
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
-CALLS: list[tuple[Any, Any, bool]] = [
+CALLS = [
     pytest.param(
         ("Bash", BUILD),
         ("Bash", {**BUILD, "description": "Build it", "timeout": 9}),

@@ -106,7 +106,7 @@ X = evaluated("x")
 XY = evaluated("x", "y")
 ONE = Policy((MaxAttempts(1),))
 SPENT = loop_of(X, extra=Usage(calls=3, cost=0.5, seconds=2))
-CASES: list[tuple[Loop, StopRule, str]] = [
+CASES = [
     pytest.param(
         q(0.5),
         MaxAttempts(1),

@@ -40,7 +40,7 @@ def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, p
     assert first.ways == () or not (isinstance(verdict, Done) and verdict.passed)
 
 
-TEXTS: list[tuple[Loop, Policy, str]] = [
+TEXTS = [
     pytest.param(
         loop_of(evaluated("ab"), evaluated("b"), evaluated("b"), cancelled="by ada"),
         Policy((MaxAttempts(3),)),
