@@ -566,7 +566,7 @@ def test_cancelling_kills_the_program_at_once(tmp_path, monkeypatch):
     async def wait_for_note(task: asyncio.Task[Any]) -> Path:
         """Return the file that the program renames once it runs."""
         for _ in range(6_000):
-            notes = [*tmp_path.glob("*/note")]
+            notes: list[Path] = [*tmp_path.glob("*/note")]
             if notes:
                 return notes[0]
             assert not task.done(), "the program ended before it was cancelled"

@@ -62,11 +62,11 @@ async def fill(path: str) -> None:
     def new_run(id: str, **options: Any) -> Run[str]:
         """A run whose model answers a letter at each attempt, always another one."""
         answers = ScriptedModel("a", "b", "c", "d", "e", "f", "g", "h")
-        defaults = {"generate": answers, "checks": [contains("red")]}
+        defaults: dict[str, Any] = {"generate": answers, "checks": [contains("red")]}
         return Run("Say it", id=id, store=store, **defaults | options)
 
     right_at_last = ScriptedModel("blue", "red")
-    passed = Run(
+    passed = Run[str](
         "Say red",
         id="r/passed",
         generate=right_at_last,

@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -201,7 +202,7 @@ def resuming_line(err: str) -> str:
     return line
 
 
-def interrupt(desk: Desk, line: str, *, calls: int, **more: str) -> Done:
+def interrupt(desk: Desk, line: str, *, calls: int, **more: Any) -> Done:
     """Run the command line and interrupt it once it has made so many calls."""
     process = desk.start(line, **more)
     desk.wait_for(lambda: len(desk.calls()) >= calls, process)

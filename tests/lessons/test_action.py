@@ -2,7 +2,6 @@
 stored.
 """
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -280,13 +280,14 @@ def loop_of_severities(attempts: str) -> Loop:
 
 
 def test_severities_are_expanded_as_the_legend_says():
-    first, second = loop_of_severities("92/4 /1").attempts
-    assert [(f.level, f.severity) for f in first.evaluation.findings] == [
+    attempts = loop_of_severities("92/4 /1").attempts
+    first, second = [attempt.evaluation or Evaluation() for attempt in attempts]
+    assert [(f.level, f.severity) for f in first.findings] == [
         ("error", 0.9),
         ("error", 0.2),
         ("warning", 0.4),
     ]
-    assert [f.level for f in second.evaluation.findings] == ["warning"]
+    assert [f.level for f in second.findings] == ["warning"]
 
 
 def as_digits(flags: tuple[bool, ...]) -> str:

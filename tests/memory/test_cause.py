@@ -235,7 +235,8 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
         hints.append(hint)
         return "P1" if FIX in hint else output
 
-    for loop_task, loop_tell in ((TASKS[0], "both"), (task, tell)):
+    turns: list[tuple[str, Any]] = [(TASKS[0], "both"), (task, tell)]
+    for loop_task, loop_tell in turns:
         await run(
             loop_task,
             generate=triage,
@@ -350,7 +351,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
         (severity, bool): "",
     }
     for checks, key in defaults.items():  # a model has the key of its checks
-        loop = Run(
+        loop = Run[Any](
             "t", generate=ScriptedModel(), checks=checks, memory=store, store=None
         )
         assert loop.memory_key == key

@@ -5,6 +5,7 @@ place.
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -195,10 +196,14 @@ pieces = st.sampled_from(
 texts = st.lists(pieces | st.text(max_size=5), max_size=4).map(
     lambda parts: "".join(parts)[:70]
 )
-statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
+statuses: st.SearchStrategy[Any] = st.sampled_from(
+    ["passed", "warning", "failed", "not_validated"]
+)
 
 
-actions = st.sampled_from(["passed", "continued", "best", "halted", "open", "not_run"])
+actions: st.SearchStrategy[Any] = st.sampled_from(
+    ["passed", "continued", "best", "halted", "open", "not_run"]
+)
 details = st.dictionaries(texts, texts, max_size=1)
 checks = st.builds(
     CheckResult,

@@ -55,7 +55,7 @@ where l.tenant = ? and l.project = ?
 
 
 def select(db: Db, scope: Scope, sql: str, values: Sequence[Any]) -> list[Any]:
-    return db.execute(sql, values).fetchall()
+    return list(db.execute(sql, values).fetchall())
 
 
 def count_words(db: Db, scope: Scope, mark: str) -> Any:
