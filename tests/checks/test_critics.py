@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.checks import critique as checks
@@ -340,7 +340,9 @@ def test_it_is_shown_task_goal_context_and_candidate():
     assert m in system
 
 
+@settings(max_examples=20)
 @given(st.text() | st.lists(st.text()) | st.just(HOSTILE), st.text())
+@example(HOSTILE, HOSTILE)
 def test_whatever_is_judged_stays_between_its_delimiters(candidate, task):
     system, user = read_prompts(candidate, Context(f"Do: {task}"))
     m = mark(user)
