@@ -31,7 +31,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("width", [None, 200, 120, 90, 73, 60, 40])
+@pytest.mark.parametrize(
+    "width", [None, 200, 120, 90, 73, 60, 40], ids=lambda width: f"{width} columns"
+)
 def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None, raising=False)
     monkeypatch.setenv("COLUMNS", str(width or 40))

@@ -110,7 +110,7 @@ URLS = {
 }
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("url", URLS, ids=URLS.values())
 @pytest.mark.parametrize("command", ["loops", "doctor", "migrate", "proof --json"])
 def test_an_error_is_shown_without_the_password(invoke, monkeypatch, url, command):
     monkeypatch.setenv("HEEDFUL_DB", url)

@@ -273,7 +273,44 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=range(len(REFUSED)))
+REFUSED_NAMES = [
+    "a name as embedder",
+    "a class as embedder",
+    "a function as embedder",
+    "an embedder that is not async",
+    "findings as text",
+    "a finding as text",
+    "findings as number",
+    "scores as number",
+    "a judge that answers a number",
+    "a check that answers a number",
+    "a check that answers bytes",
+    "a check that answers a dict",
+    "a check that answers a list of numbers",
+    "a list in the place of the function",
+    "check for checks",
+    "a misspelt on_exhausted",
+    "an unknown option",
+    "a misspelt policy",
+    "no policy",
+    "a number as evaluator",
+    "a function as checks",
+    "a goal without a threshold",
+    "a check that was not made",
+    "a timeout as text",
+    "a function without a task",
+    "no function",
+    "a class as function",
+    "the hint by position",
+    "the hint by name",
+    "a check of nothing",
+    "a check of three",
+    "a folder as memory",
+    "an empty report",
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=REFUSED_NAMES)
 def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -68,7 +68,7 @@ def open_run(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[
     return Run[Any](TASK, store=journal, memory=memory, **options)
 
 
-@pytest.mark.parametrize("pure", [True, False])
+@pytest.mark.parametrize("pure", [True, False], ids=["pure checks", "other checks"])
 async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
     await teach(stores[1])
 
@@ -142,8 +142,8 @@ async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
 # -- reopened, and begun without
 
 
-@pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "not fresh"])
 async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     journal, other = stores if apart else (stores[1], stores[1])
     await teach(other)

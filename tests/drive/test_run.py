@@ -259,7 +259,7 @@ async def test_the_users_code_knows_its_context(any_store):
 # -- checks and judges
 
 
-@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("pure", [False, True], ids=["other checks", "pure checks"])
 async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     any_store, pure
 ):
@@ -364,7 +364,7 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
         pytest.param(float("nan"), id="not a number"),
     ],
 )
-@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("pure", [False, True], ids=["other checks", "pure checks"])
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]
     with pytest.raises(errors.NotJournalable, match="run with store=None"):

@@ -274,7 +274,11 @@ def test_an_operators_check_gets_the_state_over_http(api: Api) -> None:
         assert api.post("/v1/validate", json=body).json()["overall_status"] == status
 
 
-@pytest.mark.parametrize("stage", ["", "a/b", "x" * 200, 4])
+@pytest.mark.parametrize(
+    "stage",
+    ["", "a/b", "x" * 200, 4],
+    ids=["empty", "a slash", "too long", "a number"],
+)
 def test_a_wrong_stage_or_check_is_refused(stage: Any) -> None:
     with pytest.raises(InvalidInput, match="name of a stage"):
         StageGuardrail(stage, []).validate(1)

@@ -84,7 +84,7 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     )
 
 
-@pytest.mark.parametrize("is_shown", [True, False])
+@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "withheld"])
 def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
     path: str, is_shown: bool
 ) -> None:

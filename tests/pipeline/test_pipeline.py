@@ -43,7 +43,7 @@ def stage_that_hears(hints: list[Any]) -> Any:
 # -- attempts, and what is said between them
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     hints: list[Any] = []
     pipeline = Pipeline("p", store=store, progress=False)
@@ -63,7 +63,7 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     assert report.state["s"] == 2
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 @pytest.mark.parametrize(
     ("how", "status", "action", "kept_attempt", "seen"),
     [
@@ -177,7 +177,7 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
     assert "Max retries" not in caplog.text
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 @pytest.mark.parametrize("kind", ["returns", "changes", "writes"])
 def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
     seen: list[Any] = []

@@ -76,7 +76,7 @@ def test_what_is_said(
     ] * 2
 
 
-@pytest.mark.parametrize("progress", [False, None])
+@pytest.mark.parametrize("progress", [False, None], ids=["off", "no terminal"])
 def test_quiet_where_it_is_not_wanted(
     progress: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

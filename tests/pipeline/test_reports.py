@@ -150,7 +150,7 @@ def test_the_longest_feedback_is_bounded() -> None:
     assert "heading\n- lll" in text
 
 
-@pytest.mark.parametrize("count", [8, 30])
+@pytest.mark.parametrize("count", [8, 30], ids=["8 checks", "30 checks"])
 def test_the_feedback_of_a_stage_lists_every_failed_check(count: int) -> None:
     names = [f"check_{n}" for n in range(count)]
     wrong = [

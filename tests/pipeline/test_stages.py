@@ -70,7 +70,7 @@ STATES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 @pytest.mark.parametrize("make", STATES.values(), ids=STATES)
 def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None:
     """Changed in place, it is at each attempt as it was; feedback is where reports
@@ -142,7 +142,7 @@ def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> 
 # -- what a stage returns
 
 
-@pytest.mark.parametrize("value", [None, "state"])
+@pytest.mark.parametrize("value", [None, "state"], ids=["None", "the state"])
 def test_without_an_output_checks_see_the_state(value: Any) -> None:
     seen: list[Any] = []
 
@@ -230,7 +230,7 @@ def test_a_function_that_takes_feedback_hears_it(function: Any, hears: bool) -> 
 # -- fields
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 @pytest.mark.parametrize("how", ["continue", "best"])
 def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
     starts: list[Any] = []
@@ -301,7 +301,7 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
 FRAMES: list[Callable[[Any], Any]] = [pd.DataFrame, pl.DataFrame, pa.table]
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
+@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
 @pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
 def test_a_frame_in_the_state_is_kept_and_restored_by_value(
     frame: Any, store: str | None, caplog: pytest.LogCaptureFixture

@@ -58,7 +58,7 @@ def test_what_a_file_holds_twice_counts_once(entries):
 @pytest.mark.parametrize(
     "spans", [genai(), openinference()], ids=["genai", "openinference"]
 )
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10), ids=lambda n: f"seed {n}")
 def test_spans_in_any_order_are_the_same_episode(spans, seed):
     mixed = [document([step]) for step in random.Random(seed).sample(spans, len(spans))]
     assert only(lines(mixed)).digest == only(lines([document(spans)])).digest
