@@ -89,7 +89,7 @@ def current_limits() -> LoopGuardrails:
     return LoopGuardrails(**limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 

@@ -23,7 +23,7 @@ POSITIVE_LIMITS = (
 SHARE_LIMITS = ("alignment_threshold", "drift_threshold", "decay_rate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LoopLimits:
     """The limits that decide when a loop runs again and when it must end.
 

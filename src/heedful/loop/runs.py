@@ -117,7 +117,6 @@ class CheckResult:
 
     check_name: str
     status: Status = "passed"
-    _: KW_ONLY
     severity: str = "info"
     message: str = ""
     suggestion: str = ""

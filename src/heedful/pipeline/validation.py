@@ -13,7 +13,7 @@ from typing import Self
 from heedful.loop.runs import CheckResult, StageAttempt, Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ValidationReport:
     """The report on one output of a stage.
 
