@@ -261,6 +261,13 @@ def test_what_a_program_starts_past_python_ends_with_it(
     assert list_processes(tmp_path) == []
 
 
+def test_a_program_runs_in_a_folder_below_dev(kept_apart, tmp_path, monkeypatch):
+    in_memory = Path("/dev/shm")
+    folder = in_memory if in_memory.is_dir() else tmp_path
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    assert run_act("open('note', 'w').write('a'); return True") == []
+
+
 def list_processes(folder):
     """Return the processes that work in a folder or below it."""
     processes = []

@@ -48,7 +48,9 @@ def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
     if not options:
         return ()
     files = ("--ro-bind", str(script), str(script), "--bind", folder, folder)
-    return (*options, *files, "--remount-ro", "/", "--chdir", folder)
+    # Last: the folder may be below /dev, as /dev/shm is.
+    closed = ("--remount-ro", "/dev", "--remount-ro", "/")
+    return (*options, *files, *closed, "--chdir", folder)
 
 
 def isolation() -> Isolation:
@@ -69,8 +71,8 @@ def _bubblewrap() -> tuple[str, ...]:
     options = [program, *_NAMESPACE_OPTIONS]
     for path in _readable_paths(json.loads(search_path)):
         options += ("--ro-bind-try", path, path)
-    options += ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
-    if _run((*options, *PYTHON_COMMAND, "-c", "")) is None:
+    options += ("--proc", "/proc", "--dev", "/dev")
+    if _run((*options, "--remount-ro", "/dev", *PYTHON_COMMAND, "-c", "")) is None:
         return ()
     return tuple(options)
 
