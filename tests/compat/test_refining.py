@@ -127,8 +127,13 @@ GOOD: dict[str, Any] = {
 }
 
 
+def iterate(changes: dict[str, Any]) -> Any:
+    """Run the good iteration with these arguments changed."""
+    return run_async(run_iteration(**(GOOD | changes)))
+
+
 def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
-    assert run_async(run_iteration(**GOOD, policy="reflection"))["candidate"] == "other"
+    assert iterate({"policy": "reflection"})["candidate"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
 )
 def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     with pytest.raises(heedful.errors.UsageError) as caught:
-        run_async(run_iteration(**{**GOOD, field: value}))
+        iterate({field: value})
     assert field in str(caught.value)
 
 
@@ -154,12 +159,14 @@ def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
 )
 def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
-    options: Any = {
-        "evaluate": judge_by({"draft": 0.9}),
-        "policy": f"plateau.patience=1, attempts.limit={limit}",
-    }
     result = run_async(
-        heedful.run("task", generate=lambda *_: "draft", store=None, **options)
+        heedful.run(
+            "task",
+            generate=lambda *_: "draft",
+            evaluate=judge_by({"draft": 0.9}),
+            policy=f"plateau.patience=1, attempts.limit={limit}",
+            store=None,
+        )
     )
     assert has_converged(result) is converged
 
