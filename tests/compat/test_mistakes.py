@@ -242,7 +242,13 @@ def test_a_secret_is_neither_stored_nor_cut_in_half(memory):
     )
 
 
-@pytest.mark.parametrize(("threshold", "is_suggested"), [(0.85, True), (0.95, False)])
+@pytest.mark.parametrize(
+    ("threshold", "is_suggested"),
+    [
+        pytest.param(0.85, True, id="similar enough"),
+        pytest.param(0.95, False, id="not similar enough"),
+    ],
+)
 def test_a_merge_is_suggested_from_a_similarity_on(
     memory, caplog, threshold, is_suggested
 ):

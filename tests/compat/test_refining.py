@@ -139,11 +139,11 @@ def test_the_arguments_of_an_iteration_have_names_and_a_policy_may_be_text():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("candidate", None),
-        ("evaluate", None),
-        ("revise", None),
-        ("policy", "none"),
-        ("policy", 3),
+        pytest.param("candidate", None, id="no candidate"),
+        pytest.param("evaluate", None, id="no evaluation"),
+        pytest.param("revise", None, id="no revision"),
+        pytest.param("policy", "none", id="an unknown policy"),
+        pytest.param("policy", 3, id="a number as policy"),
     ],
 )
 def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):

@@ -93,7 +93,7 @@ def test_the_coin_is_the_same_for_ever():
     assert is_withheld(7, "loop ä", 3, 0.5) == is_withheld("7", "loop ä", "3", 0.5)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.1, 0.5, None])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5, None], ids=str)
 def test_the_share_is_what_was_asked_for(share):
     """Without a share: one loop in four has one coin for all of its lessons."""
     n = 20_000

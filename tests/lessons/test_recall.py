@@ -43,8 +43,10 @@ def test_how_near_a_meaning_must_lie(cosine, related, chosen):
     assert len(choose(ranked)) == chosen
 
 
-@pytest.mark.parametrize("cosine", [None, 0.0])
-@pytest.mark.parametrize(("coverage", "related"), [(0.29, 0), (0.31, 1)])
+@pytest.mark.parametrize("cosine", [None, 0.0], ids=["no vectors", "unlike vectors"])
+@pytest.mark.parametrize(
+    ("coverage", "related"), [(0.29, 0), (0.31, 1)], ids=["too few", "enough"]
+)
 def test_what_share_of_the_words_is_related(cosine, coverage, related):
     ranked = rank(
         "other words",
