@@ -12,39 +12,12 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-# The folders whose cases all have ids; "." are the files beside the folders. A folder
-# may come in, and none goes out.
-NAMED_FOLDERS = frozenset(
-    {
-        ".",
-        "checks",
-        "compat",
-        "deploy",
-        "hooks",
-        "house",
-        "lessons",
-        "memory",
-        "models",
-        "pages",
-        "service",
-        "soak",
-        "store",
-        "traces",
-        "web",
-    }
-)
 
 
 def has_made_up_id(id: str, parameters: Iterable[str]) -> bool:
     """Tell whether a part of the id is a parameter's name and a number."""
     names = "|".join(map(re.escape, parameters))
     return re.search(rf"(?:^|-)(?:{names})\d+(?:-|$)", id) is not None
-
-
-def folder_of(path: Path) -> str:
-    """Return the folder of tests that a file is in."""
-    inside = path.relative_to(TESTS)
-    return inside.parts[0] if len(inside.parts) > 1 else "."
 
 
 @pytest.mark.parametrize(
@@ -69,7 +42,6 @@ def test_every_case_has_an_id_that_says_something(request):
         item.nodeid
         for item in request.session.items
         if TESTS in item.path.parents
-        and folder_of(item.path) in NAMED_FOLDERS
         and hasattr(item, "callspec")
         and has_made_up_id(item.callspec.id, item.callspec.params)
     }
