@@ -24,6 +24,7 @@ import heedful
 from heedful import errors
 from heedful.cli.exits import drive, report_error
 from heedful.cli.output import (
+    Columns,
     TextTable,
     answer,
     call,
@@ -369,7 +370,7 @@ def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
     return report_error(failure, **document)
 
 
-SUM_COLUMNS = {
+SUM_COLUMNS: Columns = {
     "": "run",
     **columns("tasks first_try solved calls tokens seconds", first_try="at_once"),
 }

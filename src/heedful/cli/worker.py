@@ -105,8 +105,8 @@ class JobCounts:
     """Counts and prints what became of jobs."""
 
     def __init__(self) -> None:
-        self.done = 0
-        self.given_up = 0
+        self.done: int = 0
+        self.given_up: int = 0
 
     def __call__(self, job: Job, what: str) -> None:
         if what == "begun":

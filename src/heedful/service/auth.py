@@ -27,6 +27,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer
+from fastapi.openapi.models import SecurityBase as SecurityScheme
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.types import ASGIApp, Message
@@ -316,7 +317,9 @@ class CallerDependency(SecurityBase):
     def __init__(self, *may: May) -> None:
         self.may: tuple[May, ...] = may
         self.scheme_name = "key"
-        self.model = HTTPBearer(description="A key that `heedful key create` made.")
+        self.model: SecurityScheme = HTTPBearer(
+            description="A key that `heedful key create` made."
+        )
 
     async def __call__(self, request: Request, project: Project = None) -> Caller:
         state = request.scope["state"]
