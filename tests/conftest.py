@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 # `make soak` sets it to 100; a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
-settings.register_profile("test", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("test", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile(
     "soak", deadline=None, print_blob=True, max_examples=100 * SOAK
 )
@@ -57,6 +59,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("engine", engines.ENGINES, indirect=True)
 
 
+def pytest_collection_finish() -> None:
+    # The tests stay until the end: each later collection would look at all of them.
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     engines.copy_schema(STORE_TESTS not in item.path.parents)
 
@@ -75,15 +82,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         )
         del pyfuncitem.obj.__wrapped__
     tracer = sys.gettrace()
+    thread_tracer = threading.gettrace()
     is_random = getattr(pyfuncitem.obj, "is_hypothesis_test", False)
     is_unseen = is_random or pyfuncitem.get_closest_marker("soak")
     if is_unseen:
         sys.settrace(None)
+        threading.settrace(None)
     try:
         return (yield)
     finally:
         if is_unseen:
             sys.settrace(tracer)
+            threading.settrace(thread_tracer)
 
 
 @pytest.fixture(autouse=True)

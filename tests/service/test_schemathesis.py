@@ -43,6 +43,8 @@ LABELS = [
 ]
 EXAMPLES = 2 * SOAK
 
+pytestmark = pytest.mark.soak
+
 
 # Refusals of what fits the schema: of which operations, and with which words.
 EXCUSED = (
