@@ -90,9 +90,11 @@ class Result(Generic[C]):
         """What is wrong with `candidate`: each error, and each goal that it misses."""
         if not self.best:
             return ()
+
         evaluation = self.loop.attempts[self.best - 1].evaluation
         if evaluation is None:
             return ()
+
         triggers = decide.triggers(evaluation, self.loop.goals)
         return tuple(trigger.detail for trigger in triggers)
 
@@ -136,9 +138,11 @@ def validate_options(
         isinstance(timeout, int | float) and 0 < timeout < UNLIMITED_SECONDS
     ):
         raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+
     _validate_memory_key(memory_key)
     allowed = f"one of {', '.join(PROMPT_FORMS)}"
     require(tell in PROMPT_FORMS, "tell", tell, allowed)
+
     return policy, aims
 
 
@@ -234,6 +238,7 @@ class Run(Generic[C]):
         if self.memory is not None:
             memory = Memory.of(self.memory, scope)
             scope = scope or memory.scope
+
         self._lease = journal.Lease(
             self.store, scope=scope, id=self.id, may_exist=may_exist
         )
@@ -307,10 +312,12 @@ class Run(Generic[C]):
             state = await self._change(self._attempt)
             if not isinstance(state.verdict, decide.Done):
                 continue
+
             best = state.verdict.best
             candidate = None
             if best is not None:
                 candidate = state.values[best - 1]
+
             return Result(
                 self.id,
                 candidate,
@@ -367,6 +374,7 @@ class Run(Generic[C]):
                 if self._memory is not None:
                     await self._memory.brief(self.id, begins=False)
                 entry = journal.decision_entry(loop, self.policy, verdict)
+
             await self._journal.write(replace(entry, override=override), loop)
             return replace(state, loop=after, verdict=verdict)
 
@@ -405,13 +413,16 @@ class Run(Generic[C]):
             if self.data is None:
                 self.data = stored_loop.head.context
             state = self._state_of(stored_loop)
+
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
+
         if self._memory is not None:
             await self._memory.open(
                 state.loop, state.verdict, answered=state.answer is not None
             )
+
         return state
 
     def _head(self) -> Head:
@@ -450,6 +461,7 @@ class Run(Generic[C]):
             return state
         if any(rule(state.loop) for rule in self._budgets):
             return await self._end_by_budget(state)  # failed calls have spent it
+
         began = time.perf_counter()
         if state.answer is not None:
             began -= state.answer.usage.seconds
@@ -469,6 +481,7 @@ class Run(Generic[C]):
             if budget_left > limit:
                 await self._record_failure(seconds)
                 raise self._late(state) from None
+
             # The budget ends the loop, and the cost of the attempt counts.
             state = self._state or state
             usage = state.answer.usage if state.answer else record.Usage(calls=1)
@@ -479,6 +492,7 @@ class Run(Generic[C]):
             seconds = time.perf_counter() - began
             await self._record_failure(seconds, getattr(error, "usage", None))
             raise
+
         return await self._decide_on(state, value, attempt)
 
     async def _decide_on(
@@ -499,6 +513,7 @@ class Run(Generic[C]):
         elif self._memory is not None:
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict)
             await self._journal.write(entry, loop)
+
         return _State(
             loop=decide.consume_overrides(loop, verdict),
             values=(*state.values, value),
@@ -539,9 +554,11 @@ class Run(Generic[C]):
                 step = (f"{number}/answer", answer.plain())
                 entry = JournalEntry(id=self.id, epoch=0, step=step)
                 await self._journal.write(entry, loop)
+
             self._state = _State(
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
+
         value, evaluation = await self._best_of(loop, answer, context)
         candidate = record.Candidate.of(value)
         near_repeat = None
@@ -561,16 +578,19 @@ class Run(Generic[C]):
             ),
             judged_by=self.stage.checks if self.stage else (),
         )
+
         return value, attempt
 
     async def _answer(self, loop: record.Loop, context: Context) -> CandidateBatch:
         """Return the candidates of the attempt that `context` describes."""
         if context.attempt == 1 and self.initial is not None:
             return CandidateBatch((self.initial,), record.Usage())
+
         if context.attempt > 1 and self.revise is not None:
             evaluation = loop.attempts[-1].evaluation
             findings = evaluation.findings if evaluation else ()
             return await revised(self.revise, context, findings)
+
         return await produce(self._generate, context, self._blocks)
 
     async def _best_of(
@@ -590,6 +610,7 @@ class Run(Generic[C]):
 
         best = min(range(len(evaluations)), key=order)
         usage = sum((judged.usage for judged in evaluations), record.NO_USAGE)
+
         return answer.values[best], replace(evaluations[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
@@ -599,10 +620,12 @@ class Run(Generic[C]):
             repeats = sum(earlier is not None for earlier in state.loop.repeats())
             warmer = temperature + RETRY_TEMPERATURE_STEP * repeats
             temperature = max(temperature, min(1.0, warmer))
+
         hint = ""
         if isinstance(state.verdict, decide.Again):
             hint = state.verdict.feedback
         briefing = self.briefing
+
         return Context(
             self.task,
             number,
@@ -638,6 +661,7 @@ class Run(Generic[C]):
             extra = (judging or record.Usage()).lasting(judging_seconds)
             if self._lease.durable:
                 step = (f"{len(state.loop.attempts) + 1}/answer", answer.plain())
+
         loop = replace(state.loop, extra=state.loop.extra + extra)
         entry = JournalEntry(id=self.id, epoch=0, step=step, extra=loop.extra)
         await self._journal.write(entry, loop)

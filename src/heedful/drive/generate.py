@@ -59,6 +59,7 @@ class Writer:
         if context.advice:
             rules = [replace(rule, worked=None) for rule in context.advice]
             parts.append(as_text((), context.seed, rules))
+
         if context.hint:
             last = context.previous
             if not isinstance(last, str):
@@ -67,12 +68,15 @@ class Writer:
             if len(last) > MAX_REWRITE_CHARS:
                 last = cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)
                 parts.append(f"Your last answer:\n{last}")
+
             parts.append(context.hint)
+
         task = context.task
         if not isinstance(task, str):
             task = json.dumps(task, default=str)
         parts.append(task)
         messages.append(Message("user", "\n\n".join(parts)))
+
         return [Message(message.role, redact(message.content)) for message in messages]
 
 
@@ -87,6 +91,7 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
         return generate, False
     if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
+
     return generate, blocking(generate)
 
 
@@ -178,25 +183,31 @@ async def _call(
     value = await call(failed, function, *arguments, at=context, thread=thread)
     if type(value) is str:  # nearly always
         return CandidateBatch((value,), SINGLE_CALL_USAGE)
+
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None:
         usage = usage_of(value[1])
         if usage is not None:  # otherwise these are two candidates
             return CandidateBatch(value[:1], usage)
+
     if not values:
         raise GenerateFailed(
             "generate returned an empty list; return at least one candidate"
         )
+
     if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
+
     answers = []
     for candidate in values:
         answer = None
         if not isinstance(candidate, str | dict):  # nearly always it is
             answer = answer_of(candidate)
         answers.append(answer or Answer(candidate))
+
     costs = [answer.usage for answer in answers]
     texts = tuple(answer.text for answer in answers)
+
     return CandidateBatch(texts, sum(costs[1:], costs[0]))
 
 
@@ -236,6 +247,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, since only parts change")
+
         spans = _spans(candidate, findings)
         usage = Usage()
         for start, end, flagged in reversed(
@@ -247,7 +259,9 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
             if isinstance(text, Answer):
                 usage = usage + text.usage
                 text = text.text
+
             candidate = f"{candidate[:start]}{text}{candidate[end:]}"
+
         return Answer(candidate, usage) if usage.calls else candidate
 
     return revise
@@ -267,5 +281,7 @@ def _spans(
         if spans and start < spans[-1][1]:
             start, last, joined = spans.pop()
             end = max(last, end)
+
         spans.append((start, end, [*joined, finding]))
+
     return spans

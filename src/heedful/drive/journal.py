@@ -122,14 +122,17 @@ def key_of(function: Any) -> str:
     """
     while isinstance(function, functools.partial):
         function = function.func
+
     function = inspect.unwrap(function)
     if not inspect.isroutine(function) or function.__name__ == "<lambda>":
         return ""
+
     module = getattr(function, "__module__", None)
     if module == "__main__":
         module = _name_of_script(function)
     if not module:
         return ""
+
     return f"{module}.{function.__qualname__}"[-MAX_MEMORY_KEY_CHARS:]
 
 
@@ -182,6 +185,7 @@ class Journal:
                 self.scope, loops.commit, entry, owner=self._writer.owner
             )
             self._writer.note_written(entry)
+
         if memory is not None:
             await memory.note_written(entry, loop, number)
 
@@ -232,6 +236,7 @@ class Lease:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is None:
             return
+
         self._timer.cancel()
         loops.leave(self.owner)
         lost = None
@@ -240,6 +245,7 @@ class Lease:
             if heartbeat.done() and not heartbeat.cancelled():
                 # Only a driver that it cancelled has not yet ended.
                 lost = heartbeat.exception()
+
         cancelled = lost and isinstance(error, asyncio.CancelledError)
         driver = self._driver
         if cancelled and driver is not None and driver.uncancel() == 0:
@@ -252,6 +258,7 @@ class Lease:
         """
         if self.store is None:
             return None
+
         check_json(task=head.task)
         stored_loop = None
         if self.may_exist:
@@ -261,9 +268,11 @@ class Lease:
             )
             self._epoch = stored_loop.epoch
             self._claimed = True
+
         self._head = head
         if stored_loop is not None and _is_same_head(stored_loop.head, head):
             self._head = None
+
         return stored_loop
 
     async def echoes(self) -> Mapping[str, int]:
@@ -404,6 +413,7 @@ class LoopMemory:
         ended = isinstance(verdict, Done)
         if ended and self.together:
             return
+
         under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not (ended or under_way))
         if ended:
@@ -444,6 +454,7 @@ class LoopMemory:
         outcome = None
         if isinstance(entry.verdict, Done):
             lessons, outcome = self._ending(loop)
+
         return replace(
             entry,
             briefing=briefing,
@@ -489,8 +500,10 @@ class LoopMemory:
                     trust=trust,
                 )
                 lessons.append(lesson)
+
         if loop.cancelled:
             return lessons, None
+
         broken = frozenset(lesson.cause.rule for lesson in lessons if lesson.cause)
         return lessons, outcome_of(loop, briefing.memory_key, broken)
 
@@ -500,6 +513,7 @@ class LoopMemory:
         lessons, outcome = self._ending(loop)
         if not lessons and outcome is None:
             return 0
+
         await memory.store.write(
             memory.scope,
             exposures.remember,

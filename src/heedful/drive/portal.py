@@ -71,10 +71,12 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
             "async iterator, use `async for` in an async function, and pass a call of "
             "the function"
         )
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return _wait(coroutine, _level.get())
+
     coroutine.close()
     raise UsageError(
         "run_sync was called inside an event loop; write `await` there instead"
@@ -114,6 +116,7 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
         if not ended.is_set():  # interrupted
             loop.call_soon_threadsafe(give_up)
             ended.wait()
+
     return tasks[0].result()
 
 
@@ -181,6 +184,7 @@ def self_correcting(
 
         if inspect.iscoroutinefunction(function):
             return cast("Callable[..., T]", drive)
+
         return cast("Callable[..., T]", drive_in_background)
 
     return decorate if function is None else decorate(function)
@@ -211,6 +215,7 @@ class _TaskFunction:
         names = [name for name in parameters if name not in ("hint", "feedback")]
         task = next((name for name in names if name not in ("self", "cls")), "")
         require(task, "function", function, "a function of the task; name checks=[…]")
+
         return cls(
             function=function,
             signature=signature,
@@ -243,4 +248,5 @@ class _TaskFunction:
         generate.__annotations__["return"] = self.returns
         is_async = inspect.iscoroutinefunction(self.function)
         generate.is_async = is_async  # type: ignore[attr-defined]
+
         return generate

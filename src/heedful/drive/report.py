@@ -68,6 +68,7 @@ class AttemptReport:
             if answer is not None:
                 output = answer.text
                 usage = answer.usage if usage == record.NO_USAGE else usage
+
         if not isinstance(usage, record.Usage):
             usage = usage_of(usage)
         allowed = "a Usage, or the usage of an SDK"
@@ -82,6 +83,7 @@ class AttemptReport:
             raise errors.UsageError(
                 "the report is empty: give output, digest or evaluation"
             )
+
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", usage)
 
@@ -111,6 +113,7 @@ class AttemptReport:
             candidate = record.Candidate.of(self.output)
             if self.digest:
                 candidate = replace(candidate, digest=self.digest)
+
         near_repeat = None
         if loop.attempts:
             near_repeat = stop.find_near_repeat(candidate, loop.attempts)
@@ -121,6 +124,7 @@ class AttemptReport:
         if self.evaluation is not None:
             judges = (*judges, REPORT_JUDGE)
         same_goals = self.goals is None or set(self.goals) == set(loop.goals)
+
         return record.Attempt(
             number,
             candidate,
@@ -177,12 +181,14 @@ async def report(
         stored_loop = snapshot.state.stored
         if 0 < number <= len(stored_loop.loop.attempts):
             return _decided_before(stored_loop, number, attempt_report.name)
+
         policy = _next_policy(snapshot, number)
         if judged is None:
             new = attempt_report
             if load is not None:
                 new = replace(attempt_report, checks=await load())
             judged = (new, await _evaluation(new, stored_loop))
+
         new, evaluation = judged
         attempt = new.attempt(stored_loop.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
@@ -192,6 +198,7 @@ async def report(
         )
         await _write(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
+
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
@@ -204,9 +211,11 @@ def _decided_before(stored_loop: StoredLoop, number: int, report: str) -> Report
         raise errors.AttemptTaken(
             f"attempt {number} of {stored_loop.id!r} was reported with other content"
         )
+
     for decision in stored_loop.decisions:
         if decision.attempt == number:
             return ReportResult(loop, decision.verdict, new=False)
+
     raise errors.StoreCorrupt(f"attempt {number} of {stored_loop.id!r} has no decision")
 
 
@@ -298,6 +307,7 @@ class ReportedLoop:
             memory=self.memory,
         )
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
+
         return result.verdict
 
     def explain(self) -> Explanation:
@@ -342,6 +352,7 @@ async def open_loop(
         memory = Memory.of(memory, scope)
         store = memory.store
         scope = memory.scope
+
     if not isinstance(store, Store):
         store = open_store(store)
     scope = scope or Scope()
@@ -366,6 +377,7 @@ async def open_loop(
             checks=stop.check_names(checks),
         )
         await store.write(scope, loops.brief, id, loop.briefing)
+
     return loop
 
 
@@ -394,6 +406,7 @@ async def learn(
             attempt_report=attempt,
             memory=loop.memory,
         )
+
     loop.stored = await loop.store.read(loop.scope, loops.read, id)
     return loop
 
@@ -416,6 +429,7 @@ async def cancel(
         last = decide.latest_verdict(snapshot.state.stored.decisions)
         if isinstance(last, decide.Done):
             return last
+
         snapshot.check_free()
         policy = snapshot.state.policy
         actor = f"{by}: {why}" if why else by
@@ -424,6 +438,7 @@ async def cancel(
             loop, policy, redact(actor), time.time()
         )
         await _write(snapshot, memory, entry, loop)
+
         return verdict
 
     return await journal.retry_on_conflict(store, scope, id, end)
@@ -462,10 +477,12 @@ async def override(
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
         await snapshot.journal().write(replace(entry, override=override), before)
+
         return verdict
 
     if not isinstance(store, Store):
         store = open_store(store)
+
     return await journal.retry_on_conflict(store, scope or Scope(), loop, lift)
 
 
@@ -473,8 +490,10 @@ def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
     """Raise OverrideRefused if a rule that is user code stopped the loop."""
     if not isinstance(verdict, decide.Done):
         return
+
     shipped = {stop.rule_name(rule) for rule in policy.rules}
     shipped |= {"cancelled", "unscored"}
+
     for reason in verdict.stopped_by:
         if reason.rule not in shipped:
             raise errors.OverrideRefused(
@@ -501,17 +520,20 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
             f"attempt {number} of {stored_loop.id!r} is reported, "
             f"but {following} comes next"
         )
+
     last = decide.latest_verdict(stored_loop.decisions)
     if isinstance(last, decide.Done):
         end = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(
             f"loop {stored_loop.id!r} {end}; attempt {number} comes too late"
         )
+
     snapshot.check_free()
     if not codec.is_complete(stored_loop.head.policy):
         raise errors.Conflict(
             f"loop {stored_loop.id!r} contains user code; continue it where it began"
         )
+
     return snapshot.state.policy
 
 
@@ -554,6 +576,7 @@ async def _write(
     if memory is None:
         await snapshot.journal().write(entry, loop)
         return
+
     if memory.store is not snapshot.store or memory.scope != snapshot.scope:
         allowed = "one in the store and scope of the loop"
         raise errors.InvalidInput("memory", memory, allowed)
@@ -568,6 +591,7 @@ async def _write(
             [vector] = await embed(memory.embedder, [redact(task)])
             space = space_of(memory.embedder)
             briefing = replace(briefing, space=space, vector=vector)
+
     vouched = all(attempt.vouched for attempt in loop.attempts)
     loop_memory = journal.LoopMemory(
         memory=memory,

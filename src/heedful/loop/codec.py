@@ -44,6 +44,7 @@ def to_document(record: Any) -> Plain:
         value = getattr(record, name)
         if default is MISSING or value != default:
             document[name] = value if type(value) in _SCALAR_TYPES else _plain(value)
+
     return document
 
 
@@ -71,6 +72,7 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
         if required is not None and field.name in required:
             default = MISSING
         defaults.append((field.name, default))
+
     return tuple(defaults)
 
 
@@ -93,14 +95,17 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
     arguments = [kind for kind in get_args(hint) if kind not in (type(None), ...)]
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
+
     if get_origin(hint) is tuple:
         read_item = _reader(arguments[0])
         if read_item is None:
             return tuple
         return lambda values: tuple(map(read_item, values))
+
     if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
         read = _reader(arguments[0])
         return read and (lambda value: None if value is None else read(value))
+
     return None
 
 
@@ -148,10 +153,12 @@ def rule_to(rule: StopRule) -> Plain:
     """Return a built-in rule with its settings as JSON data; user code only by name."""
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
+
     name = rule_name(rule)
     # A rule of the user's own may have the same name.
     if type(rule) is not STOP_RULES.get(name):
         return {"rule": name, "custom": True}
+
     settings = {field: getattr(rule, field) for field in rule.__slots__}
     return {"rule": name, **settings}
 
@@ -164,6 +171,7 @@ def rule_from(document: Mapping[str, Any]) -> StopRule:
         return All(*rules_from(settings))
     if not isinstance(name, str) or name not in STOP_RULES:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(STOP_RULES))}")
+
     try:
         return STOP_RULES[name](**settings)
     except InvalidInput as error:
@@ -189,6 +197,7 @@ def policy_to(policy: Policy) -> Plain:
         document["against"] = better.against
     if policy.goals:
         document["goals"] = [to_document(goal) for goal in policy.goals]
+
     return document
 
 

@@ -55,9 +55,11 @@ class Policy:
         require(
             isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed
         )
+
         for rule in self.rules:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
+
         if type(self.improvement) is not Improvement:
             raise InvalidInput("improvement", self.improvement, "an Improvement")
 
@@ -136,6 +138,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
+
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     stops: list[Stop] = []
@@ -153,10 +156,12 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
                 override=index,
             )
         )
+
     if stops:
         return Done(loop.best, False, stopped_by=tuple(stops), lifted=tuple(lifted))
     if evaluation is None:
         return Again(lifted=tuple(lifted))
+
     return Again(
         triggers(evaluation, loop.goals),
         feedback=record.feedback(evaluation, loop.goals),
@@ -187,6 +192,7 @@ def check_override(
         raise OverrideRefused(
             f"rule {override.rule!r} cannot be overridden; these can: {liftable}"
         )
+
     by = override.by
     why = override.why
     decisions = override.decisions
@@ -208,6 +214,7 @@ def check_override(
     ):
         if not right:
             raise OverrideRefused(f"{name} is {value!r}; it must {allowed}")
+
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to override")
 
@@ -255,6 +262,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
             detail = f"{name} {record.format_score(score)} misses {goal}"
             reasons.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
+
     return tuple(reasons)
 
 
@@ -273,6 +281,7 @@ def _stops(
                 or "the candidate: give checks"
             )
             stops.append((Stop("unscored", f"no score for {message}"), frozenset()))
+
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
@@ -378,6 +387,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     level = tired.level(loop)
     before = reduce(tired.after, loop.improved[1:-1], 0.0)
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
+
     return Standing(level, change, echo.counts(loop))
 
 
@@ -413,6 +423,7 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
             labels = last.labels
             if last.evaluation:
                 unmet = triggers(last.evaluation, loop.goals)
+
         stops: tuple[Stop, ...] = ()
         detail = ""
         if isinstance(verdict, Again):
@@ -429,6 +440,7 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
         else:
             decided = "passed"
             reason = "passed"
+
         reasons.append(
             Reasoning(
                 loop.id,
@@ -444,4 +456,5 @@ def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...
                 at=decision.at,
             )
         )
+
     return tuple(reasons)

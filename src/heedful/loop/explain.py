@@ -66,6 +66,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     was = _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
+
     last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
     smallest = []
     for knob, now, path in _knobs(last, loop, policy):
@@ -73,6 +74,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
             change = _smallest(case, knob, now, path=path, direction=direction, was=was)
             if change is not None:
                 smallest.append(change)
+
     return tuple(sorted(smallest, key=_relative_size))
 
 
@@ -113,9 +115,11 @@ def _smallest(
     while same(high) and high < MAX_THRESHOLD_STEPS:
         low = high
         high = 2 * high
+
     while high - low > 1 and not same(high):
         middle = (low + high) // 2
         low, high = (middle, high) if same(middle) else (low, middle)
+
     change = at(high)
     return change if change is not None and change.outcome != was else None
 
@@ -145,12 +149,14 @@ def _knobs(
     for name in dict.fromkeys(goal.score for _, goal in scored):
         path = (0, "attempts", -1, "evaluation", "scores", name)
         yield f"score {name}", float(last.scores[name]), path
+
     for n, goal in scored:
         yield (
             f"threshold of {goal.score}",
             float(goal.threshold),
             (0, "goals", n, "threshold"),
         )
+
     yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
     for n, rule in enumerate(policy.rules):
         yield from _rule_knobs(rule, "", (1, "rules", n))
@@ -180,16 +186,20 @@ def _with(record: Any, path: Path, value: Any) -> Any:
     """Return a copy of a record, tuple or mapping with `value` at the end of `path`."""
     if not path:
         return value
+
     step, *deeper = path
     if isinstance(step, int):  # an index of a tuple
         parts = list(record)
         parts[step] = _with(parts[step], (*deeper,), value)
         return tuple(parts)
+
     if isinstance(record, Mapping):
         return {**record, step: _with(record[step], (*deeper,), value)}
+
     part = _with(getattr(record, step), (*deeper,), value)
     if isinstance(record, All):
         return All(*part)
+
     return replace(record, **{step: part})
 
 
@@ -230,12 +240,14 @@ class Explanation:
         for line in self.lines:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             best = self.verdict.best
             best_text = "nothing: no attempt was evaluated"
             if best:
                 best_text = f"attempt {best}"
             texts.append(f"kept: {best_text}")
+
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)
 
@@ -258,6 +270,7 @@ def explain(
             reasons = triggers(attempt.evaluation, loop.goals)
             wrong = tuple(trigger.detail for trigger in reasons)
         lines.append(Line(attempt.number, wrong, _decided(verdicts[attempt.number])))
+
     would_change = changes(loop, policy, verdict)
     otherwise = ""
     if not would_change and isinstance(verdict, Done) and not verdict.passed:
@@ -265,6 +278,7 @@ def explain(
         if gives(loop, policy, verdict):
             names = " and ".join(stop.rule for stop in verdict.stopped_by)
             otherwise = f"no single threshold or score: {names} stopped it"
+
     return Explanation(
         tuple(lines), verdict, would_change=would_change, otherwise=otherwise
     )

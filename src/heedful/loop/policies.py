@@ -75,11 +75,14 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
         return value
     if isinstance(value, str):
         return _written(value)
+
     if not isinstance(value, Mapping):
         allowed = 'a preset, text such as "thorough, attempts.limit=6", or an object'
         raise InvalidInput("policy", value, allowed)
+
     changes = dict(value)
     base = preset(str(changes.pop("preset", "default")))
+
     return _changed(base, changes) if changes else base
 
 
@@ -107,9 +110,11 @@ def goal(value: Any) -> Goal:
             }
     elif isinstance(value, Mapping) and isinstance(value.get("threshold"), str | bool):
         fields = None
+
     require(isinstance(fields, Mapping), "a goal", value, allowed)
     score = fields.get("score")
     require(isinstance(score, str) and score, "a goal", value, allowed)
+
     try:
         return Goal(**{**fields, "threshold": float(fields["threshold"])})
     except (TypeError, ValueError, KeyError) as error:
@@ -138,8 +143,10 @@ def _written(text: str) -> Policy:
             changes[rule] = settings | {field: _literal(literal)}
         else:
             changes[name] = _literal(literal)
+
     if goals:
         changes.setdefault("goals", goals)
+
     return _changed(base, {"name": text.strip(), **changes}) if changes else base
 
 
@@ -155,24 +162,28 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     for rule, value in changes.items():
         if rule not in _POLICY_FIELDS:
             rules = _with_rule(rules, rule, value)
+
     goals = base.goals
     if "goals" in changes:
         if not isinstance(changes["goals"], list | tuple):
             raise InvalidInput(
                 "goals", changes["goals"], 'a list such as ["alignment >= 0.75"]'
             )
+
         new = tuple(map(goal, changes["goals"]))
         replaced = {(goal.score, goal.direction) for goal in new}
         others = (
             goal for goal in goals if (goal.score, goal.direction) not in replaced
         )
         goals = (*others, *new)
+
     gains = {
         field: changes[field] for field in ("min_gain", "against") if field in changes
     }
     name = changes.get("name", "")
     unscored = changes.get("unscored", base.unscored)
     require(isinstance(name, str), "name", name, "text")
+
     return Policy(
         rules,
         replace(base.improvement, **gains),
@@ -189,12 +200,14 @@ def _with_rule(
     names = [rule_name(rule) for rule in rules]
     if value is False and (name in names or name in STOP_RULES):
         return tuple(rule for rule in rules if rule_name(rule) != name)
+
     if name not in STOP_RULES:
         raise UnknownName(
             "rule or field of a policy",
             name,
             sorted({*STOP_RULES, *names, *_POLICY_FIELDS[1:]}),
         )
+
     allowed = (
         f"an object with the rule's fields, true or false; as text {name} or -{name}"
     )
@@ -202,6 +215,7 @@ def _with_rule(
     settings: Mapping[str, Any] = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **settings}))
+
     return tuple(
         rule_from({**rule_to(rule), **settings}) if rule_name(rule) == name else rule
         for rule in rules

@@ -98,6 +98,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
     parts = tuple(stop.flat((rule,)))
     if _own(parts):
         return Reach(rule, None)
+
     alphabet = _alphabet(parts)
     scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
     waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
@@ -111,6 +112,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 s.spends is not NO_USAGE for s in symbols
             ):
                 continue  # one attempt spends the whole budget
+
             history = echoes, (*symbols, symbol)
             tried += 1
             loop = _loop(policy, parts, history)
@@ -118,6 +120,7 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
             detail = rule(loop)
             if detail and not other_stops:
                 return Reach(rule, loop)
+
             before.update(other_stops)
             view = (
                 None if other_stops or detail else _view(policy, parts, loop, history)
@@ -126,12 +129,15 @@ def _reach(policy: Policy, place: int, tries: int) -> Reach:
                 views.add(view)
                 longer.append(history)
         waiting = longer
+
     if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
         return Reach(rule, None)
+
     if isinstance(rule, stop.Fatigue):
         proof = _fatigue_proof(rule, others)
         if proof:
             return Reach(rule, None, proof)
+
     names = " or ".join(sorted(before)) or "nothing"
     return Reach(rule, None, f"{names} ends every loop before it alone would")
 
@@ -143,6 +149,7 @@ def _fatigue_proof(rule: stop.Fatigue, others: Iterable[StopRule]) -> str:
     level = reruns * thousandths(rule.increment) / 1000
     if thousandths(level) >= thousandths(rule.limit):
         return ""
+
     reached = record.format_score(level)
     return f"{reruns} reruns reach {reached} < {record.format_score(rule.limit)}"
 
@@ -170,6 +177,7 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
     spends = dict.fromkeys([NO_USAGE, *_spending(_of(parts, stop.Budget))])
     combinations = product((True, False), seen, findings, grave, spends)
+
     return [
         Symbol(
             improves=improves, seen=seen, found=keys, severity=severity, spends=usage
@@ -185,6 +193,7 @@ def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
     for budget in budgets:
         values = [(name, getattr(budget, name)) for name in names]
         limits.append([(name, value) for name, value in values if value is not None])
+
     for chosen in product(*limits):
         highest = dict.fromkeys(names, 0.0)
         for name, value in chosen:
@@ -243,6 +252,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
                 repeats=near,
             )
         )
+
     echoes = {PERSISTENT_FINDING_KEY: history[0]} if history[0] else {}
     return Loop(
         "history",

@@ -192,6 +192,7 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
     require(
         all(isinstance(goal, Goal) for goal in goals), "goals", goals, "Goal objects"
     )
+
     for low in goals:
         for high in goals:
             apart = low.direction == "at_least" and high.direction == "at_most"
@@ -223,11 +224,13 @@ class Evaluation:
         listed = isinstance(self.findings, tuple | list)
         if not listed or not all(isinstance(f, Finding) for f in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
+
         # A Mapping alone takes longer to see.
         if not isinstance(self.scores, dict | Mapping):
             raise InvalidInput(
                 "scores", self.scores, 'a mapping such as {"quality": 0.8}'
             )
+
         check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
         if self.met is not None:
             check_share("met", self.met)
@@ -235,6 +238,7 @@ class Evaluation:
             if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
+
         # Numbers of numpy become floats.
         if not all(isinstance(value, int | float) for value in self.scores.values()):
             scores = {name: float(score) for name, score in self.scores.items()}
@@ -343,6 +347,7 @@ class Candidate:
             except (TypeError, ValueError):
                 # Keys that cannot be sorted, or a value inside itself.
                 text = repr(value)
+
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(digest[:16], text)
 
@@ -440,10 +445,12 @@ class Improvement:
                 ):
                     return True
             return False
+
         was = best.rank(goals)
         now = new.rank(goals)
         if now >= was:
             return False
+
         place = next(n for n, value in enumerate(now) if value != was[n])
         return place < 2 or was[place] - now[place] >= least
 
@@ -531,6 +538,7 @@ class Loop:
             if evaluation is not None:
                 keys = evaluation.keys if index >= since else evaluation.persistent
                 counts.update(keys)
+
         return counts
 
     def repeats(self, near: bool = True) -> list[int | None]:
@@ -546,6 +554,7 @@ class Loop:
             near_repeat = attempt.repeats if near else None
             repeated.append(first.get(digest, near_repeat))
             first.setdefault(digest, attempt.number)
+
         return repeated
 
     @lazy
@@ -566,10 +575,12 @@ class Loop:
             if evaluation is None or rank is None:
                 answers.append(False)
                 continue
+
             answers.append(best is None or self.improves(best, evaluation, self.goals))
             if self.improves.against == "previous" or lead is None or rank < lead:
                 best = evaluation
                 lead = rank
+
         return tuple(answers)
 
 
@@ -597,6 +608,7 @@ def feedback(
     lines = list(dict.fromkeys([*(line for _, line in failed), *warnings]))
     if not lines:
         return ""
+
     room = MAX_FEEDBACK_CHARS - len(head) - len(tail) - 24  # "- and … more."
     first_lines = set(dict(reversed(failed)).values())  # one of each check and goal
     shown_lines = _fitting_lines(lines, first_lines, room)
@@ -604,6 +616,7 @@ def feedback(
     parts = [head, *(clean(line, length) for line in lines if line in shown_lines)]
     if len(lines) > len(shown_lines):
         parts.append(f"- and {len(lines) - len(shown_lines)} more.")
+
     return sanitize("\n".join(parts) + tail)
 
 
@@ -619,6 +632,7 @@ def _failed_lines(
         limit = format_score(goal.threshold)
         line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
         failed.append((str(goal), line))
+
     return failed
 
 
@@ -635,13 +649,16 @@ def _fitting_lines(lines: list[str], required: set[str], room: int) -> set[str]:
     Each line counts with the length to which it can be shortened.
     """
     fitting = set(required)
+
     for line in required:
         room -= min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1
+
     for line in lines:
         if line not in fitting:
             room -= min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1
         if room >= 0:
             fitting.add(line)
+
     return fitting
 
 

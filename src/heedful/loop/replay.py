@@ -146,6 +146,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     exact = isinstance(ended, Done) and len(with_extra.attempts) == len(seen.attempts)
     exact = exact and not cut and not uses_policy_goals
     verdict = ended if exact and isinstance(verdict, Again) else verdict
+
     return ReplayResult(
         len(seen.attempts), seen.best, verdict=verdict, exact=exact, usage=seen.usage
     )
@@ -195,6 +196,7 @@ def compare(
             beyond=sum(not result.exact for result in results),
         )
         compared.append(figures)
+
     return tuple(compared)
 
 
@@ -209,12 +211,14 @@ def with_policy_goals(
     by_goals = {policy.goals: policy for policy in policies if policy.goals}
     if len(by_goals) != 1:
         return list(recorded)
+
     [(goals, policy)] = by_goals.items()
     judged_alike = []
     for record in recorded:
         if not record.loop.goals and not count_unscored([record], policy):
             record = replace(record, loop=replace(record.loop, goals=goals))
         judged_alike.append(record)
+
     return judged_alike
 
 

@@ -324,6 +324,7 @@ def stage_feedback(
     ending = STAGE_FEEDBACK_ENDING
     if "\n" in fitting.strip():  # more than the heading
         ending = f"\n{fitting}{ending}"
+
     return record.feedback(evaluation, goals, heading, ending)
 
 
@@ -366,6 +367,7 @@ def report_stage(
             attempt if attempt.checks else replace(attempt, overall_status="passed")
             for attempt in attempts
         )
+
     report = StageReport(
         stage.name, "open", action="open", attempts=attempts, briefing=briefing
     )
@@ -376,9 +378,11 @@ def report_stage(
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
         return replace(report, status=status, action="passed", kept=len(attempts))
+
     if attempts and status == "not_validated":
         action = _unvalidated_action(stage, attempts[-1])
         return replace(report, status=status, action=action, kept=len(attempts))
+
     if is_task:
         return replace(report, status="failed", action="stopped", kept=last.best)
 
@@ -386,6 +390,7 @@ def report_stage(
     kept_attempt = len(attempts) or None
     if action == "best":
         kept_attempt = last.best
+
     return replace(report, status="failed", action=action, kept=kept_attempt)
 
 
@@ -416,6 +421,7 @@ def report_attempt(
     output = attempt.candidate.text or ""
     if not stage.model:
         output = _function_output(stage.name, output)
+
     return StageAttempt(
         stage.name,
         stage.run,
@@ -443,12 +449,14 @@ def _function_output(stage: str, text: str) -> str:
         changed, *others = document.values()
         if not any(others) and changed.keys() == {stage}:
             return json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+
         descriptions = document.get("rerun") if others else None
         if descriptions:
             lines = [f"{name}: {value}" for name, value in descriptions.items()]
             if changed:
                 lines.append(json.dumps(changed, ensure_ascii=False))
             return "\n".join(lines)
+
     return text
 
 
@@ -471,6 +479,7 @@ def _results(
     if wrong <= set(names) - {MISSING_RESULTS_CHECK}:
         yield from (CheckResult(name) for name in names if name not in reported)
     yield from results
+
     for goal in goals:
         yield _goal_result(goal, evaluation.scores.get(goal.score))
 
@@ -484,6 +493,7 @@ def _finding_result(finding: Finding) -> CheckResult:
         details["evidence"] = finding.evidence
     if finding.span:
         details["span"] = list(finding.span)
+
     return CheckResult(
         finding.check,
         status,

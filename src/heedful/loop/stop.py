@@ -185,6 +185,7 @@ class Echo:
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None or not last.keys:
             return {}
+
         earlier = loop.echoes if self.across == "scope" else {}
         counts = loop.count_findings()
         keys = [finding.key for finding in last.findings if finding.level != "note"]
@@ -221,6 +222,7 @@ class Repeat:
     def __call__(self, loop: Loop) -> str | None:
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
+
         repeated = loop.repeats(self.near)
         last = loop.attempts[-1]
         recent = repeated[loop.last_improvement + 1 :]
@@ -228,6 +230,7 @@ class Repeat:
         times = max(self.times, 2) if last.greedy else self.times
         if repeated[-1] is None or count < times:
             return None
+
         return f"attempt {last.number} repeats attempt {repeated[-1]}"
 
 
@@ -256,14 +259,17 @@ class Plateau:
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
+
         if self.floor is not None and last.keys:
             worst = record.format_score(last.worst)
             floor = record.format_score(self.floor)
             if record.thousandths(last.worst) < record.thousandths(self.floor):
                 return f"worst severity {worst} is below {floor}"
+
         since = loop.last_improvement + 1
         if self.patience is not None and len(loop.attempts) - since >= self.patience:
             return f"no improvement since attempt {since}"
+
         return None
 
 
@@ -353,6 +359,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
     text = candidate.text
     if text is None or len(text) > 100_000:
         return None
+
     tokens: Counter[str] | None = None
     for attempt in earlier:
         other = attempt.candidate.text
@@ -360,6 +367,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
             return attempt.number
         if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
             continue
+
         if tokens is None:
             tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(text))
         others = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
@@ -368,6 +376,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         )
         if alike and decisive_tokens(text) == decisive_tokens(other):
             return attempt.number
+
     return None
 
 

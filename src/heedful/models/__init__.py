@@ -56,6 +56,7 @@ def open_model(
             timeout=timeout,
             progress=progress,
         )
+
     has_provider = kind in ("openai", "anthropic", "google") and rest
     has_address = kind in ("http", "https") and name.partition("#")[2]
     if has_provider or has_address:
@@ -64,10 +65,12 @@ def open_model(
         if timeout is None:
             timeout = DEFAULT_NETWORK_TIMEOUT_SECONDS
         return RemoteModel(name, api_key=api_key, timeout=timeout)
+
     if kind and rest and "/" not in name:
         from heedful.models.function import Function
 
         return Function(name, timeout=timeout)
+
     raise UnknownName("model", name, FORMS)
 
 

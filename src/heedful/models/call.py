@@ -80,6 +80,7 @@ async def ask_for_json(
         if number > 0:
             correction = f"Your last answer could not be used: {complaint}. Be brief."
             turn_parts.insert(-1, correction)
+
         messages = [
             Message("system", rules),
             Message("user", "\n\n".join(turn_parts)),
@@ -99,6 +100,7 @@ async def ask_for_json(
             usage = usage + Usage(1)
             complaint = "it was not the JSON object asked for"
             continue
+
         usage = usage + answer.usage
         text = answer.text
         try:
@@ -108,8 +110,10 @@ async def ask_for_json(
             # dictated it.
             complaint = f"{error.field} must be {error.allowed}"
             why = str(error)
+
         if answer.finish == "length":
             why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
+
     cost = f"asked {usage.calls} times, {usage.tokens} tokens"
     message = f"{who} of model {model.name!r} gave no judgement ({cost}): {why}"
     raise MalformedAnswer(message, text, usage)
@@ -153,6 +157,7 @@ def check_request(messages: Sequence[Message], options: Options) -> dict[str, An
         settings["schema"] = json.loads(json.dumps(plain_schema))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("schema", schema, "plain data that JSON can hold") from error
+
     return settings
 
 
@@ -173,6 +178,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
             f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
         )
         raise MalformedAnswer(message, answer.text)
+
     try:
         if schema is not None:
             json.loads(answer.text)
@@ -183,6 +189,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
             f"{error}"
         )
         raise MalformedAnswer(message, answer.text) from error
+
     return answer
 
 
@@ -221,6 +228,7 @@ def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
     with ExitStack() as stack:
         stack.push(store)
         future.set_result(call())
+
     return future
 
 

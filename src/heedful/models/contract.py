@@ -84,6 +84,7 @@ def _part(value: Any, path: str) -> Any:
             value = value.get(step)
         else:
             value = getattr(value, step, None)
+
     return value
 
 
@@ -98,6 +99,7 @@ def usage_of(value: Any) -> Usage | None:
     """
     if isinstance(value, Usage):
         return value
+
     for names in _USAGE_NAMES:
         for usage in (_part(value, names.path), value):
             if isinstance(_part(usage, names.prompt[0]), int):
@@ -107,6 +109,7 @@ def usage_of(value: Any) -> Usage | None:
                     completion_tokens=_sum_of(usage, names.completion),
                     cost=float(_part(usage, "cost") or 0),
                 )
+
     return None
 
 
@@ -120,17 +123,21 @@ def answer_of(value: Any) -> Answer | None:
         return value
     if isinstance(value, str | Mapping):
         return None
+
     usage = usage_of(value)
     if usage is None:
         return None
+
     for path in _ANSWER_TEXT_PATHS:
         text = _part(value, path)
         if text is not None:
             return Answer(text, usage)
+
     blocks = _part(value, "content")
     if isinstance(blocks, list):  # Anthropic
         texts = [_part(block, "text") or "" for block in blocks]
         return Answer("".join(texts), usage)
+
     return None
 
 

@@ -67,6 +67,7 @@ class EmbeddedModel:
             if not os.path.isfile(self._file):  # also False for an invalid file name
                 allowed = "embedded: and the path of an existing .gguf file"
                 raise InvalidInput("model", str(self._file), allowed)
+
         self._settings = {"context": context, "threads": threads}
         self._closed = False
         self._turn = threading.Lock()  # held during a call
@@ -98,9 +99,11 @@ class EmbeddedModel:
             raise ModelUnavailable(
                 f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
             )
+
         if self._file is None and self._weights is not None:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             self._file = await fetch(self._weights)
+
         gone = threading.Event()
         async with call.time_limit(self._timeout, self.name):
             try:
@@ -112,6 +115,7 @@ class EmbeddedModel:
                         for child in self._children:
                             child.kill()
                 raise
+
         return call.check_answer(self.name, self._answer(reply), schema)
 
     def _request(
@@ -164,17 +168,22 @@ class EmbeddedModel:
                     raise ModelUnavailable(closed)
                 if gone.is_set():
                     return {}
+
                 if not self._children:
                     self._children.append(
                         _Child(self._settings | {"path": str(self._file)})
                     )
+
                 child = self._children[0]
                 self._answered = gone
+
             reply = child.ask(request)
             with self._lock:
                 self._answered = None
+
             if reply is not None and not gone.is_set():
                 return reply
+
             reason = f"the process of model {self.name!r} ended: {child.last_words()}"
             _end(self._children)
             if self._closed:
@@ -185,6 +194,7 @@ class EmbeddedModel:
         error = reply.get("error")
         if error is not None:
             raise self._refusal(error)
+
         (choice,) = reply["choices"]
         usage = Usage(
             1,
@@ -195,6 +205,7 @@ class EmbeddedModel:
         if choice["finish_reason"] == "length":
             finish = "length"
         text = choice["message"]["content"] or ""
+
         return Answer(text, usage.lasting(reply["seconds"]), finish)
 
     def _refusal(self, error: Mapping[str, Any]) -> ModelError:
@@ -225,6 +236,7 @@ class _Child(subprocess.Popen[bytes]):
             self.diagnostics.close()
             message = f"the process for the embedded model did not start: {error}"
             raise ModelUnavailable(message) from error
+
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -247,11 +259,13 @@ class _Child(subprocess.Popen[bytes]):
         """End the process; return its exit code and the end of stderr as text."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(1)
+
         self.kill()
         code = self.wait()
         self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - 2_000))
         stderr = self.diagnostics.read().decode("utf-8", "replace").strip()
         ending = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+
         return f"{ending}; the end of stderr: {stderr or 'nothing'}"
 
 

@@ -26,10 +26,12 @@ def main() -> None:
     os.dup2(2, 1)  # keep the prints of native code out of the output
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+
     try:
         server = load(json.loads(lines.get()))
     except (ImportError, RuntimeError, ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
     while True:
         reply = answer(server, json.loads(lines.get()))
         print(json.dumps(reply), file=out, flush=True)
@@ -61,6 +63,7 @@ def load(settings: dict[str, Any]) -> Any:
     # random key. If possible, it listens on a Unix socket instead, which is removed
     # after loading.
     params.api_keys = [uuid4().hex]
+
     with TemporaryDirectory(prefix="heedful-") as folder:
         socket = os.path.join(folder, "s.sock")
         # The kernel's limit of a path is 104 bytes on macOS, 108 on Linux.

@@ -65,6 +65,7 @@ class MiniLM:
             model = await fetch("minilm-int8")
             words = await fetch("minilm-tokenizer")
             self._loaded = await in_thread(partial(_load, model, words))
+
         tokenizer, session = self._loaded
         import numpy as np
 
@@ -78,6 +79,7 @@ class MiniLM:
                 row = await run(threads, _row, tokenizer, session, text)
                 self._remember(text, row)
             rows[number] = row
+
         return cast("Sequence[Sequence[float]]", rows)  # an array behaves like one
 
     def _remember(self, text: str, row: "NDArray[np.float32]") -> None:
@@ -152,6 +154,7 @@ class OpenAIEmbedder:
         """
         if not texts:
             return []
+
         import numpy as np
 
         async with self._remote.asking("embeddings"):
@@ -167,6 +170,7 @@ class OpenAIEmbedder:
                     settings={"extra_body": {"encoding_format": "float"}},
                 )
             rows = np.array(result.embeddings, np.float64)
+
         lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         shape = (len(texts), self.dimensions)
         if rows.shape != shape or not ((lengths > 0) & (lengths < np.inf)).all():
@@ -174,4 +178,5 @@ class OpenAIEmbedder:
                 f"{self.name} answered vectors of shape {rows.shape}, or a vector that "
                 f"is 0 or not finite; expected is the shape {shape}"
             )
+
         return cast("list[list[float]]", (rows / lengths).tolist())

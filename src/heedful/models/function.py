@@ -37,8 +37,10 @@ class Function:
             module = getattr(call, "__module__", "?")
             self.name = f"{module}:{getattr(call, '__qualname__', repr(call))}"
             self._call = call
+
         self._timeout = timeout
         self._takes: Mapping[str, inspect.Parameter] = {}
+
         with suppress(TypeError, ValueError):  # some builtins have no signature
             self._takes = inspect.signature(self._call).parameters
 
@@ -58,10 +60,12 @@ class Function:
             settings = {
                 name: value for name, value in settings.items() if name in self._takes
             }
+
         start = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
             with UserCode(partial(_raised, f"model {self.name!r}")):
                 result = await self._result(messages, settings)
+
         seconds = time.monotonic() - start
 
         answer = Answer(result) if isinstance(result, str) else answer_of(result)
@@ -69,6 +73,7 @@ class Function:
             returned = type(result).__name__
             action = f"model {self.name!r} returned {returned}, not str or Answer"
             raise MalformedAnswer(action, repr(result))
+
         usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
         return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 

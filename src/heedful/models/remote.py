@@ -91,6 +91,7 @@ class RemoteModel:
                 address, _, model = name.rpartition("#")
             self._url, visible_address = _read_address(address)
             name = f"{visible_address}#{model}"
+
         require(
             model, "model", name, "a provider or an address, and the name of a model"
         )
@@ -111,6 +112,7 @@ class RemoteModel:
         schema = settings.pop("schema")
         settings["max_retries"] = self.retries
         start = time.monotonic()
+
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
 
@@ -124,6 +126,7 @@ class RemoteModel:
                     model_settings=cast("ModelSettings", settings),
                     model_request_parameters=_output_parameters(schema, profile),
                 )
+
         finish: Literal["stop", "length"] = "stop"
         if response.finish_reason == "length":
             finish = "length"
@@ -133,11 +136,13 @@ class RemoteModel:
             raise errors.MalformedAnswer(
                 f"model {self.name!r} answered no text ({reason}{hint})"
             )
+
         cost = 0.0
         # In US dollars, by the library's price list; 0 for models that are not on the
         # list.
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
+
         usage = Usage(
             1,
             response.usage.input_tokens,
@@ -145,6 +150,7 @@ class RemoteModel:
             cost=cost,
             seconds=time.monotonic() - start,
         )
+
         return call.check_answer(
             self.name, Answer(response.text, usage, finish), schema
         )
@@ -197,6 +203,7 @@ class RemoteModel:
 
             kind = "openai-chat" if self._kind == "openai" else self._kind
             return infer_model(f"{kind}:{self.model}", lambda _: self.provider())
+
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
 
@@ -224,6 +231,7 @@ class RemoteModel:
 
         listed = (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS)
         error_class, message = next(listed, _MALFORMED_ANSWER_ERROR)
+
         return error_class(f"{model} {message.format(wanted=wanted)}: {reason}")
 
 
@@ -250,6 +258,7 @@ def _read_address(address: str) -> tuple[str, str]:
     if match["login"]:
         login = f"{quote(match['login'], ':%')}@"
     query = match["query"] or ""
+
     return f"{scheme}{login}{place}{query}", f"{scheme}{place}"
 
 
@@ -262,10 +271,12 @@ def _output_parameters(
 
     if schema is None:
         return ModelRequestParameters()
+
     mode: Literal["native", "prompted"] = "prompted"
     if profile.get("supports_json_schema_output"):
         mode = "native"
     strict = None if profile.get("json_schema_transformer") else False
+
     return ModelRequestParameters(
         output_mode=mode,
         output_object=OutputObjectDefinition(
@@ -285,4 +296,5 @@ def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":
             turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
         else:
             turns.append(theirs.ModelRequest([parts[message.role](content)]))
+
     return turns

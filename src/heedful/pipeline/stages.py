@@ -96,6 +96,7 @@ class StateChange:
                 texts[name] = text
             else:
                 changed[name] = value
+
         document: dict[str, Any] = {"changed": changed}
         if texts:
             document["text"] = texts
@@ -103,6 +104,7 @@ class StateChange:
             document["gone"] = list(self.gone)
         if self.described is not None:
             document["rerun"] = dict(self.described)
+
         return document
 
     @classmethod
@@ -130,6 +132,7 @@ class StateBefore:
         now = fields_of(state)
         for name in now.keys() - self._values.keys():
             drop(state, name)
+
         for name, value in self._values.items():
             copy = self._copies[name]
             if now.get(name, self) is not value or not _equal(copy, value):
@@ -143,6 +146,7 @@ class StateBefore:
             existed = name in self._copies and name != output
             if not existed or not _equal(self._copies[name], value):
                 changed[name] = _copy(value)
+
         return StateChange(changed, tuple(sorted(self._copies.keys() - now.keys())))
 
 
@@ -173,6 +177,7 @@ def describe(value: Any) -> str:
     shape = getattr(value, "shape", ())
     if not (shape and hasattr(value, "__array__")):
         return ""
+
     columns = dict[str, Column]()
     with suppress(PackageMissing, tables.TableError):
         small = prod(shape) < MAX_FRAME_CELLS
@@ -181,6 +186,7 @@ def describe(value: Any) -> str:
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
                 column.add(*tables.to_numbers(cells))
+
     numeric = [column for column in columns.values() if column.n][:MAX_FRAME_COLUMNS]
     ranges = [
         f"{column.name}: {short(column.least)} to {short(column.most)}, "
@@ -189,6 +195,7 @@ def describe(value: Any) -> str:
     ]
     sizes = " × ".join(map(str, shape))
     rows = value[:MAX_FRAME_ROWS]
+
     return "\n".join([f", {sizes}", *ranges, f"first rows:\n{rows}"])
 
 
@@ -217,12 +224,14 @@ def fields_of(state: Any) -> dict[str, Any]:
         # pydantic stores undeclared fields separately.
         for attribute in ("__dict__", "__pydantic_extra__"):
             values |= getattr(state, attribute, None) or {}
+
     if not settable or not all(isinstance(name, str) for name in values):
         allowed = (
             "a mutable mapping with names as keys, or an object whose attributes can "
             "be set"
         )
         raise InvalidInput("state", state, allowed)
+
     values.pop(REPORTS_STATE_FIELD, None)
     return values
 
@@ -241,6 +250,7 @@ def put(state: Any, name: str, value: Any) -> None:
     if isinstance(state, MutableMapping):
         state[name] = value
         return
+
     try:
         setattr(state, name, value)
     except (AttributeError, ValueError, TypeError) as error:
@@ -262,11 +272,14 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
         reports = state.get(REPORTS_STATE_FIELD)
     else:
         reports = getattr(state, REPORTS_STATE_FIELD, None)
+
     if isinstance(reports, MutableMapping):
         return reports
+
     new: dict[str, Any] = {}
     with suppress(InvalidInput):
         put(state, REPORTS_STATE_FIELD, new)
+
     return new
 
 
@@ -325,8 +338,10 @@ class StageState:
             output = self.stage.function(self.state, feedback=feedback or None)
         else:
             output = self.stage.function(self.state)
+
         if hasattr(output, "__await__"):
             return self._record_awaited(output, attempt.attempt)
+
         return self._record(output, attempt.attempt)
 
     async def _record_awaited(self, output: Any, attempt: int) -> dict[str, Any]:
@@ -339,6 +354,7 @@ class StageState:
         """
         if self._closed:
             return {}
+
         returned = output is not None and output is not self.state
         if returned:
             put(self.state, self.stage.name, output)
@@ -354,11 +370,13 @@ class StageState:
                 described[name] = self._description(name, value, attempt)
             else:
                 storable[name] = value
+
         self.unstored = ""
         if self.run and not self.stage.rerun:
             self.unstored = self._unstorable(described)
         if described or self.stage.rerun:
             return StateChange(storable, change.gone, described).plain()
+
         return StateChange(storable, change.gone).plain()
 
     def _description(self, name: str, value: Any, attempt: int) -> str:
@@ -376,6 +394,7 @@ class StageState:
                 message = "its output"
             kind = description.split()[0]
             return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, message, kind)
+
         return ""
 
     def previous(self, at: Context) -> Any:
@@ -399,6 +418,7 @@ class StageState:
         attempt = at.attempt
         if self._latest == attempt:
             return
+
         if candidate is None and attempt <= len(self.candidates):
             candidate = self.candidates[attempt - 1]
         if isinstance(candidate, str):  # what a model wrote
@@ -412,10 +432,13 @@ class StageState:
 
         self.undo()
         set_feedback(self.state, self.stage.name, at.hint)
+
         for name, value in self._changes[attempt].changed.items():
             put(self.state, name, value)
+
         for name in self._changes[attempt].gone:
             drop(self.state, name)
+
         self._latest = attempt
 
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
