@@ -91,15 +91,18 @@ class LoopView:
         self.stored: StoredLoop = stored
         self.policy: decide.Policy = codec.policy_from(stored.head.policy)
         self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
+
         self.decision: decide.Decision | None = None
         for decision in stored.decisions:
             if number is None or decision.attempt == number:
                 self.decision = decision
+
         self.number: int = number or 0
         verdict: decide.Verdict | None = None
         if self.decision is not None:
             self.number = self.decision.attempt
             verdict = self.decision.verdict
+
         self.again: bool = isinstance(verdict, decide.Again)
         self.stopped_by: list[str] = []
         if isinstance(verdict, decide.Done):
@@ -133,9 +136,11 @@ class LoopView:
         for lifted_stop in self._lifted_stops:
             if lifted_stop.rule == rule:
                 return lifted_stop.by
+
         for override in self.loop.overrides:
             if override.rule == rule and override.lifts(at):
                 return override.by
+
         return ""
 
     def _decision_facts(self) -> dict[str, Any]:
@@ -169,6 +174,7 @@ class LoopView:
                 "rerun_reason_detail": None,
                 "rerun_trigger": [],
             }
+
         (why,) = decide.reasoning(self.loop, [self.decision])
         reason = why.reason
         detail = why.detail
@@ -177,6 +183,7 @@ class LoopView:
         elif why.decided == "stopped":
             reason = RERUN_END_REASONS.get(reason, reason)
             detail = f"Forced finalization due to {reason}"
+
         codes = dict.fromkeys(trigger.code for trigger in why.triggers)
         return {
             "rerun_reason": reason or None,
@@ -213,6 +220,7 @@ class LoopView:
             evaluation = attempt.evaluation
             text = attempt.candidate.text
             labels = attempt.labels
+
         evaluation = evaluation or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         tags = [
@@ -225,6 +233,7 @@ class LoopView:
         ]
         # A summary without a score is valid if it is not empty.
         summary_valid = scores.get("summary_valid", text and text.strip())
+
         return {
             "alignment_score": scores.get(ALIGNMENT_SCORE),
             "drift_score": scores.get(DRIFT_SCORE),

@@ -50,10 +50,12 @@ class Completion:
         for name in ("task", "goal", "summary", "output"):
             text = getattr(self, name)
             require(text is None or isinstance(text, str), name, text, "a text")
+
         for name, score in self.scores.items():
             check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
         check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
+
         for bias_tag in tags:
             tag = bias_tag.get("tag")
             if not isinstance(tag, str) or not tag.strip():
@@ -108,12 +110,14 @@ class Completion:
             digest = record.Candidate.of(value).digest
             if digest != attempt.candidate.digest:
                 return False
+
         reported = self.evaluation or record.Evaluation()
         evaluation = attempt.evaluation or record.Evaluation()
         if not reported.scores.items() <= evaluation.scores.items():
             return False
         if self.bias_tags is None:
             return True
+
         stored_severities = {
             finding.key: finding.severity
             for finding in evaluation.findings
@@ -177,6 +181,7 @@ def checks_of_missing_scores(
 
     if summary is None:
         return [judge_output]
+
     return [judge_output, judge_summary]
 
 

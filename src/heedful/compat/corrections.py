@@ -136,6 +136,7 @@ async def persist_reflection(
     if not changed_behavior:
         _log.info("skipped (did not change behaviour)")
         return None
+
     lesson = _lesson_of(reflection)
     earlier = await _with_signature(
         lesson.meta["error_signature"],
@@ -148,14 +149,17 @@ async def persist_reflection(
             return earlier[0]["id"]
         entry = as_entry(lesson.text, lesson.tags, lesson.meta)
         return (await memory_manager.remember(**entry))["id"]
+
     if earlier and earlier[0]["text"]:
         pattern = signature(lesson.error_type, earlier[0]["text"])
         lesson = replace(lesson, signature=pattern)
+
     remembered = await memory_manager.keep(lesson)
     if remembered.created:
         await _suggest_merge(
             memory_manager, remembered.id, lesson, similarity_threshold
         )
+
     return StoredId.of(remembered) if remembered.id else None
 
 
@@ -165,15 +169,18 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
         raise InvalidInput(
             "reflection", reflection, "a Reflection, or a mapping with its fields"
         )
+
     texts = {}
     for name in REFLECTION_TEXTS:
         text = reflection.get(name)
         check_texts(**{name: text})
         texts[name] = redact(str(text))
+
     iteration: Any = reflection.get("iteration")
     delta: Any = reflection.get("quality_delta")
     check_integer("iteration", iteration, least=0)
     check_number("quality_delta", delta, -MAX_SCORE, MAX_SCORE)
+
     return learn_correction(
         texts["error_type"],
         texts["content"],
@@ -194,6 +201,7 @@ async def _suggest_merge(
     """
     if memory.embedder is None:
         return
+
     older = await memory.store.read(
         memory.scope,
         editions.list_lessons,
@@ -205,6 +213,7 @@ async def _suggest_merge(
     candidates = [row for row in older if row["text"]]
     texts = [lesson.text, *(row["text"] for row in candidates)]
     vector, *vectors = await memory.embedder.embed(texts)
+
     for row, other in zip(candidates, vectors, strict=True):
         cosine = sum(a * b for a, b in zip(vector, other, strict=True))
         if cosine >= threshold:
@@ -230,10 +239,12 @@ async def retrieve_similar_reflections(
     )
     if not isinstance(memory_manager, Memory):
         return [dict(row) for row in rows]
+
     records = []
     for row in rows:
         entry = as_entry(row["text"], row["tags"], row["meta"])
         records.append({"id": row["id"], **entry, "seen": row["seen"]})
+
     return records
 
 
@@ -268,6 +279,7 @@ async def _with_signature(
         raise InvalidInput(
             "memory_manager", manager, "a Memory, or one with remember and recall"
         )
+
     answer = await manager.recall(
         topic=exact,
         categories=["reflection"],
@@ -278,6 +290,7 @@ async def _with_signature(
         raise InvalidInput(
             "answer of recall", answer, 'a mapping with the list "memories"'
         )
+
     tags = {tag, error_type or tag}
     matches = [
         memory for memory in answer["memories"] if tags <= set(memory.get("tags") or ())

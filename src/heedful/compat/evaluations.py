@@ -125,6 +125,7 @@ def learn_from_evaluation(
     error = _judged_error(critique, results, rise)
     if error is None:
         return None
+
     others = [
         str(result[key]) for result in results for key in result.keys() - _JUDGED_KEYS
     ]
@@ -181,6 +182,7 @@ def learn_correction(
     if trust is None:
         measured = _has_risen(rise) and error_type not in _JUDGE_ERROR_TYPES
         trust = "measured" if measured else "model"
+
     if find_quotations((text, evidence), (query, context)):
         trust = "external"
     state: State = "unverified"
@@ -230,11 +232,13 @@ def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
     results: Any = () if verification is None else verification
     form = f"a sequence of {_VERIFICATION_FORM}"
     check_sequence("verification", results, object, form)
+
     for number, result in enumerate(results):
         if not isinstance(result, Mapping) or not isinstance(result.get("status"), str):
             raise InvalidInput(
                 f"verification[{number}]", result, f"one of {_VERIFICATION_FORM}"
             )
+
     checked: Sequence[Mapping[str, Any]] = results
     return checked
 
@@ -248,6 +252,7 @@ def _judged_error(
             if result["status"] == status:
                 detail = _redacted(key, result.get(key))
                 return replace(error, detail=detail)
+
     if "CONFLICTS" in critique:
         return _JudgedError("factual_error", "", max_detail_chars=200, detail=critique)
     if rise is not None:
@@ -255,6 +260,7 @@ def _judged_error(
         return _JudgedError(
             "quality_improvement", beginning, max_detail_chars=150, detail=critique
         )
+
     return None
 
 

@@ -163,6 +163,7 @@ class GuardedLoops:
                 number=number,
                 personas=personas,
             )
+
         view = await self.view(stored_loop.id)
         if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(
@@ -173,6 +174,7 @@ class GuardedLoops:
         if lifted_rules:
             await self.lift(stored_loop.id, lifted_rules, by)
             view = await self.view(stored_loop.id)
+
         return view
 
     async def _with_tracked_tags(
@@ -182,18 +184,22 @@ class GuardedLoops:
         pending = number > len(stored_loop.loop.attempts)
         if not pending and completion.bias_tags is None:
             return completion
+
         notes = await self.store.read(self.scope, loop_store.notes, name)
         evaluation = (
             None if pending else stored_loop.loop.attempts[number - 1].evaluation
         )
+
         tags = []
         for key, tag in notes.items():
             # A tag that was noted after the report is no part of it.
             is_reported = evaluation is not None and key in evaluation.keys
             if key.startswith(BIAS_PREFIX) and (pending or is_reported):
                 tags.append(tag)
+
         if not tags:
             return completion
+
         # A tag of the completion comes last, because it has priority.
         return replace(completion, bias_tags=[*tags, *(completion.bias_tags or ())])
 
@@ -234,6 +240,7 @@ class GuardedLoops:
                 scope=self.scope,
                 context={"goal": goal} if goal else None,
             )
+
         attempt_report = report.AttemptReport(
             completion.value,
             evaluation=completion.evaluation,
@@ -270,16 +277,20 @@ class GuardedLoops:
         if not is_name or not 0 < len(name) <= MAX_RERUN_NAME_CHARS:
             allowed = f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
             raise InvalidInput("loop_id", name, allowed)
+
         ends = [end for end in range(len(name) - 1, 0, -1) if name[end] == "_"]
         for stored_loop in await self._read([name, *(name[:end] for end in ends)]):
             if stored_loop.id == name:
                 return stored_loop, 1
+
             next_number = len(stored_loop.loop.attempts) + 1
             for number in range(2, next_number):
                 if answers.name_of(stored_loop, number) == name:
                     return stored_loop, number
+
             if next_number > 1 and await self._next_name(stored_loop) == name:
                 return stored_loop, next_number
+
         policy = self.policy
         new = StoredLoop(
             id=name,
@@ -309,11 +320,13 @@ class GuardedLoops:
         if self.named:
             note = f"named by the caller: {self.named}"
             why = f"{why}; {note}" if why else note
+
         verdict = decide.latest_verdict(stored_loop.decisions)
         policy = codec.policy_from(stored_loop.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why=why), verdict, policy)
         await self._update_policy(stored_loop)
+
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -335,11 +348,13 @@ class GuardedLoops:
         policy = self.policy
         goals = [codec.to_document(goal) for goal in policy.goals]
         document = codec.policy_to(policy)
+
         for place, stored_loop in enumerate(stored_loops):
             if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
                 head = replace(stored_loop.head, policy=document, goals=goals)
                 loop = replace(stored_loop.loop, goals=policy.goals)
                 stored_loops[place] = replace(stored_loop, head=head, loop=loop)
+
         return stored_loops
 
     async def _update_policy(self, stored_loop: StoredLoop) -> None:
@@ -379,6 +394,7 @@ async def process_loop_completion(
     """
     if reflection_status != DONE_STATUS:
         return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": loop_id}
+
     personas = {"reflection_persona": DEFAULT_PERSONA}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
@@ -395,6 +411,7 @@ async def process_loop_completion(
     )
     reflection = view.answer(answers.REFLECTION_FIELDS)
     decided_at = view.decision.at if view.decision else view.stored.created
+
     return {
         "status": "success",
         "loop_id": loop_id,
@@ -488,6 +505,7 @@ async def override_guardrails(
     require(rules, "override_fatigue", override_fatigue, allowed)
     stored_loop = await loops.find_stored(loop_id)
     await loops.lift(stored_loop.id, rules, override_by or "", override_reason or "")
+
     return {
         "status": "success",
         "loop_id": loop_id,
@@ -519,6 +537,7 @@ async def get_loop_trace(
         status = "pending"
     elif view.decision is not None and not view.again:
         status = "finalized"
+
     facts = {
         "loop_id": loop_id,
         "status": status,
@@ -528,6 +547,7 @@ async def get_loop_trace(
     }
     reasons = notes.get(REASONING_NOTE, {})
     logged = {name: value for name, value in reasons.items() if value is not None}
+
     return view.answer(answers.TRACE_FIELDS, facts | logged)
 
 
@@ -553,6 +573,7 @@ async def enforce_rerun_limits(
     if wants_override and was_reached and not view.lifted_by("attempts", now):
         await loops.lift(stored_loop.id, ["attempts"], override_by or "")
         view = await loops.view(stored_loop.id)
+
     actor = view.lifted_by("attempts", now) if was_reached else ""
     return view.answer(
         answers.LIMIT_FIELDS,
@@ -588,6 +609,7 @@ async def detect_bias_repetition(
     earlier = await loops.earlier_echoes(stored_loop.id)
     counts = echo.counts(_then(replace(stored_loop.loop, echoes=earlier), completion))
     tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
+
     return answers.echo_fields(tags, echo.times)
 
 
@@ -628,6 +650,7 @@ async def track_bias(
         for key in notes
     }
     answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
+
     return {
         "bias_echo": answer["bias_echo"],
         "repeated_tags": answer["repeated_tags"],
@@ -663,6 +686,7 @@ async def calculate_fatigue_score(
     answer = answers.fatigue_fields(level, before, policy, is_rerun and improved)
     answer["critical_threshold"] = rule.limit
     answer["force_finalize"] = answer["threshold_exceeded"]
+
     return answer
 
 
@@ -704,6 +728,7 @@ async def log_rerun_reasoning(
     await loops.store.write(
         loops.scope, loop_store.note, stored_loop.id, loop_id, notes
     )
+
     return {**reasons, "timestamp": iso(time.time())}
 
 

@@ -49,6 +49,7 @@ async def store(
     await memory.remember(
         MISTAKE_ERROR_TYPE, mistake, example=example, trust=trust, tags=("reflexion",)
     )
+
     return _mistake_entry(example, time.time())
 
 
@@ -81,6 +82,7 @@ async def retrieve_similar(
         if match.example.wrong and similarity(match) >= threshold
     ]
     similar.sort(key=similarity, reverse=True)
+
     return [
         _mistake_entry(match.example, match.at, match.lesson)
         for match in similar[:limit]
@@ -94,8 +96,10 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
         for name in ("prompt", "mistake", "correction"):
             text = cut_middle(sanitize(entry[name]), MAX_PROMPT_TEXT_CHARS)
             texts[f"{name} {number}"] = text
+
     if not texts:
         return ""
+
     delimited = delimit(delimiter(MISTAKE_ERROR_TYPE, texts), texts)
     return "\n".join([MISTAKES_HEADING, *delimited])
 

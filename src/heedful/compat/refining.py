@@ -49,6 +49,7 @@ async def run_iteration(
     require(candidate is not None, "candidate", candidate, "the output to judge")
     if evaluate is None and not checks:
         raise InvalidInput("evaluate", evaluate, "a function, since no `checks` judge")
+
     allowed = "a function (prompt, candidate, findings)"
     require(callable(revise), "revise", revise, allowed)
     result = await run(
@@ -72,6 +73,7 @@ async def run_iteration(
         "issues": [finding.message for finding in complaints],
         "suggestions": [finding.fix for finding in complaints if finding.fix],
     }
+
     return {
         "candidate": result.candidate,
         "critique": critique,

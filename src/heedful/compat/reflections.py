@@ -218,6 +218,7 @@ async def generate_reflection(
     )
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
+
     return GeneratedReflection(reflected)
 
 
@@ -241,9 +242,11 @@ async def store_reflection(
     if session_id is not None:
         check_texts(session_id=session_id)
         reflected = _with_session(reflected, safe_id(session_id))
+
     memory = _memory(store, tenant_id, project_id)
     reflected = replace(reflected, stored=await keep(reflected, memory))
     strategy = reflected.strategy
+
     return {
         "reflection_id": reflected.lesson.signature.digest,
         "strategy_id": strategy.signature.digest if strategy else None,
@@ -269,6 +272,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     if not isinstance(result, Mapping) or "reflection_text" not in result:
         allowed = "a ReflectionResult, or a mapping with its fields"
         raise InvalidInput("result", result, allowed)
+
     names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
     fields = ReflectionResult(**{name: result[name] for name in names})
     if isinstance(result, GeneratedReflection):
@@ -278,6 +282,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
         texts = (lesson.text, strategy_text)
         if texts == (fields.reflection_text, fields.strategy_text):
             return result.reflected
+
     return _reflected_by_caller(fields)
 
 
@@ -329,6 +334,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
             importance=min(1.0, importance),
             tags=tuple(dict.fromkeys((*lesson.tags, "strategy"))),
         )
+
     return Reflected(lesson, strategy, claims=(), dropped=(), signals=())
 
 
@@ -430,6 +436,7 @@ class Reflector:
             name = "store" if repository is store else "memory_repository"
             allowed = "a Memory, a Store, or the name of a store"
             raise InvalidInput(name, repository, allowed)
+
         self.generate_reflection: Method = partial(
             generate_reflection,
             store=repository,

@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(words) != 1 or words[0].startswith("-"):
         print(HOOK_USAGE, file=sys.stderr)
         return 1  # if a hook exits with 2, Claude Code blocks the action
+
     event = words[0]
     try:
         with suppress(KeyboardInterrupt):
@@ -81,24 +82,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
             notice = f"heedful: this hook did nothing: {reason}"
             print(json.dumps({"systemMessage": notice}))
+
         if strict:
             print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)
+
     return 0
 
 
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
     gc.disable()  # the process ends before there is much to collect
+
     with suppress(AttributeError):  # not on Windows
         for number in (signal.SIGTERM, signal.SIGHUP):
             # So that the commands of the project end, too.
             signal.signal(number, signal.default_int_handler)
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, HOOK_TIMEOUT_SECONDS)
+
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
+
     os._exit(code)
 
 
@@ -138,6 +144,7 @@ def _answer(event: str, agent: str, strict: bool) -> None:
             answer = dict(answer or {})
             earlier = answer.get("systemMessage")
             answer["systemMessage"] = "\n".join(filter(None, [earlier, notice]))
+
     if answer is not None:
         print(json.dumps(answer), flush=True)
     if reply.work:
@@ -168,12 +175,15 @@ def _import_asyncio() -> ModuleType:
         import asyncio
 
         return asyncio
+
     modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
+
     modules["ssl"] = None
     try:
         import asyncio
     finally:
         del modules["ssl"]
+
     return asyncio
 
 
@@ -220,12 +230,15 @@ def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
         while stream.read(2**20):  # the agent must not fail at writing
             pass
         raise UsageError(f"the event has more than {MAX_HOOK_EVENT_BYTES} bytes")
+
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the event of {len(raw)} bytes is not JSON") from error
+
     if not isinstance(data, dict):
         raise UsageError(f"the event is not an object but {type(data).__name__}")
+
     return data
 
 
@@ -235,9 +248,11 @@ def _folder(data: Mapping[str, Any]) -> Path:
     roots = data.get("workspace_roots")
     if isinstance(roots, list):
         folders += roots
+
     for folder in [*folders, data.get("cwd")]:
         if isinstance(folder, str) and folder and os.path.isdir(folder):
             return Path(folder)
+
     return Path.cwd()
 
 
@@ -262,6 +277,7 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
         "hook": {},
         "ignored": ignored,
     }
+
     for place, file in product(dict.fromkeys((root, folder)), SETTINGS_FILE_TABLES):
         table = read_table(place / file, *SETTINGS_FILE_TABLES[file])
         name = str(place / file)
@@ -294,6 +310,7 @@ def _environment() -> dict[str, Any]:
                 settings[name] = read(value)
             except ValueError as error:
                 raise UsageError(f"{variable} is wrong: {error}") from error
+
     return settings
 
 
@@ -312,6 +329,7 @@ def _found_database(
             ignored[str(path)] = DEFAULT_DATABASE_FILE
         elif path.exists() or (path.parent == root and repository(folder)):
             database = database or str(path)
+
     return database or str(_home() / DEFAULT_DATABASE_FILE)
 
 
@@ -389,6 +407,7 @@ def _log(line: str) -> None:
         path = _home() / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
         mode = "w" if is_long else "a"
+
         with open(
             path, mode, encoding="utf-8", errors="replace", opener=private
         ) as file:

@@ -239,6 +239,7 @@ async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
     code, text = await run_command(line, folder, seconds)
     if code == 0:
         return None
+
     text = text.strip()
     end = f"took over {seconds:g} s" if code is None else f"exited with {code}"
     if not text:
@@ -258,9 +259,11 @@ def _shortened(text: str) -> str:
 
     if len(text) <= MAX_BLOCK_OUTPUT_CHARS:
         return text
+
     lines = error_lines(text.splitlines(), others=False)[:MAX_OUTPUT_LINES]
     head = "\n".join(line[:MAX_OUTPUT_LINE_CHARS] for line in lines)
     head = head[: MAX_BLOCK_OUTPUT_CHARS // 2]
+
     return f"{head}\n[…]\n{text[-(MAX_BLOCK_OUTPUT_CHARS - len(head)) :]}"
 
 
@@ -283,6 +286,7 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
             if process.poll() is None:  # time is up, or the hook was cancelled
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
         size = printed.seek(0, os.SEEK_END)
         printed.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
         return code, printed.read().decode("utf-8", "replace")
@@ -321,9 +325,11 @@ async def reply(
     """
     if agent not in AGENTS:
         raise UnknownName("coding agent", agent, list(AGENTS))
+
     row = AGENTS[agent]
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
+
     data = {key: _cut(value, key in _JSON_TEXT_FIELDS) for key, value in data.items()}
     session = data.get(row.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
@@ -338,6 +344,7 @@ async def reply(
         return await _stop(moment)
     if kind == "end":
         return Reply(None, "end", run.id)
+
     answers = {"start": _start, "prompt": _prompt, "before": _before}
     answer = answers.get(kind, _after)
     return await host.guarded(f"answer {name}", answer(moment), Reply())
@@ -364,6 +371,7 @@ def _cut(value: Any, encoded: bool = False) -> Any:
         return {key: _cut(content) for key, content in value.items()}
     if isinstance(value, list):
         return [_cut(content) for content in value]
+
     return value
 
 
@@ -442,11 +450,13 @@ async def _start(moment: _Moment) -> Reply:
     host = moment.run.host
     if moment.agent is not AGENTS["claude-code"] or host.own_memory is None:
         return opening
+
     quarantined = await host.guarded(
         "count what waits", host.own_memory.quarantine.waiting(), []
     )
     if not quarantined:
         return opening
+
     note = (
         f"heedful: lessons that wait for your ruling: {len(quarantined)}; "
         "heedful quarantine list"
@@ -477,6 +487,7 @@ async def _is_first_try(moment: _Moment) -> bool:
     """Return True if the action was not tried since the last message of the user."""
     wanted = action(moment.tool, moment.arguments).whole
     this = moment.tool, moment.call
+
     tried = False
     for event in await moment.run.events():
         if event["type"] == "user_message":
@@ -484,6 +495,7 @@ async def _is_first_try(moment: _Moment) -> bool:
         elif event["type"] == "tool_call" and (event["tool"], event["call"]) != this:
             earlier = action(event["tool"], event["arguments"] or {}).whole
             tried = tried or earlier == wanted
+
     return not tried
 
 
@@ -504,11 +516,13 @@ async def _after(moment: _Moment) -> Reply:
             "tool_call", agent=agent, tool=tool, arguments=moment.arguments, call=call
         )
         await run.learn(event)
+
     error = _error(response)
     if moment.failed:
         error = moment.text("error") or "error"
     if error:
         return moment.advise(await run.seen(tool, error, call, agent), "study")
+
     text = _words(response)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
     return Reply(None, "study" if failed_last else "", run.id)
@@ -526,6 +540,7 @@ def _error(response: Any) -> str:
         if error or code or response.get("success") is False:
             reason = error if isinstance(error, str) else json.dumps(error or response)
             return text or reason
+
     match = _EXIT_CODE_PATTERN.search(text[:400])
     return text if match and int(match[1]) else ""
 
@@ -546,6 +561,7 @@ async def _stop(moment: _Moment) -> Reply:
     """
     if moment.subagent:
         return Reply()  # a subagent's end is not the end of the turn
+
     tasks = moment.get("background_tasks")
     is_busy = isinstance(tasks, list) and any(
         isinstance(task, Mapping) and task.get("type") not in LASTING_WORK_TYPES
@@ -577,12 +593,14 @@ async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
             findings[line] = await _checked(
                 line, moment.folder, moment.settings.seconds
             )
+
     errors = [finding for finding in findings.values() if finding]
     goes_on = True
     if loop is not None:
         goes_on = await _report(moment, loop, findings)
     if is_second_stop or not errors or not goes_on:
         return bool(errors), None
+
     reason = "\n\n".join(
         f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors
     )
@@ -626,6 +644,7 @@ async def _turn(moment: _Moment) -> ReportedLoop:
     prompts = [event["content"] for event in events if event["type"] == "user_message"]
     task = prompts[-1] if prompts else moment.text("prompt")
     turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{_digest(task)[:8]}"
+
     return await open_loop(
         f"{moment.run.id}/{_short(turn)}",
         task,
@@ -658,9 +677,11 @@ async def _state(folder: str) -> str:
     code, text = await run_command(line, folder, seconds=10.0)
     if code != 0:
         return ""
+
     parts = [text]
     for name in text.partition("\n")[2].split("\0"):
         with suppress(OSError, ValueError):
             status = (Path(folder) / name).stat()
             parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
+
     return _digest("\0".join(parts))

@@ -134,6 +134,7 @@ class Host:
         except Exception as error:  # the edge to the host, which must not fail by us
             if self.strict:
                 raise
+
             hint = ""
             if type(error) is Conflict:
                 hint = " (its id has another task or policy: use a new id)"
@@ -261,6 +262,7 @@ class HostRun:
             if len(text) <= room:
                 announced[call] = text
                 room -= len(text)
+
         return announced
 
     async def verdict(
@@ -295,12 +297,15 @@ class HostRun:
             digest = Candidate.of(data).digest
             is_last = bool(attempts) and attempts[-1].candidate.digest == digest
             is_new = bool(self.outputs) or not is_last
+
         if is_new and loop.ended:
             return loop.verdict
+
         if is_new and usage is None:
             await loop.report(data)
         elif is_new:
             await loop.report(data, usage=usage)
+
         self.outputs.append(output)
         return loop.verdict
 
@@ -325,9 +330,11 @@ class HostRun:
         """The best output, as the host gave it; None before the first verdict."""
         if self.loop is None:
             return None
+
         loop = self.loop.loop
         if not loop.best:
             return None
+
         earlier = len(loop.attempts) - len(self.outputs)  # of an earlier process
         index = loop.best - 1 - earlier
         return self.outputs[index] if index >= 0 else self.loop.candidate
@@ -361,15 +368,18 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None:
             return None
+
         events = await self.events()
         keys = frozenset(event.pop("via") for event in events) - {""}
         if not events:
             return Learned()
+
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
         if not any(map(failure, session.events)):
             return Learned()
+
         return await learn_session(session, memory=memory, sources=keys)
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
@@ -395,11 +405,14 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None:
             return
+
         open_ = await memory.store.read(memory.scope, exposures.opportunities, self.id)
         if not open_:
             return
+
         events = await self.events()
         failures = _failures(events)
+
         outcomes: list[Outcome] = []
         for name, digest, shown_at in open_:
             later = [digests for start, digests in failures if start > shown_at]
@@ -408,6 +421,7 @@ class HostRun:
             outcomes.append(
                 Outcome(name, not recurred, calls=len(later), signatures=signatures)
             )
+
         ended = max((event["at"] for event in events), default=time.time())
         await memory.store.write(memory.scope, exposures.settle, outcomes, ended)
 
@@ -418,6 +432,7 @@ class HostRun:
         best = self.best
         if not isinstance(kind, type) or isinstance(best, kind):
             return best
+
         try:
             return TypeAdapter(kind).validate_python(best)
         except ValidationError:
@@ -428,13 +443,16 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None:
             return []
+
         rows = await memory.store.read(memory.scope, episodes.session_events, self.id)
+
         last: dict[object, dict[str, Any]] = {}
         for number, row in enumerate(rows):
             key = (
                 (row["type"], row["agent"], row["call"]) if row.get("call") else number
             )
             last[key] = row
+
         return list(last.values())
 
     async def _open(self) -> ReportedLoop:
@@ -446,6 +464,7 @@ class HostRun:
             with suppress(NotFound):
                 stored_loop = await host.store.read(host.own_scope, loops.read, self.id)
                 self.task = stored_loop.head.task
+
         self.loop = await open_loop(
             self.id,
             _data(self.task),
@@ -470,6 +489,7 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None:
             return Advice(silence="there is no memory")
+
         silent = Advice(silence="no answer")
         advice = await self.host.guarded(purpose, look(memory), silent)
         if advice and call:
@@ -488,14 +508,17 @@ class HostRun:
                 examples=loop.briefing.examples,
                 silence=loop.briefing.silence,
             )
+
         memory = self.host.own_memory
         if memory is None or not self.room:
             return Advice(silence="there is no memory, or no room to show it")
+
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         choices = ranking.choose(matches, now=time.time(), advice=True)
         announced = await self._announce([choice.lesson_id for choice in choices])
         choices = [choice for choice in choices if choice.lesson_id in announced]
         turns = ranking.as_messages(choices)
+
         return Advice(
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
@@ -518,6 +541,7 @@ class HostRun:
         rows = [episodes.event_row(event) for event in events]
         if memory is None or not (lessons or rows):
             return frozenset()
+
         holdout = memory.holdout
         too_late = False
 
@@ -567,6 +591,7 @@ def _failures(
         elif event["error"]:
             start = begun_at.get(call, event["at"])
             failures.append((start, episodes.error_digests(event)))
+
     return failures
 
 
@@ -592,6 +617,7 @@ def _facts(
         return Advice(text=text, lessons=frozenset(names))
     if release:
         return Advice(silence=f"waits in quarantine: {release}")
+
     return Advice(silence=HOLDOUT_REASON if lessons else "nothing is known")
 
 

@@ -89,6 +89,7 @@ class FileChange:
             raise UsageError(
                 f"{self.path} was changed meanwhile; run the command again"
             )
+
         try:
             if self.after is None:
                 path.unlink()
@@ -113,16 +114,19 @@ class FileChange:
                 raise PermissionError(13, "it is read-only")
             if not _has_own(self.before):
                 shutil.copy2(path, backup)
+
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with open(draft, "x", encoding="utf-8", newline="", opener=private) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+
             draft.chmod(mode)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
         if not _has_own(text):
             backup.unlink(missing_ok=True)
 
@@ -163,12 +167,14 @@ def _root() -> Path:
 def installed(path: Path) -> tuple[list[str], str]:
     """Return the events with hooks of heedful, and which of their programs are gone."""
     groups_by_event = own_hooks(str(path), read_text(path))
+
     programs: dict[str, None] = {}
     for group in chain.from_iterable(groups_by_event.values()):
         for hook in group["hooks"]:
             line = str(hook.get("command")) if isinstance(hook, dict) else ""
             if HOOK_COMMAND_PATTERN.search(line):
                 programs[shlex.split(line)[0]] = None
+
     gone = [
         f"; {program} is gone: install again"
         for program in programs
@@ -215,12 +221,14 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
                 used.append(local)
         elif kind == "start" and url:  # Claude Code only runs commands at a start
             used = [local] if (_root() / DEFAULT_DATABASE_FILE).exists() else []
+
         if used:
             group: dict[str, object] = {}
             if event in HOOK_MATCHERS:
                 group["matcher"] = HOOK_MATCHERS[event]
             group["hooks"] = [{**hook, "timeout": seconds} for hook in used]
             groups[event] = [group]
+
     return groups
 
 
@@ -246,6 +254,7 @@ def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> FileChange:
     present = own_hooks(str(path), before)
     if present == wanted:
         return FileChange(path, before, before)
+
     others = before or ""
     if present:
         others = _without(str(path), others)
@@ -261,13 +270,16 @@ def plan_uninstall(path: Path) -> FileChange:
     present = own_hooks(str(path), before)
     if before is None or not present:
         return FileChange(path, before, before)
+
     file = Path(os.path.realpath(path))
     backup = read_text(file.with_name(file.name + BACKUP_SUFFIX))
     if backup is not None and _with(str(path), backup, present) == before:
         return FileChange(path, before, backup)
+
     after = _without(str(path), before)
     if backup is None and after.strip() == "{}":
         return FileChange(path, before, None)
+
     return FileChange(path, before, after)
 
 
@@ -289,12 +301,15 @@ def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
     """Return the groups with hooks of heedful, by event. Raises LineError."""
     if not text or not text.strip():
         return {}
+
     events = parse(path, text).get("hooks")
+
     own_entries: dict[str, list[Any]] = {}
     for event in events.children if events else ():
         groups = [group.value for group in event.children if _own(group)]
         if groups:
             own_entries[event.name] = groups
+
     return own_entries
 
 
@@ -306,6 +321,7 @@ def _own(group: Node) -> list[Node]:
         target = hook.get("command") or hook.get("url")
         if target and HOOK_COMMAND_PATTERN.search(str(target.value)):
             own_entries.append(hook)
+
     return own_entries
 
 
@@ -331,12 +347,14 @@ def _with_group(path: str, text: str, event: str, group: Any) -> str:
     events = document.get("hooks")
     if events is None:
         return _append(text, document, {event: [group]}, "hooks")
+
     groups = events.get(event)
     is_list = groups is None or groups.text.startswith("[")
     if not events.text.startswith("{") or not is_list:
         _fail(path, text, events.start, "hooks must be an object of lists")
     if groups is None:
         return _append(text, events, [group], event)
+
     return _append(text, groups, group)
 
 
@@ -356,9 +374,11 @@ def _append(text: str, parent: Node, value: Any, name: str = "") -> str:
         member = f"{json.dumps(name)}: {member}"
     if is_flat:
         return f"{text[:last]}, {member}{text[last:]}"
+
     member = f"\n{member}".replace("\n", f"{end}{outer}{step}")
     if last:
         return f"{text[:last]},{member}{text[last:]}"
+
     # Comments in an empty object stay before the value.
     before = text[: parent.end - 1].rstrip()
     return f"{before}{member}{end}{outer}{text[parent.end - 1 :]}"
@@ -375,6 +395,7 @@ def _without(path: str, text: str) -> str:
                 if events and hooks:
                     nodes = [document, events, event, group, hooks, hook]
                     return _without(path, _cut_chain(text, nodes))
+
     return text
 
 
@@ -400,6 +421,7 @@ def _cut(text: str, parent: Node, child: Node) -> str:
     if index + 1 < len(nodes):
         comma = child.whole.index(",", child.end)
         return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
+
     comma = child.whole.index(",", nodes[index - 1].end)
     return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
@@ -432,6 +454,7 @@ class Node:
         """The members of an object, or the values of a list."""
         if self.text[0] not in "{[":
             return []
+
         nodes: list[Node] = []
         position = self._after(self.start + 1)
         while position < self.end - 1:
@@ -440,11 +463,13 @@ class Node:
             if self.text[0] == "{":
                 name, start = _decode(self.whole, position)
                 start = self._after(start)
+
             _, end = _decode(self.whole, start)
             nodes.append(
                 Node(whole=self.whole, at=position, start=start, end=end, name=name)
             )
             position = self._after(end)
+
         return nodes
 
     def _after(self, position: int) -> int:
@@ -475,6 +500,7 @@ def parse(path: str, text: str) -> Node:
         if re.match(r",\s*[\]}]", json_text[last_comma:]):
             reason = "remove the comma before the closing bracket"
         _fail(path, text, position, f"it is not JSON: {reason}")
+
     start = len(json_text) - len(json_text.lstrip())
     return Node(whole=json_text, at=start, start=start, end=len(json_text.rstrip()))
 
@@ -512,11 +538,13 @@ def plan_plugin(
             "mcpServers": {"heedful": {"command": program, "args": [*words, "mcp"]}}
         },
     }
+
     changes: list[FileChange] = []
     for name, document in documents.items():
         path = folder / name
         text = json.dumps(document, indent=2) + "\n"
         changes.append(FileChange(path, read_text(path), text))
+
     path = folder / "skills/heedful/SKILL.md"
     changes.append(FileChange(path, read_text(path), skill))
     return changes

@@ -117,14 +117,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self._run(request.state)
         if run is None:
             return handler(request)
+
         advice, held_back = _wait(self._before(run, request))
         if held_back is not None:
             return held_back
+
         try:
             result = handler(request)
         except Exception as error:
             _wait(_failed(run, request, error))
             raise
+
         return _wait(_after(run, request, result, advice))
 
     async def awrap_tool_call(
@@ -133,14 +136,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self._run(request.state)
         if run is None:
             return await handler(request)
+
         advice, held_back = await self._before(run, request)
         if held_back is not None:
             return held_back
+
         try:
             result = await handler(request)
         except Exception as error:
             await _failed(run, request, error)
             raise
+
         return await _after(run, request, result, advice)
 
     @hook_config(can_jump_to=["model"])
@@ -161,6 +167,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         prompts = _prompts(state["messages"])
         if not prompts:
             return None
+
         earlier_run = self._run(state)
         if earlier_run is not None:  # the user went on without its answer
             await earlier_run.learn(ends="partial")
@@ -183,6 +190,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
+
         return {RESULT_KEY: record}
 
     async def _informed(self, request: Request) -> Request:
@@ -198,9 +206,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
                 await self.host.guarded(
                     "learn before the limit of steps", run.study(), otherwise=None
                 )
+
         record = _record(state)
         if not record:
             return request
+
         rejected = _rejected(request.messages, record["id"], keep=record["open"])
         dropped = {message.id for message in rejected}
         messages = [
@@ -210,6 +220,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             ids = [message.id for message in messages]
             task = ids.index(record["asked"]) if record["asked"] in ids else 0
             messages.insert(task, _note(record["advice"]))
+
         return request.override(messages=messages)
 
     async def _before(
@@ -220,6 +231,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         advice = await run.before(call["name"], call["args"], call["id"] or "")
         if not (advice and self.hold_back):
             return advice, None
+
         mark = {
             MESSAGE_SOURCE_KEY: RESULT_KEY,
             "held": _digest(f"{call['name']} {_text(call['args'])}"),
@@ -227,6 +239,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         messages = request.state["messages"]
         if any(message.additional_kwargs == mark for message in messages):
             return advice, None
+
         return advice, ToolMessage(
             f"{advice.text}\n\nSo the call was held back. Make it again to run it.",
             tool_call_id=call["id"],
@@ -239,6 +252,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self._run(state)
         if run is None:
             return None
+
         record = _record(state)
         parsed = state.get("structured_response")
         answer = _answer(state["messages"], parsed)
@@ -250,6 +264,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             attempts = record["attempts"]
             number = None if attempts is None else attempts + 1
             verdict = await run.verdict(output, _usage(record), number)
+
         loop = run.loop.loop if run.loop else None
         if verdict is not None and loop and loop.best == len(loop.attempts):
             record = {**record, "best": {"messages": answer, "parsed": parsed}}
@@ -266,6 +281,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         await run.learn(*events, ends=PASSED_OUTCOMES[done.passed if done else None])
         update = _end(run, done, state, answer=answer, best=record["best"])
         update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
+
         return update
 
 
@@ -287,15 +303,18 @@ def _end(
         if not best:  # an earlier process made it: it is a text or data
             text = AIMessage(_text(run.best))
             best = {"messages": [text], "parsed": run.best}
+
         # With a known id a message takes the place of the old one and is not the
         # last.
         added = [_renewed(message) for message in best["messages"]]
         removed += answer
         if state.get("structured_response") is not None:
             update["structured_response"] = best["parsed"]
+
     if verdict:
         meta = {**added[-1].response_metadata, RESULT_KEY: verdict_to(verdict)}
         added[-1] = added[-1].model_copy(update={"response_metadata": meta})
+
     ids = {message.id for message in removed}
     update["messages"] = [*(RemoveMessage(id) for id in ids if id), *added]
     return update
@@ -372,6 +391,7 @@ class _JudgeNode:
         if isinstance(verdict, Again):
             feedback = verdict.feedback or "Try again."
             return Command(goto=self.again, update=self._noted(feedback))
+
         run = self.runs.pop(name)
         await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
         return Command(goto=self.done, update=self._final(run, verdict, last))
@@ -393,6 +413,7 @@ class _JudgeNode:
         if self.verdict:
             final = verdict or run.unjudged
             update[self.verdict] = final and verdict_to(final)
+
         output = str(last.text) if isinstance(last, AIMessage) else _data(last)
         if run.best not in (None, output):
             update[self.answer] = run.best
@@ -401,6 +422,7 @@ class _JudgeNode:
                     RemoveMessage(last.id),
                     AIMessage(_text(run.best)),
                 ]
+
         return update
 
 
@@ -419,6 +441,7 @@ async def _begun_run(
         advice = await run.recall()
         if not run.judges or (run.loop and not run.loop.ended):
             return run, advice
+
     run = open(f"{id}~{secrets.token_hex(4)}", task)
     return run, await run.recall()
 
@@ -502,6 +525,7 @@ def _counted(request: Request, response: Answer) -> Response:
     record = _record(request.state)
     if not record:
         return response
+
     # A model may return an object again, which would take the place of the rejected
     # answer.
     ids = {message.id for message in request.state["messages"]}
@@ -510,9 +534,11 @@ def _counted(request: Request, response: Answer) -> Response:
         for message in response.result
     ]
     spent = _usage(record)
+
     for message in result:
         if isinstance(message, AIMessage):
             spent += usage_of(message.usage_metadata) or Usage(1)
+
     counts = [spent.calls, spent.prompt_tokens, spent.completion_tokens]
     return types.ExtendedModelResponse(
         replace(response, result=result),
@@ -554,16 +580,20 @@ async def _after(
             texts.append(fixes.text)
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
+
     if not texts:
         return result
+
     if isinstance(answer.content, list):
         blocks = [{"type": "text", "text": text} for text in texts]
         content: Any = [*answer.content, *blocks]
     else:
         content = "\n\n".join([answer.content, *texts])
+
     advised = answer.model_copy(update={"content": content})
     if not isinstance(result, Command):
         return advised
+
     messages[answers[0]] = advised
     return replace(result, update={**update, "messages": messages})
 

@@ -267,6 +267,7 @@ async def report_attempt(
     report = {"output": output, "checks": checks, "evaluation": sent}
     number = attempt or len(head["made"]) + 1
     answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
+
     return AttemptAnswer(
         attempt=answer["attempt"],
         decision=answer["decision"],
@@ -379,6 +380,7 @@ def server_of(app: Any, caller: Any, db: str = "") -> Any:
             variables += f"HEEDFUL_PROJECT={quote(caller.scope.project)} "
         place = shown(db) if "://" in db else str(Path(db).absolute())
         _command_form.set(f"{variables}{{}} --db {quote(place)}")
+
     return server()
 
 
@@ -441,6 +443,7 @@ def server() -> Any:
         from mcp_types import ToolAnnotations
     except ImportError as error:
         raise PackageMissing("the MCP server", "mcp", "mcp") from error
+
     # Without a handler the package would configure logging for the whole process.
     quiet = logging.NullHandler()
     logging.root.addHandler(quiet)
@@ -466,11 +469,13 @@ def server() -> Any:
             title=title, annotations=annotations, structured_output=True
         )
         add_tool(_refusing(function, ToolError))
+
     for uri, read in MCP_RESOURCES.items():
         add_resource = mcp_server.resource(
             uri, name=read.__name__.removeprefix("read_")
         )
         add_resource(_refusing(read, ResourceError, ResourceNotFoundError))
+
     for prompt in (reflect_on_failure, critique):
         mcp_server.prompt()(prompt)
     return mcp_server

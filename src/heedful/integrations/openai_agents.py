@@ -58,6 +58,7 @@ async def run(
             await attempts.fail(error)
             raise
         result = await attempts.judge(attempt)
+
     return cast("agents.RunResult", result)
 
 
@@ -103,10 +104,12 @@ async def run_streamed(
         finally:
             if not attempt.is_complete:  # nobody reads on
                 attempt.cancel()
+
         output = attempt.final_output
         result = await attempts.judge(attempt)
         if result is None:
             yield Judged(output=output, feedback=attempts.feedback)
+
     yield Judged(output=result.final_output, result=result)
 
 
@@ -126,12 +129,15 @@ async def hold_back(
     call = context.tool_name, context.tool_arguments
     if not isinstance(attempts, _Attempts) or call in attempts.held_back:
         return agents.ToolGuardrailFunctionOutput.allow()
+
     advice = await attempts.ask(context)
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
+
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
     attempts.run.call_advice.pop(context.tool_call_id)  # it is the result of the call
+
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
 
 
@@ -151,6 +157,7 @@ async def _begin(
     if items and str(items[-1].get("content", "")).startswith(FEEDBACK_HEADING):
         pair = items[-2:]
         items = items[:-2]
+
     prompts = [item for item in items if item.get("role") == "user"]
     anchor = prompts[-1] if prompts else {}
     # A state may hold only what the server does not have; the stored run has the task.
@@ -254,11 +261,13 @@ class _Attempts:
             if not is_result:
                 items += [_message("user", text) for text in waiting if text]
                 waiting = []
+
             items.append(item)
             if is_result:
                 waiting.append(call_advice.get(str(item.get("call_id")), ""))
             if number == task:
                 waiting.append(self.recalled)
+
         items += [_message("user", text) for text in waiting if text]
         return replace(model_data, input=items)
 
@@ -268,11 +277,13 @@ class _Attempts:
         tool = context.tool_name
         if call in self.calls:
             return Advice()
+
         arguments: dict[str, Any] | str = context.tool_arguments
         with suppress(ValueError):
             parsed = json.loads(context.tool_arguments)
             if isinstance(parsed, dict):
                 arguments = parsed
+
         advice = await self.run.before(tool, arguments, call)
         self.calls[call] = tool, advice
         return advice
@@ -301,9 +312,11 @@ class _Attempts:
             return None
         if self.input is not self.best_items:  # it goes on from a state
             return None
+
         if self.session is not None and self.derived:
             answer = _message("assistant", Candidate.of(best).text or "")
             await self.session.add_items([*self.best_items[self.first :], answer])
+
         result = agents.RunResult(
             input=self.sent,
             new_items=[],
@@ -325,6 +338,7 @@ class _Attempts:
         self.usage.add(usage)
         if result.interruptions:
             return cast("RunResultBase", result)
+
         items = result.to_input_list(mode="normalized")
         sent = len(self.sent)
         if items[:sent] == self.sent:  # otherwise a handoff has rewritten it
@@ -336,6 +350,7 @@ class _Attempts:
         if verdict is None or self.run.best in (None, result.final_output):
             self.best = result
             self.best_items = list(items)
+
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
 
@@ -348,9 +363,11 @@ class _Attempts:
             self.options["previous_response_id"] = result.last_response_id
         elif not self.options.get("conversation_id"):
             return None
+
         self.pair = self.pair[1:]  # the server holds the rest
         self.sent = self.pair
         self.input = self.pair
+
         return None
 
     def reject(self, work: Items, output: Any, feedback: str) -> None:
@@ -375,6 +392,7 @@ class _Attempts:
             answer = _message("assistant", Candidate.of(self.run.best).text or "")
             result.final_output = self.run.best_as(self.kind())
             self.best_items = [*self.best_items, answer]
+
         best = self.best or cast("RunResultBase", result)
         best.context_wrapper.usage = self.usage
         vars(best)[RESULT_KEY] = verdict or self.run.unjudged

@@ -62,6 +62,7 @@ class Heedful(AbstractCapability[Any]):
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
             task = "\n".join(_task(part.content) for part in prompts)
+
         run = self.host.run(id, task)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
@@ -101,6 +102,7 @@ class _Run(Heedful):
             result = AgentRunResult(self.best_output(ctx))
             vars(result)[RESULT_KEY] = loop.verdict
             return result
+
         if loop and isinstance(loop.verdict, Again) and loop.loop.attempts:
             feedback = loop.verdict.feedback
             answer = Candidate.of(loop.stored.values[-1]).text
@@ -108,13 +110,16 @@ class _Run(Heedful):
             self.feedback.add(feedback)
             if ctx.prompt is not None:  # otherwise the messages have it
                 self.resumed = f"An earlier attempt answered:\n{answer}\n{feedback}"
+
         try:
             result = await handler()
         except Exception:
             await self.run.learn(ends="error")
             raise
+
         if isinstance(result.output, DeferredToolRequests):
             return result  # paused
+
         return await self.end(result)
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
@@ -124,14 +129,17 @@ class _Run(Heedful):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
             messages = [*messages[:-1], self.best]
+
         result.all_messages()[:] = messages
         verdict = self.verdict
         if isinstance(verdict, Again) and self.run.loop:
             # The retries of the agent ended first.
             verdict = Done(self.run.loop.loop.best, passed=False)
+
         passed = verdict.passed if isinstance(verdict, Done) else None
         await self.run.learn(ends=PASSED_OUTCOMES[passed])
         vars(result)[RESULT_KEY] = verdict or self.run.unjudged
+
         return result
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
@@ -180,6 +188,7 @@ class _Run(Heedful):
             self.held_back.add(request)
             self.run.call_advice.pop(id)  # it is the result of the call
             raise ModelRetry(advice.text)
+
         try:
             result = await handler(args)
         except (
@@ -193,6 +202,7 @@ class _Run(Heedful):
             if again and again <= advice.lessons and id in self.run.call_advice:
                 self.run.call_advice[id].pop()  # the model is told once
             raise
+
         await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
         return result
 
@@ -203,6 +213,7 @@ class _Run(Heedful):
         repeats = self.judged and not self.in_node
         if repeats or ctx.partial_output or isinstance(output, DeferredToolRequests):
             return output
+
         self.judged = True
         usage = _usage(ctx)
         spent = Usage(
@@ -227,6 +238,7 @@ class _Run(Heedful):
             self.answers.add(output_context.tool_call.tool_call_id)
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
+
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -244,9 +256,11 @@ class _Run(Heedful):
         of_run = [number for number in prompts if messages[number].run_id == run_id]
         first = of_run[0] if of_run else max(prompts, default=-1)
         advised = list(messages)
+
         for number, message in enumerate(messages):
             if not isinstance(message, ModelRequest):
                 continue
+
             texts = [self.recalled, self.resumed] if number == first else []
             texts += [
                 call_advice.get(part.tool_call_id, "")
@@ -256,6 +270,7 @@ class _Run(Heedful):
             added = [UserPromptPart(text) for text in texts if text]
             if added:
                 advised[number] = replace(message, parts=[*message.parts, *added])
+
         return advised
 
     def without_rejected(
@@ -278,6 +293,7 @@ class _Run(Heedful):
                 if isinstance(messages[number], ModelResponse):
                     first = number
             self._remove_rejected(accepted, first, last)
+
         return [message for message in accepted if message.parts]
 
     def _remove_rejected(
@@ -292,6 +308,7 @@ class _Run(Heedful):
         rejected = calls & self.answers
         if calls <= rejected:  # the answer does no other work
             messages[first] = _with_parts(messages[first], [])
+
         for number in range(first, last + 1):
             parts = [
                 part

@@ -245,6 +245,7 @@ class EpisodeBuilder:
                 shorten(fault.message, content),
                 shorten(fault.context, content),
             )
+
         return Episode(
             tuple(events),
             outcome or _outcome_of(events, fault),
@@ -268,6 +269,7 @@ class EpisodeBuilder:
                 id = f"{id}~{number}"
             ids.add(id)
             events.append(replace(event, id=id))
+
         return events
 
 
@@ -279,6 +281,7 @@ def _sorted_by_time(events: list[Event]) -> list[Event]:
         if event.at is not None:
             time = event.at
         times.append(time)
+
     order = sorted(range(len(events)), key=times.__getitem__)
     return [events[position] for position in order]
 
@@ -310,6 +313,7 @@ def clean_event(event: Event, limit: int) -> Event:
     if event.meta:
         # Half the length: as JSON the text is short enough when it is read again.
         meta = _clean_data(event.meta, limit, cut=limit // 2)
+
     if isinstance(meta, str):
         meta = {"cut": meta}
     return Event(
@@ -334,9 +338,11 @@ def _clean_data(
     """Redact data; too long or too deep data become a text of `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
+
     text = json.dumps(data, ensure_ascii=False)
     if len(text) > limit or is_deep(data, MAX_DATA_DEPTH):
         return shorten(text, cut)
+
     clean: Mapping[str, Any] = redact_data(data)
     return clean
 

@@ -75,6 +75,7 @@ def output(text: str) -> str:
     waiting: list[Any] = []
     if text[:1] == "{":
         waiting.append(json_data(text))
+
     sentences: dict[str, None] = {}
     while waiting:
         part = waiting.pop()
@@ -84,6 +85,7 @@ def output(text: str) -> str:
             waiting += reversed([*part.values()])
         elif isinstance(part, list):
             waiting += reversed(part)
+
     return _EXIT_STATUS_PATTERN.sub("", "\n".join(sentences) or text).strip()
 
 
@@ -128,6 +130,7 @@ def _find_error(failure: str) -> tuple[list[str], int]:
             if position and not line[0].isspace():
                 return lines[position:], 0
         return lines, 0
+
     ranks = [_rank(line, first=not position) for position, line in enumerate(lines)]
     return lines, ranks.index(min(ranks))
 
@@ -163,12 +166,14 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
     """
     # Rank 0 is for the last lines of tracebacks, the others are for shapes.
     ranked: list[dict[str, str]] = [{} for _ in range(len(_ERROR_LINE_PATTERNS) + 1)]
+
     beginning: list[str] = []
     in_traceback = False
     for raw in lines:
         if raw.lstrip().startswith("Traceback ("):
             in_traceback = True
             continue
+
         line = without_margin(raw)
         if not line or _BANNER_PATTERN.match(line):
             continue
@@ -188,6 +193,7 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
         errors.insert(0, without_margin(error_line("\n".join(beginning))))
         if others:
             errors += beginning
+
     return list(dict.fromkeys(filter(None, errors)))
 
 

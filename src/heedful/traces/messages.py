@@ -79,6 +79,7 @@ def message_events(
             text = _part_text(part, kind)
             if text:
                 _add_text(events, Event(text_event, text, agent=agent), kind)
+
     return events
 
 
@@ -124,10 +125,12 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
     is_text = not kind or "text" in kind or kind == "refusal"
     if not is_text and kind not in THOUGHT_PART_TYPES:
         return f"[{kind}]"
+
     for name in ("text", "content", "thinking", "refusal"):
         text = part.get(name)
         if isinstance(text, str):
             return text
+
     return ""
 
 
@@ -145,11 +148,13 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
     """Return a list of objects, and [] for None. Raises InvalidInput for others."""
     if value is None:
         return []
+
     valid = isinstance(value, list) and all(
         isinstance(entry, Mapping) for entry in value
     )
     if not valid:
         raise InvalidInput(what, value, "a list of objects")
+
     entries: list[Mapping[str, Any]] = value
     return entries
 
@@ -162,6 +167,7 @@ def text_of(value: Any) -> str:
         return value
     if isinstance(value, list) and value and all(map(_is_part, value)):
         return "\n".join(_part_text(part, part["type"]) for part in value)
+
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -185,6 +191,7 @@ def seconds(value: Any) -> float | None:
     """
     if value is None:
         return None
+
     number = value
     if isinstance(value, str):
         with suppress(ValueError):
@@ -192,11 +199,13 @@ def seconds(value: Any) -> float | None:
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
             number = moment.timestamp()
+
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not 0 <= number < 253_402_300_800:  # the year 10000
         raise InvalidInput(
             "time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z"
         )
+
     return float(number)
 
 
@@ -229,6 +238,7 @@ class EpisodeReader:
         """Read a value of the file; return what it completes. Raises InvalidInput."""
         if not isinstance(value, Mapping) or "events" not in value:
             raise InvalidInput("an episode", value, "an object with events")
+
         fields = _canonical_names(value)
         builder = EpisodeBuilder(self._limits, self.source)
         for event in objects(fields["events"], "events"):
@@ -246,6 +256,7 @@ class EpisodeReader:
             tools = []
         if not isinstance(tools, list) or not all(isinstance(t, str) for t in tools):
             raise InvalidInput("tools", tools, "a list of names")
+
         omitted = fields.get("omitted")
         if omitted is None:
             omitted = 0
@@ -285,6 +296,7 @@ class ChatReader(EpisodeReader):
         if isinstance(value, Mapping) and "messages" not in value:
             self._sessions[""].add(value)
             return []
+
         chat = value if isinstance(value, Mapping) else {"messages": value}
         session = self._session()
         for message in objects(chat["messages"], "messages"):
@@ -309,6 +321,7 @@ def chat_events(
     content = first_of(message, "parts", "content")
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
+
     name = text_field(message, "name")
     if role == "tool" and "parts" not in message:
         result = {
@@ -325,7 +338,9 @@ def chat_events(
         parts.append({"text": content})
     else:
         parts += objects(content, "content")
+
     parts.append({"type": "refusal", "refusal": text_field(message, "refusal")})
+
     for call in objects(message.get("tool_calls"), "tool_calls"):
         function = call.get("function") or call.get("custom")
         if not isinstance(function, Mapping):
@@ -333,6 +348,7 @@ def chat_events(
                 "function", function, "an object with name and arguments"
             )
         parts.append({**function, "type": "tool_call", "id": call.get("id")})
+
     agent = name if ROLE_EVENTS.get(role) == "llm_response" else ""
     return message_events(role, parts, names, agent)
 
@@ -358,6 +374,7 @@ class SessionReader(EpisodeReader):
             raise InvalidInput("an entry", value, "an object with a type")
         if value["type"] not in ("user", "assistant", "system", "summary"):
             return []
+
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
         if id and "" in self._sessions:  # earlier entries named no session
             self._sessions[id] = self._sessions.pop("")
@@ -365,6 +382,7 @@ class SessionReader(EpisodeReader):
         uuid = text_field(value, "uuid")
         if uuid and uuid in session.seen:
             return []
+
         session.seen.add(uuid)
 
         agent = ""
@@ -374,6 +392,7 @@ class SessionReader(EpisodeReader):
         for number, event in enumerate(_entry_events(session, value)):
             event_id = f"{uuid}/{number}" if uuid and number else uuid
             session.builder.add(replace(event, agent=agent, id=event_id, at=time))
+
         return []
 
 
@@ -386,6 +405,7 @@ class CodexReader(EpisodeReader):
         item = value.get("payload") if isinstance(value, Mapping) else None
         if not isinstance(item, Mapping):
             raise InvalidInput("an entry", value, "an object with a payload")
+
         if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
                 session = self._sessions.pop("", self._session())
@@ -395,6 +415,7 @@ class CodexReader(EpisodeReader):
             session = self._sessions[next(iter(self._sessions), "")]
             for event in _item_events(item, session.names):
                 session.builder.add(replace(event, at=time))
+
         return []
 
 
@@ -419,6 +440,7 @@ def _item_events(
             "input": first_of(item, "arguments", "input", "action"),
         }
         return message_events("assistant", [part], names)
+
     return []
 
 
@@ -455,6 +477,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     message = entry.get("message")
     if not isinstance(message, Mapping):
         raise InvalidInput("message", message, "an object with content")
+
     role = "system" if entry.get("isMeta") is True else kind
     chat_message = {"role": role, "content": message.get("content")}
     events = chat_events(chat_message, session.names)
@@ -463,6 +486,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
             Event("error_event", error=event.content, code="api_error")
             for event in events
         ]
+
     return events
 
 
@@ -487,6 +511,7 @@ def _event(value: Mapping[str, Any]) -> Event:
     if isinstance(error, Mapping):
         code = text_field(error, "code")
         error = text_field(error, "message")
+
     meta = fields.get("meta")
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
 
@@ -496,6 +521,7 @@ def _event(value: Mapping[str, Any]) -> Event:
         origin = fields["origin"]
     else:
         names.remove("origin")
+
     others = {
         name: content
         for name, content in fields.items()

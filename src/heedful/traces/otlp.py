@@ -79,6 +79,7 @@ def from_json(document: Any) -> Iterator[Span]:
     """Yield the spans of a document with `resourceSpans`. Raises InvalidInput."""
     if not isinstance(document, Mapping) or "resourceSpans" not in document:
         raise InvalidInput("a line", document, "an object with resourceSpans")
+
     for resource in objects(document["resourceSpans"], "resourceSpans"):
         for scope_spans in objects(resource.get("scopeSpans"), "scopeSpans"):
             scope = scope_spans.get("scope")
@@ -128,11 +129,13 @@ def _decoded_span(content: memoryview, scope: str, longest: int) -> Span:
             attributes={},
             long=True,
         )
+
     message = Message.FromString(content)
     fields = MessageToDict(message)
     fields["traceId"] = message.trace_id.hex()
     fields["spanId"] = message.span_id.hex()
     fields["parentSpanId"] = message.parent_span_id.hex()
+
     return _span(fields, scope)
 
 
@@ -147,11 +150,13 @@ def _fields(
         if wire_type == 0 and tag:
             _, position = _varint(message, position)
             continue
+
         size = {1: 8, 5: 4}.get(wire_type, MAX_INTEGER)
         if wire_type == 2:
             size, position = _varint(message, position)
         if size > len(message) - position or not tag >> 3:
             raise IndexError("a field ends too late, or has no number")
+
         if tag >> 3 in wanted:
             yield tag >> 3, message[position : position + size]
         position += size
@@ -165,6 +170,7 @@ def _varint(message: memoryview, start: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * index
         if byte < 128:
             return value, start + index + 1
+
     raise IndexError("a number is too long")
 
 
@@ -194,6 +200,7 @@ def _span(fields: Mapping[str, Any], scope: Any) -> Span:
     span.remote = _integer(fields, "flags", "bits") & 0x300 == 0x300
     if scope == OWN_SPAN_SCOPE:  # heedful's own spans only connect a trace
         return replace(span, attributes={}, message="", events=())
+
     return span
 
 
@@ -225,14 +232,17 @@ def _value(value: Any) -> Any:
     """Decode the value of an attribute, an object such as {"intValue": "3"}."""
     if not isinstance(value, Mapping) or not value:
         return None
+
     kind, content = next(iter(value.items()))
     if kind == "intValue":
         return _number(content)
     if kind not in ("arrayValue", "kvlistValue"):
         return content
+
     values = content.get("values") if isinstance(content, Mapping) else None
     if kind == "kvlistValue":
         return _attributes(values)
+
     return [_value(part) for part in objects(values, "values")]
 
 
@@ -285,6 +295,7 @@ def step_of(span: Span) -> SpanStep:
     if str(attributes.get(OPENINFERENCE_KIND)).upper() == "AGENT":
         # The agent of a decorated function is named by its span alone.
         step.agent = step.agent or span.name
+
     step.session = text_of(_field(attributes, "session"))
     if kind == "tool":
         _add_tool(step, span)
@@ -304,6 +315,7 @@ def step_of(span: Span) -> SpanStep:
         else replace(event, origin=author or "external")
         for event in step.outputs
     )
+
     return step
 
 
@@ -328,6 +340,7 @@ def kind_of(attributes: Attributes) -> tuple[Kind, Origin]:
     kind = inferred or attributes.get("gen_ai.operation.name")
     if not isinstance(kind, str):
         return "", ""
+
     if inferred:
         kind = kind.upper()
     return SPAN_KINDS.get(kind, ("around", "external"))
@@ -338,10 +351,12 @@ def _error_of(span: Span) -> Error | None:
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
+
     exceptions = [record for name, record in span.events if name == "exception"]
     last = exceptions[-1] if exceptions else {}
     message = text_of(last.get("exception.message")) or span.message
     code = kind or text_of(last.get("exception.type"))
+
     return message or code or "error", code
 
 
@@ -364,6 +379,7 @@ def _add_tool(step: SpanStep, span: Span) -> None:
         documents = _listed(attributes, "retrieval.documents.")
         contents = [text_of(document.get("content")) for document in documents]
         result = "\n".join(contents) or None
+
     if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
         result = json_data(result)
     if step.error is not None or result is not None:
@@ -416,11 +432,13 @@ def _inferred_events(
             message["content"] = [
                 part for part in contents if part.get("type") != "tool_use"
             ]
+
     events = _events(chat, role)
     value = attributes.get(f"{side}.value")
     is_json = attributes.get(f"{side}.mime_type") == "application/json"
     if events or not isinstance(value, str) or (is_json and step.kind != "model"):
         return events
+
     return _events([{"content": value}], role)
 
 
@@ -438,6 +456,7 @@ def _listed(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
                     branch[part] = inner
                 branch = inner
             branch[last] = value
+
     entries = _in_order(tree)
     return entries if isinstance(entries, list) else []
 
@@ -446,15 +465,18 @@ def _in_order(tree: Any) -> Any:
     """Replace an object like {"0": {"message": {…}}} by a list of its inner objects."""
     if not isinstance(tree, dict):
         return tree
+
     branches = {name: _in_order(branch) for name, branch in tree.items()}
     numbers = [name for name in branches if re.fullmatch("[0-9]{1,9}", name)]
     if not numbers:
         return branches
+
     entries: list[object] = []
     for number in sorted(numbers, key=int):
         branch = branches[number]
         if isinstance(branch, dict):
             entries.append(next(iter(branch.values()), None))
+
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
@@ -469,4 +491,5 @@ def _events(chat: Any, role: str) -> tuple[Event, ...]:
             events += messages.chat_events(message, {})
     except InvalidInput:
         events = messages.message_events(role, [{"text": text_of(chat)}], {})
+
     return tuple(events)

@@ -49,6 +49,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     that, then raises TraceFileError.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
+
     reader = None
     damage = None
     line = 0
@@ -72,6 +73,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
         yield from reader.finish()
     elif damage is None:
         damage = TraceFileError(name, 0, "it is empty; give at least one episode")
+
     if damage is not None:
         raise damage
 
@@ -104,11 +106,13 @@ def _format(value: Any) -> str:
     """Return the format of a file by its first value. Raises InvalidInput."""
     if isinstance(value, bytes):
         return "otlp"
+
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, dict):
         for mark, format in FORMAT_MARKS.items():
             if mark in first:
                 return format
+
     raise InvalidInput(
         "the first value",
         value,
@@ -135,15 +139,18 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
         _check_length(name, number, line, limit)
         if not line.strip():
             continue
+
         try:
             value = _parsed(name, number, line)
         except TraceFileError:
             others = file.read(limit - len(line) + 1) if first else b""
             if not others.strip():
                 raise
+
             _check_length(name, 0, line + others, limit)
             yield number, _parsed(name, number, line + others)
             return
+
         yield number, value
         first = False
 

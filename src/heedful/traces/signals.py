@@ -151,6 +151,7 @@ def course(episode: Episode) -> Course:
         for position, role in enumerate(roles)
         if role in ("said", "act") and new_values[position]
     ]
+
     return Course(
         episode=episode,
         events=events,
@@ -171,6 +172,7 @@ def _role(event: Event, text: str, task: str) -> Role:
         return "result"
     if event.type in SURROUNDING_EVENTS or (task and text.strip() == task):
         return "given"
+
     return "said"
 
 
@@ -225,6 +227,7 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
             if output(words):  # more than an exit status
                 return words
         return event.error or event.content or event.code or "error"
+
     return text if _FAILURE_PATTERN.search(text) else ""
 
 
@@ -246,6 +249,7 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
             if batch_ended:
                 batch += 1
                 batch_ended = False
+
             for tool in {event.tool, ""}:  # "" for an answer that names no tool
                 waiting.setdefault((batch, tool), deque()).append(position)
             if event.call:
@@ -261,6 +265,7 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
                 results[calls[0]] = position
                 if event.type == "tool_response":
                     responded.add(calls[0])
+
     return results
 
 
@@ -332,11 +337,13 @@ def repeated_step(
         "a collection of tool names, such as a list",
     )
     results = answered(events)
+
     calls: list[int] = []
     step: tuple[str, ...] = ()
     for position, event in enumerate(events):
         if event.type in NO_NEWS_EVENTS:
             continue
+
         last_step = step
         step = ()
         if position in results:
@@ -349,6 +356,7 @@ def repeated_step(
             calls = [position]
         else:
             calls = []
+
     if len(calls) < times:
         return None
 
@@ -417,6 +425,7 @@ def _answer(run: Course) -> Iterator[Signal]:
     answer = run.answer
     if answer is None or run.episode.outcome not in ("failure", "partial"):
         return
+
     first_step: dict[str, int] = {}
     for position in reversed(range(len(run.events))):
         first_step |= dict.fromkeys(run.values[position], run.step_of(position))
@@ -446,11 +455,13 @@ def _causes(run: Course) -> Iterator[Signal]:
     for position, text in enumerate(run.failure):
         if not text:
             continue
+
         keys = _failure_keys(error_line(text))
         group = next((group_of[key] for key in keys if key in group_of), None)
         if group is None:
             group = []
             groups.append(group)
+
         group.append(position)
         for key in keys:
             group_of.setdefault(key, group)
@@ -493,6 +504,7 @@ def _retries(run: Course) -> Iterator[Signal]:
             event = run.events[position]
             agent = event.agent if event.tool else ""
             calls_by_tool.setdefault((agent, event.tool), []).append(position)
+
     for calls in calls_by_tool.values():
         yield from _tool_retries(run, calls)
 
@@ -506,21 +518,25 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Signal]:
     texts = {
         call: " ".join(named_arguments(run.events[call]).values()) for call in calls
     }
+
     fixed: set[int] = set()
     for index, first in enumerate(calls):
         if first in fixed or not call_failed(run, first):
             continue
+
         later = calls[index + 1 : index + 1 + MAX_RETRY_DISTANCE_CALLS]
         worked = [call for call in later if not call_failed(run, call)]
         scores = {call: likeness(texts[first], texts[call]) for call in worked}
         retry = max(scores, key=lambda call: scores[call], default=first)
         if not scores.get(retry):
             continue
+
         tries = [first]
         for call in later:
             failed = call < retry and call_failed(run, call)
             if failed and likeness(texts[call], texts[retry]):
                 tries.append(call)
+
         fixed.update(tries)
         yield _retry(run, tries, retry)
 
@@ -559,6 +575,7 @@ def _timeouts(run: Course) -> Iterator[Signal]:
     for position, text in enumerate(run.failure):
         if not text:
             continue
+
         line = error_line(text)
         name = line.partition(":")[0]
         exception = "" if " " in name else name
@@ -578,6 +595,7 @@ def _not_offered(run: Course) -> Iterator[Signal]:
     """Yield the first call of each tool that was not offered to the agent."""
     if not run.episode.tools:
         return
+
     tools = set(run.episode.tools)
     for position, event in enumerate(run.events):
         if event.type != "tool_call" or not event.tool or event.tool in tools:
@@ -610,11 +628,13 @@ def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | Non
     """Return the arguments that differ: name, old value, new value; None is absent."""
     before = named_arguments(old)
     after = named_arguments(new)
+
     changes: list[tuple[str, str | None, str | None]] = []
     for name in {**before, **after}:
         if before.get(name) != after.get(name):
             was, now = _differing(before.get(name), after.get(name))
             changes.append((name, was, now))
+
     return changes
 
 
@@ -622,6 +642,7 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     """Return two texts; of long ones the parts that differ, with a word around them."""
     if not was or not now or max(len(was), len(now)) <= MAX_WHOLE_ARGUMENT_CHARS:
         return was, now
+
     old = was.split(" ")
     new = now.split(" ")
     first = max(0, count_common(old, new) - 1)
@@ -630,6 +651,7 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     after = " …" if same else ""
     old_part = " ".join(old[first : len(old) - same])
     new_part = " ".join(new[first : len(new) - same])
+
     return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
 
 
@@ -643,12 +665,14 @@ def named_arguments(event: Event) -> dict[str, str]:
         raw = event.content if event.arguments is None else event.arguments
         text = ends(str(raw))
         arguments = {"": text} if text.strip() else {}
+
     texts: dict[str, str] = {}
     for name, value in arguments.items():
         text = value
         if not isinstance(value, str):
             text = json.dumps(value, ensure_ascii=False, default=str)
         texts[str(name)] = text.strip().replace("\n", "\\n").replace("\t", "\\t")
+
     return texts
 
 
@@ -668,6 +692,7 @@ def likeness(one: str, other: str) -> float:
     other_words = set(_CALL_WORD_PATTERN.findall(other.lower()))
     if one == other:
         return 1.0
+
     lost = words - other_words
     new = other_words - words
     similar = 0
@@ -712,6 +737,7 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
     if call is not None:
         tool = tool or run.events[call].tool
         arguments = given_to(run.events[call])
+
     if isinstance(arguments, Mapping):
         texts = [value for value in arguments.values() if isinstance(value, str)]
     return sources_of(tool, command_of(arguments), texts)
@@ -777,4 +803,5 @@ def words_of(run: Course, places: Iterable[int]) -> list[str]:
                 first_words = pieces
             else:
                 new_words += [word for word in pieces if word not in first_words]
+
     return [*texts, *arguments, *new_words]

@@ -70,6 +70,7 @@ class SpanReader(EpisodeReader):
             id = safe_id(span.id) or f"span {len(steps) + 1}"
             if id in steps:
                 continue
+
             step = otlp.step_of(span)
             steps[id] = step
             step.id = id
@@ -77,8 +78,10 @@ class SpanReader(EpisodeReader):
             if step.error:
                 message, code = step.error
                 step.error = shorten(message, limit), shorten(code, limit)
+
             step.inputs = tuple(self._shared(step, event) for event in step.inputs)
             step.outputs = tuple(self._shared(step, event) for event in step.outputs)
+
         return []
 
     def _shared(self, step: SpanStep, event: Event) -> Event:
@@ -88,6 +91,7 @@ class SpanReader(EpisodeReader):
             event = episode.clean_event(event, limit)
         if step.kind == "tool":
             return event
+
         key = (event.call, event.agent, event.tool, event.origin, _content_key(event))
         return self._events.setdefault(key, event)
 
@@ -140,6 +144,7 @@ def _moments(steps: Steps) -> list[_Moment]:
     entered: set[str] = set()
     # Depth first: the last visit is next. Steps in a cycle, below no root, come last.
     visits = [_Visit(step=step) for step in reversed((*roots, *steps.values()))]
+
     while visits:
         visit = visits.pop()
         step = visit.step
@@ -156,6 +161,7 @@ def _moments(steps: Steps) -> list[_Moment]:
                 replace(inside, step=child, after=start)
                 for child in reversed(children.get(step.id, ()))
             )
+
     return sorted(moments)
 
 
@@ -167,10 +173,12 @@ def _enter(visit: _Visit) -> _Visit:
     if step.kind:
         agent = step.agent or agent
         step.agent = agent
+
     if step.kind == "model":
         if model is not None:
             model.kind = "around"
         model = step
+
     return replace(visit, agent=agent, model=model)
 
 
@@ -194,12 +202,14 @@ class _EventLog:
         if step.kind != "tool":
             self._record_new(step, step.inputs, "", time)
             return
+
         event = step.inputs[0]
         named = event.call or self._open_call(event) or step.id
         call = self._renamed.get(named, named)
         if call in self._done:  # some agents reuse the ids of calls in every answer
             call = step.id
             self._renamed[named] = call
+
         self._open.get(event.tool, {}).pop(call, None)
         event = replace(event, call=call)
         step.inputs = (event,)
@@ -223,6 +233,7 @@ class _EventLog:
             call = step.inputs[0].call if step.kind == "tool" else ""
             if call:
                 self._done.add(call)
+
             for event in step.outputs:
                 if call:
                     event = replace(event, call=call)
@@ -265,6 +276,7 @@ class _EventLog:
             self._open.setdefault(tool, {})[call] = event.arguments
         elif call:
             self._open.get(tool, {}).pop(call, None)
+
         self._calls.add((event.type, call))
 
         author = event.agent
@@ -283,6 +295,7 @@ def _content_key(event: Event) -> Hashable:
 def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
     """Return the episode of a trace; its last failed root is its fault."""
     log = _EventLog(limits)
+
     started: list[SpanStep] = []
     for time, _, step, ends in _moments(steps):
         if not ends:
@@ -293,6 +306,7 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
 
     roots = [step for step in started if step.parent not in steps]
     succeeded = bool(roots) and all(step.status == "ok" for step in roots)
+
     fault = None
     for root in roots:
         if root.error:
@@ -305,6 +319,7 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
         if step.kind:
             session = session or step.session
             tools += step.tools
+
     outcome: Ended | None = "success" if succeeded else None
     return log.builder.episode(
         outcome=outcome,
@@ -356,10 +371,12 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
         if not span.long and not valid:
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
+
         record = _record(span)
         if span.long or len(record) > MAX_SPAN_BYTES:
             refused[f"they have more than {MAX_SPAN_BYTES} bytes"] += 1
             continue
+
         if not _SPAN_ID_PATTERN.fullmatch(parent):
             parent = ""
         piece = Piece(
@@ -370,6 +387,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
             record=record,
         )
         accepted.append(piece)
+
     return accepted, refused
 
 
@@ -407,6 +425,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
             data = episode.json_data(value)
         if episode.is_deep(data, episode.MAX_DATA_DEPTH):
             data = value
+
         for key, redacted in redact_data({name: data}).items():
             if redacted == data:
                 clean[key] = value
@@ -414,6 +433,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
                 clean[key] = redacted
             else:
                 clean[key] = json.dumps(redacted, ensure_ascii=False)
+
     return clean
 
 
