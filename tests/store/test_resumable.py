@@ -80,5 +80,5 @@ def test_every_function_that_is_passed_to_write_is_declared():
 
 
 def test_pydantic_has_an_adapter_for_every_declared_result():
-    for work in list(connection._results):
+    for work in list(connection._result_types):
         assert connection.result_adapter(work).core_schema

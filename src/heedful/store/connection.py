@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from types import FunctionType
 from typing import (
     Any,
@@ -41,23 +41,28 @@ from heedful.store.statements import Dialect, statements
 T = TypeVar("T")
 K = TypeVar("K")
 P = ParamSpec("P")
+# A function of a module of this package: `work(db, scope, ...)`.
 Function = Callable[Concatenate["Db", Scope, P], T]
+# The same with its arguments bound, so that only the connection is missing.
 Work = Callable[["Db"], T]
-# The `limit` of a statement that returns all rows; no id is above it.
-MAX_ROWS = 2**53
-Row = Any  # a row; its columns are reached by position and by name
+# A row of a result; its columns are reached by position and by name.
+Row = Any
 # The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the
 # rows.
 Rows = Any
+
+# The `limit` of a statement that returns all rows; no id is above it.
+MAX_ROWS = 2**53
 # The end of an `insert` that does nothing if the row exists.
 CONFLICT_SKIP_SQL = "on conflict do nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who writes: `via` is the source `key:ID` of a service's key, or "" in process.
+    """Who writes to a store.
 
-    At most `outcomes` outcomes of the key count on one day.
+    `via` is `key:ID` if the write came through a key of a service, and "" if it came
+    from code in this process. At most `outcomes` outcomes of the key count on one day.
     """
 
     via: str = ""
@@ -76,10 +81,14 @@ class Db:
     dialect: Dialect
     url: str
     actor: Actor = LOCAL_ACTOR
-    lost: bool = False  # True if the connection can no longer be used
+    # True if the connection can no longer be used.
+    lost: bool = False
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        """Run SQL with the values of its named parameters; return the result."""
+        """Run SQL text and return the result.
+
+        `values` maps the named parameters of the SQL text, such as `:id`, to values.
+        """
         raise NotImplementedError
 
     def check(self) -> None:
@@ -115,7 +124,7 @@ class Db:
 
         `end` completes the statement, such as with `order by`.
         """
-        sql = f"select {columns} from {table} where {_matches(key)} {end}"
+        sql = f"select {columns} from {table} where {_condition(key)} {end}"
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
 
@@ -124,37 +133,44 @@ class Db:
 
         `end` completes the statement, such as `CONFLICT_SKIP_SQL`.
         """
-        marks = ", ".join(f":{name}" for name in values)
-        sql = f"insert into {table} ({', '.join(values)}) values ({marks}) {end}"
+        columns = ", ".join(values)
+        parameters = ", ".join(f":{column}" for column in values)
+        sql = f"insert into {table} ({columns}) values ({parameters}) {end}"
         return self.execute(sql, values)
 
     def update(
         self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]
     ) -> int:
         """Set `changes` in the rows that match `key`; return the number of rows."""
-        assignments = ", ".join(f"{name} = :new_{name}" for name in changes)
-        new = {f"new_{name}": value for name, value in changes.items()}
-        sql = f"update {table} set {assignments} where {_matches(key)}"
-        return int(self.execute(sql, {**key, **new}).rowcount)
+        # A column may be in both `key` and `changes`, so the new values have own names.
+        new_values = {f"new_{column}": value for column, value in changes.items()}
+        assignments = ", ".join(f"{column} = :new_{column}" for column in changes)
+        sql = f"update {table} set {assignments} where {_condition(key)}"
+        return int(self.execute(sql, {**key, **new_values}).rowcount)
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows of `table` that match `key`; return their number."""
-        sql = f"delete from {table} where {_matches(key)}"
+        sql = f"delete from {table} where {_condition(key)}"
         return int(self.execute(sql, key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
-        """Return the connection's own instance of `kind`, such as a cache.
+        """Return the object of type `kind` that belongs to this connection.
 
-        The first call makes it.
+        Makes the object at the first call, as `kind()`. So a module can have a cache
+        for each connection.
         """
-        objects: dict[Any, K] = self.__dict__.setdefault("_local", {})
-        if kind not in objects:
-            objects[kind] = kind()
-        return objects[kind]
+        if kind not in self._local_objects:
+            self._local_objects[kind] = kind()
+        return cast("K", self._local_objects[kind])
+
+    @cached_property
+    def _local_objects(self) -> dict[Callable[[], Any], Any]:
+        return {}
 
 
-def _matches(columns: Iterable[str]) -> str:
-    return " and ".join(f"{name} = :{name}" for name in columns)
+def _condition(columns: Iterable[str]) -> str:
+    """Return the SQL condition for `columns`, such as `kind = :kind and id = :id`."""
+    return " and ".join(f"{column} = :{column}" for column in columns)
 
 
 class Access(Protocol):
@@ -186,35 +202,49 @@ class Access(Protocol):
 
 # The lock that serialises writers of the lessons of a scope until the transaction ends.
 MEMORY_LOCKS = ("memory",)
+# A function that computes the names of locks from the arguments of a write.
 Locks = Callable[..., Sequence[str]]
-_locks: dict[Callable[..., Any], Locks] = {}
+# What `holds` declared for each function: the names of its locks, or how they are
+# computed.
+_lock_names: dict[Callable[..., Any], Sequence[str]] = {}
+_lock_functions: dict[Callable[..., Any], Locks] = {}
 
 
 def holds(
     *names: str, by: Locks | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Declare that a function locks `names` until the commit, not `MEMORY_LOCKS`.
+    """Declare which locks a function holds until the commit, not `MEMORY_LOCKS`.
 
-    Alternatively, `by` computes the names from the function's arguments after `db` and
-    `scope`.
+    These are the locks `names`; `@holds()` declares that the function needs no lock.
+    With `by`, they depend on the call: `by` gets the arguments after `db` and `scope`,
+    and returns the names.
     """
 
-    def decorate(work: Callable[P, T]) -> Callable[P, T]:
-        _locks[work] = by or (lambda *_, **__: names)
+    def declare(work: Callable[P, T]) -> Callable[P, T]:
+        if by is None:
+            _lock_names[work] = names
+        else:
+            _lock_functions[work] = by
         return work
 
-    return decorate
+    return declare
 
 
 def locks_of(
     work: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> Sequence[str]:
-    """Return the locks that `work` holds when it is called with these arguments."""
-    locks = _locks.get(work)
-    return MEMORY_LOCKS if locks is None else locks(*arguments, **options)
+    """Return the names of the locks that a call of `work` holds.
+
+    `arguments` and `options` are those of the call, without `db` and `scope`.
+    """
+    if work in _lock_functions:
+        return _lock_functions[work](*arguments, **options)
+    return _lock_names.get(work, MEMORY_LOCKS)
 
 
-_results: dict[Callable[..., Any], Any] = {}
+# The type of the result of each function that `resumable` decorates, or the function
+# that imports this type.
+_result_types: dict[Callable[..., Any], Any] = {}
 
 
 def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -225,16 +255,16 @@ def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
     driver that comes back must claim its loop again.
     """
 
-    def decorate(work: Callable[P, T]) -> Callable[P, T]:
-        _results[work] = result
+    def declare(work: Callable[P, T]) -> Callable[P, T]:
+        _result_types[work] = result
         return work
 
-    return decorate
+    return declare
 
 
 def is_resumable(work: Callable[..., Any]) -> bool:
     """Return True if `resumable` declares the result of `work`."""
-    return work in _results
+    return work in _result_types
 
 
 @cache
@@ -242,10 +272,11 @@ def result_adapter(work: Callable[..., Any]) -> Any:
     """Return pydantic's adapter for the declared result of `work`."""
     from pydantic import TypeAdapter
 
-    result = _results[work]
-    if isinstance(result, FunctionType):
-        result = result()
-    return TypeAdapter(result)
+    result_type = _result_types[work]
+    if isinstance(result_type, FunctionType):
+        result_type = result_type()
+
+    return TypeAdapter(result_type)
 
 
 @holds()
@@ -261,34 +292,56 @@ def from_row(kind: type[T], row: Row, **values: Any) -> T:
     `values` overrides columns. JSON text becomes a tuple or a mapping, and a number
     becomes a bool, if the field needs that.
     """
-    for name, read in _readers(cast("Any", kind)):
+    for name, convert in _field_converters(cast("Any", kind)):
         if name not in values:
-            values[name] = row[name] if read is None else read(row[name])
+            column = row[name]
+            values[name] = column if convert is None else convert(column)
+
     return kind(**values)
 
 
+# Turns the value of a column into the value of a field.
+Converter = Callable[[Any], Any]
+
+
 @cache
-def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+def _field_converters(kind: Any) -> tuple[tuple[str, Converter | None], ...]:
+    """Return each field of the dataclass `kind` with the converter of its column.
+
+    The converter is None if the column has the value of the field already.
+    """
     hints = get_type_hints(kind)
-    readers = []
-    for column in fields(kind):
-        hint = hints[column.name]
-        readers.append((column.name, _reader(get_origin(hint) or hint)))
-    return tuple(readers)
+    converters = []
+    for field in fields(kind):
+        hint = hints[field.name]
+        # Of a generic type, such as `tuple[str, ...]`, only `tuple` matters.
+        field_type = get_origin(hint) or hint
+        converters.append((field.name, _COLUMN_CONVERTERS.get(field_type)))
+
+    return tuple(converters)
 
 
-def _reader(hint: Any) -> Callable[[Any], Any] | None:
-    if hint is tuple:
-        return lambda text: tuple(json.loads(text)) if text != "[]" else ()
-    if hint is Mapping:
-        return lambda text: json.loads(text) if text != "{}" else {}
-    return bool if hint is bool else None
+def _tuple_from_json(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text)) if text != "[]" else ()
+
+
+def _mapping_from_json(text: str) -> Mapping[str, Any]:
+    return json.loads(text) if text != "{}" else {}
+
+
+# The types of fields that no column has: SQLite has neither lists nor truth values.
+_COLUMN_CONVERTERS: Mapping[Any, Converter] = {
+    tuple: _tuple_from_json,
+    Mapping: _mapping_from_json,
+    bool: bool,
+}
 
 
 def token(scope: Scope) -> str:
     """Return the word that marks the rows of `scope` in the full-text index."""
     name = f"{scope.tenant}\0{scope.project}"
-    return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"s{digest[:24]}"
 
 
 def key_of(scope: Scope) -> dict[str, Any]:
@@ -303,9 +356,11 @@ def storable(text: str) -> str:
     marks.
     """
     text = redact(text).replace("\0", "?")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def storable_json(data: Mapping[str, Any]) -> str:
-    """Return `data` as JSON without secrets."""
+    """Return `data` as JSON text without secrets."""
     return json.dumps(redact_data(dict(data)))

@@ -20,6 +20,7 @@ from heedful.store.lessons import Plain, move_examples, name_of, rule
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.consolidate import DreamLesson, Proposal
 
+# At most this many texts are read for a lesson.
 MAX_LESSON_QUERIES = 5
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
@@ -29,9 +30,9 @@ CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
 def material(
     db: Db, scope: Scope, space: str
 ) -> list[tuple[DreamLesson, Sequence[float] | None]]:
-    """Return the recallable lessons, sorted by name.
+    """Return the lessons that recall may find, sorted by name.
 
-    Each has its vector in `space`, or None.
+    Each comes with its vector in the vector space `space`, or None if it has none.
     """
     import numpy as np
 
@@ -41,24 +42,27 @@ def material(
     for row in db.all("material", scope, space=space):
         vector = None
         if row["data"] is not None:
-            vector = np.frombuffer(row["data"], "<f4")
+            vector = np.frombuffer(row["data"], "<f4")  # stored as 32-bit floats
         lessons.append((from_row(DreamLesson, row), vector))
+
     return lessons
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the newest tasks and sightings of each lesson.
+    """Return the newest texts that led to each of these lessons, by the lesson's id.
 
-    There are at most `MAX_LESSON_QUERIES` for a lesson.
+    These are tasks and sightings of the lesson, at most `MAX_LESSON_QUERIES`.
     """
     texts = {}
     for id in ids:
         rows = db.run("asked", {"lesson_id": id, "most": MAX_LESSON_QUERIES})
         texts[id] = [row["text"] for row in rows]
+
     return texts
 
 
 def _dream_result() -> Any:
+    """Return the type of the result of `supersede`; its import takes time."""
     from heedful.lessons.consolidate import Proposal
 
     return tuple[int, list[Proposal]]
@@ -80,8 +84,10 @@ def supersede(
     changed since.
     """
     key = key_of(scope)
+    # The report comes last, because it has the outcomes.
     dream = {**key, "report": "{}", "by": storable(by), "at": time.time()}
     id = int(db.insert("dream", dream, "returning id").fetchone()["id"])
+
     results = []
     for proposal in proposals:
         if proposal.outcome == "proposed":
@@ -89,6 +95,7 @@ def supersede(
             results.append(replace(proposal, outcome=outcome))
         else:
             results.append(proposal)
+
     record = {**report, "proposals": [asdict(result) for result in results]}
     db.update("dream", {"id": id}, {"report": json.dumps(record)})
     return id, results
@@ -104,11 +111,13 @@ def _carry_out(
     """Replace the members of a proposal by its survivor; return the outcome."""
     members = [expected[id] for id in proposal.members]
     survivor = expected[proposal.survivor]
+
     for lesson in (*members, survivor):
         values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
         values["member"] = lesson in members
         if db.first("unchanged", {**key, **values}) is None:
             return CHANGED_LESSON_OUTCOME
+
     for lesson in members:
         link = {
             **key,
@@ -121,27 +130,30 @@ def _carry_out(
         db.insert("link", link)
         move_examples(db, lesson.id, survivor.id)
         db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
+
     return "done"
 
 
 def log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return dreams as plain data, newest first.
+    """Return up to `limit` dreams as plain data, newest first.
 
-    Returns only dream `id`, or all with ids below `before`. `texts` maps the ids of a
-    dream's lessons to the texts of these lessons.
+    With `id`, returns only this dream; with `before`, only dreams with lower ids. The
+    `texts` of a dream map the ids of its lessons to the texts of these lessons.
     """
     dreams = list[Mapping[str, Any]]()
     for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
         report = json.loads(row["report"])
-        ids = set[int]()
+        lesson_ids = set[int]()
         for proposal in report["proposals"]:
-            ids.update(proposal["members"], [proposal["survivor"]])
-        lessons = db.all("texts_of", scope, ids=json.dumps(sorted(ids)))
+            lesson_ids.update(proposal["members"], [proposal["survivor"]])
+        lessons = db.all("texts_of", scope, ids=json.dumps(sorted(lesson_ids)))
+
         columns = {name: row[name] for name in ("id", "by", "at", "undone")}
         texts = {lesson["id"]: lesson["text"] for lesson in lessons}
         dreams.append({**report, **columns, "texts": texts})
+
     return dreams
 
 
@@ -152,30 +164,22 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     Records a ruling. Raises NotFound, RollbackRefused, and InvalidInput if `by` is
     empty.
     """
-    dreams = log(db, scope, limit=1, id=id)
-    if not dreams:
-        where = f"the memory of {scope.tenant}/{scope.project}"
-        raise NotFound("dream", str(id), where)
-    dream = dreams[0]
-    if dream["undone"] is not None:
-        raise RollbackRefused(
-            id, "it is rolled back already; heedful dream log shows when"
-        )
-    for later in db.all("superseded_later", scope, dream=id):
-        event = f"dream {later['dream']} later superseded its lesson {later['child']}"
-        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
-        raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
+    dream = _dream_to_undo(db, scope, id)
     links = db.select("parent", "link", {**key_of(scope), "dream": id})
-    parents = {row["parent"] for row in links}
+    survivor_names = {row["parent"] for row in links}
     restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
+
+    # A dream that rewords a lesson writes a new one, which gives way to the old one.
     for proposal in dream["proposals"]:
         if proposal["action"] != "reword":
             continue
-        survivor = {"id": proposal["survivor"]}
-        for row in db.select("kind, signature", "lesson", survivor):
-            if name_of(row) in parents:
-                db.update("lesson", survivor, {"state": "superseded"})
-    db.update("dream", {"id": id}, {"undone": time.time()})
+        key = {"id": proposal["survivor"]}
+        for survivor in db.select("kind, signature", "lesson", key):
+            if name_of(survivor) in survivor_names:
+                db.update("lesson", key, {"state": "superseded"})
+
+    now = time.time()
+    db.update("dream", {"id": id}, {"undone": now})
     rule(
         db,
         scope,
@@ -183,6 +187,32 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         subject=f"dream/{id}",
         by=by,
         why=why,
-        now=time.time(),
+        now=now,
     )
     return restored
+
+
+def _dream_to_undo(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+    """Return a dream that can be rolled back. Raises NotFound, RollbackRefused.
+
+    A dream cannot be rolled back twice, nor before a later dream that superseded one of
+    its lessons.
+    """
+    dreams = log(db, scope, limit=1, id=id)
+    if not dreams:
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("dream", str(id), where)
+
+    dream = dreams[0]
+    if dream["undone"] is not None:
+        raise RollbackRefused(
+            id, "it is rolled back already; heedful dream log shows when"
+        )
+
+    later = db.one("superseded_later", scope, dream=id)
+    if later is not None:
+        event = f"dream {later['dream']} later superseded its lesson {later['child']}"
+        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
+        raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
+
+    return dream

@@ -31,6 +31,7 @@ EDITION_FIELDS = (
     "pinned",
     "apart",
 )
+EDITION_CHARS = 16  # of the hash; enough to see that somebody changed the lesson
 
 
 def list_lessons(
@@ -39,8 +40,11 @@ def list_lessons(
     """Return lessons as plain data, newest first.
 
     The texts of tools and documents are left empty. Only lessons with an id below
-    `before` are listed: pass the last id of a page to get the next. `only` may have a
-    `kind`, `error_type`, `tag` and `state`: "" is any, "settled" none that waits.
+    `before` are listed: to get the next page, pass the last id of a page.
+
+    `only` may have a `kind`, `error_type`, `tag` and `state` that the lessons must
+    have; "" allows any. The state "settled" allows all lessons that do not wait in
+    quarantine.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
     rows = db.all("list_lessons", scope, **filters, limit=limit, before=before)
@@ -49,6 +53,7 @@ def list_lessons(
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return the lesson with this id as plain data. Raises NotFound."""
+    # The newest lesson up to this id; an id above the largest integer is not found.
     before = min(id, MAX_INTEGER - 1) + 1
     for lesson in list_lessons(db, scope, limit=1, before=before):
         if lesson["id"] == id:
@@ -70,24 +75,33 @@ def amend(
     lesson = one(db, scope, id)
     if lesson["edition"] != edition:
         raise Changed("lesson", str(id), lesson["edition"])
+
     pinned = change.get("pinned")
     if pinned is not None:
         lessons.pin(db, scope, id=id, pinned=pinned, by=by, why=why)
+
     apart = change.get("apart")
     if apart is not None:
         digests = [lesson["signature"]]
         patterns.set_apart(db, scope, digests=digests, apart=apart, by=by, why=why)
+
     if change.get("retired"):
         _retire(db, scope, lesson, by, why)
     if change.get("restored"):
         exposures.restore(db, scope, id=id, by=by, why=why)
+
     text = change.get("text")
     if text is not None:
         lessons.edit(db, scope, id=id, text=text, by=by, why=why)
+
     return one(db, scope, id)
 
 
 def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) -> None:
+    """Retire a lesson and record a ruling.
+
+    Raises InvalidInput if the lesson is in a state in which recall cannot find it.
+    """
     require(
         lesson["state"] in ("unverified", "verified"),
         "retired",
@@ -96,6 +110,7 @@ def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) 
     )
     key = {**key_of(scope), "id": lesson["id"]}
     db.update("lesson", key, {"state": "retired"})
+
     lessons.rule(
         db,
         scope,
@@ -109,8 +124,15 @@ def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) 
 
 
 def _with_edition(row: Row) -> Mapping[str, Any]:
-    meta = {} if row["trust"] in QUARANTINE_TRUST else json.loads(row["meta"])
+    """Return a lesson as plain data, with its `edition` and its `meta`.
+
+    The `meta` of tools and documents is left empty.
+    """
+    meta = {}
+    if row["trust"] not in QUARANTINE_TRUST:
+        meta = json.loads(row["meta"])
     lesson = {**lessons.plain(row), "meta": meta}
-    fields = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
-    digest = hashlib.sha256(fields.encode("ascii")).hexdigest()
-    return {**lesson, "edition": digest[:16]}
+
+    covered = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
+    digest = hashlib.sha256(covered.encode("ascii")).hexdigest()
+    return {**lesson, "edition": digest[:EDITION_CHARS]}

@@ -17,8 +17,10 @@ from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Scope
 from heedful.store.connection import Db, holds, resumable
 
+# An answer is forgotten after this time: a caller repeats its call within minutes.
 ANSWER_LIFE_SECONDS = 86_400.0
-ANSWER_EFFECT = -1  # the number under which the answer of a call is stored
+# The effects of a call are numbered from 0; its answer is stored under this number.
+ANSWER_EFFECT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class IdempotentCall:
 class RecordedCall:
     """The stored effects and the stored answer of a call.
 
-    `digest` is "" if nothing is stored.
+    `digest` is that of the request, "" if nothing is stored. `answer` is None if the
+    first run of the call has not finished.
     """
 
     digest: str = ""
@@ -53,6 +56,7 @@ def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
     rows = db.run("read_answer", values).fetchall()
     if not rows:
         return RecordedCall()
+
     effects = {int(row["n"]): json.loads(row["record"]) for row in rows}
     answer = effects.pop(ANSWER_EFFECT, None)
     return RecordedCall(rows[0]["digest"], tuple(effects.values()), answer)
@@ -85,5 +89,6 @@ def write_effect(
         "now": now,
         "before": now - ANSWER_LIFE_SECONDS,
     }
-    if not db.run("insert_answer", values).fetchall():
+    is_stored = bool(db.run("insert_answer", values).fetchall())
+    if not is_stored:
         raise LeaseLost("the same call is being answered right now; try again")

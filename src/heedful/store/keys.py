@@ -33,9 +33,12 @@ from heedful.store.store import Store
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
 MAX_KEY_NAME_CHARS = 200
+# The full text of a key, `heedful_ID_SECRET`: 12 and 64 hexadecimal digits.
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# A guess of an unknown key is compared with this hash, so that it takes as long as a
-# wrong secret.
+# The ids of the keys that this process has created.
+created_ids: list[str] = []
+# If nobody has this key id, the secret is compared with this hash, so that the answer
+# takes as long as for a wrong secret.
 _UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
 
 
@@ -97,22 +100,21 @@ async def create(
         raise InvalidInput("may", list(may), allowed)
     if expires is not None and not now < expires < inf:
         raise InvalidInput("expires", expires, "a time in the future")
-    secret = secrets.token_hex(32)
+
+    permissions = [permission for permission in KEY_PERMISSIONS if permission in may]
     key = Key(
         id=secrets.token_hex(6),
         tenant=tenant,
         name=redact(name),  # a caller may send anything
         projects=tuple(projects),
-        may=tuple(permission for permission in KEY_PERMISSIONS if permission in may),
+        may=tuple(permissions),
         by=by,
         at=now,
         expires=expires,
     )
+    secret = secrets.token_hex(32)
     await store.write(Scope(tenant), insert, key, _hash(secret))
     return key, f"{key.shown}_{secret}"
-
-
-created_ids: list[str] = []  # of the keys that this process has made
 
 
 @holds("keys")
@@ -130,15 +132,15 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
     }
     if not db.insert("key", row, CONFLICT_SKIP_SQL).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
+
     created_ids.append(key.id)
-    detail = {"id": key.id, "projects": key.projects, "may": key.may}
     append(
         db,
         tenant=scope.tenant,
         by=key.by,
         action="key.create",
         subject=key.name,
-        detail=detail,
+        detail={"id": key.id, "projects": key.projects, "may": key.may},
         projects=key.projects,
     )
 
@@ -148,13 +150,17 @@ async def holder(store: Store, token: str) -> Key:
 
     Raises KeyRefused if the key is unknown, revoked or expired.
     """
-    parts = _KEY_TOKEN_PATTERN.fullmatch(token)
     key = None
-    hash = secret_hash = _UNKNOWN_KEY_HASH
-    if parts is not None:
-        key, hash = await store.read(Scope(), find, parts[1])
-        secret_hash = _hash(parts[2])
-    is_same = hmac.compare_digest(secret_hash, hash)
+    stored_hash = _UNKNOWN_KEY_HASH
+    secret_hash = _UNKNOWN_KEY_HASH
+    match = _KEY_TOKEN_PATTERN.fullmatch(token)
+    if match is not None:
+        id, secret = match.groups()
+        key, stored_hash = await store.read(Scope(), find, id)
+        secret_hash = _hash(secret)
+
+    # Always compared, so that the time of an answer does not tell which ids exist.
+    is_same = hmac.compare_digest(secret_hash, stored_hash)
     if key is None or not is_same or not _is_valid(key):
         raise KeyRefused(
             "the key is unknown, revoked or expired; heedful key create makes one"
@@ -167,7 +173,10 @@ def _is_valid(key: Key) -> bool:
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant, or None, and the secret's hash."""
+    """Return the key with this id, of any tenant, and the hash of its secret.
+
+    Without such a key, returns None and the hash for unknown keys.
+    """
     row = db.run("find_key", {"id": id}).fetchone()
     if row is None:
         return None, _UNKNOWN_KEY_HASH
@@ -210,6 +219,7 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     rows = db.run("revoke_key", values).fetchall()
     if not rows:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
+
     key = from_row(Key, rows[0])
     append(
         db,
@@ -228,14 +238,17 @@ def id_of(key: str) -> str:
 
     `key` is the full key, its first part `heedful_ID`, or the id.
     """
-    parts = _KEY_TOKEN_PATTERN.fullmatch(key)
-    return parts[1] if parts else key.removeprefix("heedful_")
+    match = _KEY_TOKEN_PATTERN.fullmatch(key)
+    if match is not None:
+        return match[1]
+    return key.removeprefix("heedful_")
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+# The columns of an audit row that its hash covers, in this order.
 AUDIT_COLUMNS = (
     "tenant",
     "projects",
@@ -278,17 +291,18 @@ def append(
 
     Keys that are limited to other projects than these cannot read the row.
     """
-    row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
+    # The number of the new row, and the hash of the row before it.
+    next_row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
         "projects": json.dumps(projects),
-        "n": row["n"],
+        "n": next_row["n"],
         "at": time.time(),
         "by": redact(by),
         "action": action,
         "subject": redact(subject),
         "detail": json.dumps(redact_data(dict(detail)), sort_keys=True),
-        "previous": row["hash"],
+        "previous": next_row["hash"],
     }
     values["hash"] = _hash_audit(values)
     db.insert("audit", values)
@@ -297,10 +311,10 @@ def append(
 def audit_rows(
     db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return audit rows as plain data, newest first.
+    """Return up to `limit` audit rows as plain data, newest first.
 
-    Their numbers are below `before` (0: all). With `projects`, returns only rows about
-    these projects.
+    With `before` above 0, returns only rows with lower numbers; with `projects`, only
+    rows about these projects.
     """
     values = {
         "tenant": scope.tenant,
@@ -308,23 +322,25 @@ def audit_rows(
         "limit": limit,
         "projects": json.dumps(projects),
     }
-    rows = []
+    audit = []
     for row in db.run("newest_audit", values).fetchall():
-        lists = {name: json.loads(row[name]) for name in ("projects", "detail")}
-        rows.append({**dict(row), **lists})
-    return rows
+        parsed = {name: json.loads(row[name]) for name in ("projects", "detail")}
+        audit.append({**dict(row), **parsed})
+
+    return audit
 
 
 def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
     """Check that no audit row of a tenant was changed or removed.
 
-    `kept` is the `head` of an earlier check. If no row has this hash, somebody rewrote
-    the chain.
+    `kept` is the `head` of an earlier check, or "". If no row has this hash, somebody
+    rewrote the chain.
     """
     tenant = scope.tenant
     heads = db.select("n, hash", "audit_head", {"tenant": tenant})
     count, head = heads[0] if heads else (0, "")
     broken, problem = _broken_row(db, tenant, count, head, kept)
+
     return AuditVerification(
         tenant=tenant, rows=count, head=head, broken=broken, what=problem
     )
@@ -333,7 +349,11 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
 def _broken_row(
     db: Db, tenant: str, count: int, head: str, old_head: str
 ) -> tuple[int, str]:
-    """Return the number of the first broken row, or 0, and what is wrong with it."""
+    """Return the number of the first broken row, or 0, and what is wrong with it.
+
+    There must be `count` rows, the last with the hash `head`. One row must have the
+    hash `old_head`, unless that is "".
+    """
     number = 0
     previous = ""
     has_old_head = not old_head
@@ -345,6 +365,7 @@ def _broken_row(
             return number, f"row {number} was changed"
         previous = row["hash"]
         has_old_head = has_old_head or previous == old_head
+
     if number != count or previous != head:
         return number + 1, f"row {number + 1} is missing"
     if not has_old_head:
@@ -353,4 +374,5 @@ def _broken_row(
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    return _hash(json.dumps([row[name] for name in AUDIT_COLUMNS]))
+    """Return the hash of an audit row, which covers the hash of the row before it."""
+    return _hash(json.dumps([row[column] for column in AUDIT_COLUMNS]))
