@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -35,20 +34,21 @@ OUTCOME_IMPORTANCE: Mapping[Ended, float] = {
     "partial": 0.5,
     "success": 0.3,
 }
+# The author of a draft without a model, and the confidence if the author gives none.
 DRAFT_BY_RULES = "rules"
-MAX_REFLECTION_SENTENCES = 3
 DEFAULT_CONFIDENCE = 0.5
-MAX_DRAFT_TOKENS = 500
-# Tokens of all events and signals that are shown: with all else they fit a context of
-# 4,096.
+
+# What a model is shown. All events and signals together have at most so many tokens:
+# with the other texts they fit a context of 4,096.
 EVENTS_BUDGET_TOKENS = 1_600
-# Characters of one event, of the task, of the goal and of the error; and how many
-# signals.
+MAX_DRAFT_SIGNALS = 8
+# Characters of one event or signal; and of the task. Goal and error get half of those.
 MAX_EVENT_CHARS = 600
 MAX_TASK_CHARS = 1_200
-MAX_DRAFT_SIGNALS = 8
-# Of an answer: sentences of a strategy, tags, and characters of a tag and of a
-# sentence.
+
+# What is read of its answer.
+MAX_DRAFT_TOKENS = 500
+MAX_REFLECTION_SENTENCES = 3
 MAX_STRATEGY_SENTENCES = 2
 MAX_DRAFT_TAGS = 5
 MAX_DRAFT_TAG_CHARS = 40
@@ -136,45 +136,46 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
     ranked = sorted(
         study.signals, key=lambda signal: (signal != reason, -signal.strength)
     )
-    words = {
-        signal: _safe(signal.words, MAX_EVENT_CHARS)
+    signal_texts = {
+        signal: _make_safe(signal.words, MAX_EVENT_CHARS)
         for signal in ranked[:MAX_DRAFT_SIGNALS]
     }
-    budget = EVENTS_BUDGET_TOKENS - sum(map(tokens, words.values()))
-    lines = _decisive_lines(study, ranked, budget)
-    positions = sorted(lines)
 
-    signals = (
-        f"event {positions.index(signal.at) + 1}: {text}"
-        if signal.at in lines
-        else text
-        for signal, text in words.items()
-    )
-    events = (
-        f"{number}. {lines[position]}" for number, position in enumerate(positions, 1)
-    )
+    # The events get what the signals leave of the budget.
+    budget = EVENTS_BUDGET_TOKENS - sum(map(tokens, signal_texts.values()))
+    event_texts = _decisive_events(study, ranked, budget)
+    positions = sorted(event_texts)
+    numbers = {position: number for number, position in enumerate(positions, 1)}
+
+    event_lines = [f"{numbers[n]}. {event_texts[n]}" for n in positions]
+    signal_lines = []
+    for signal, text in signal_texts.items():
+        line = f"event {numbers[signal.at]}: {text}" if signal.at in numbers else text
+        signal_lines.append(line)
 
     fault = episode.fault
     error = f"{fault.category}: {fault.message}" if fault else ""
     error_context = fault.context if fault else ""
+
     texts = {
-        "goal": _safe(episode.goal, MAX_TASK_CHARS // 2),
-        "task": _safe(episode.task, MAX_TASK_CHARS),
-        "error": _safe(error, MAX_TASK_CHARS // 2),
-        "error_context": _safe(error_context, MAX_TASK_CHARS // 2),
+        "goal": _make_safe(episode.goal, MAX_TASK_CHARS // 2),
+        "task": _make_safe(episode.task, MAX_TASK_CHARS),
+        "error": _make_safe(error, MAX_TASK_CHARS // 2),
+        "error_context": _make_safe(error_context, MAX_TASK_CHARS // 2),
         "outcome": episode.outcome,
-        "signals": "\n".join(signals),
-        "events": "\n".join(events),
+        "signals": "\n".join(signal_lines),
+        "events": "\n".join(event_lines),
     }
     return positions, {name: text for name, text in texts.items() if text}
 
 
-def _decisive_lines(
+def _decisive_events(
     study: Study, ranked: Sequence[Signal], budget: int
 ) -> dict[int, str]:
-    """Return the lines of the decisive events within the budget, by their positions.
+    """Return the texts of the decisive events by their positions.
 
-    Decisive are the events of signals, the answer, the last and the first event.
+    Decisive are the events of signals, the answer, the last and the first event, in
+    this order. An event that exceeds the `budget`, in tokens, is left out.
     """
     events = study.episode.events
     last = len(events) - 1
@@ -183,119 +184,153 @@ def _decisive_lines(
         decisive += [signal.at, *signal.evidence]
     decisive += [study.course.answer, last, 0]
 
-    lines: dict[int, str] = {}
+    event_texts: dict[int, str] = {}
     for position in dict.fromkeys(decisive):
         if position is None or not 0 <= position <= last:
             continue
+
         event = events[position]
-        names = (event.type, event.agent and f"of {event.agent}", event.tool)
-        title = " ".join(clean(name, MAX_DRAFT_TAG_CHARS) for name in names if name)
-        line = f"{title}: {_safe(trace.event_text(event), MAX_EVENT_CHARS)}"
-        cost = tokens(line)
+        agent = f"of {event.agent}" if event.agent else ""
+        names = filter(None, (event.type, agent, event.tool))
+        title = " ".join(clean(name, MAX_DRAFT_TAG_CHARS) for name in names)
+        content = _make_safe(trace.event_text(event), MAX_EVENT_CHARS)
+        text = f"{title}: {content}"
+
+        cost = tokens(text)
         if cost <= budget:
-            lines[position] = line
+            event_texts[position] = text
             budget -= cost
-    return lines
+    return event_texts
 
 
-def _safe(text: str, max_chars: int) -> str:
-    return sanitize(cut_middle(redact(trace.ends(text)), max_chars)).strip()
+def _make_safe(text: str, max_chars: int) -> str:
+    """Return a text without secrets and role tokens, a long one without its middle."""
+    short = cut_middle(redact(trace.ends(text)), max_chars)
+    return sanitize(short).strip()
 
 
 async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft, Usage]:
     """Let a model write the reflection. Raises MalformedAnswer, ModelError."""
     positions, texts = excerpt(study)
     mark = delimiter("reflector", texts)
-    number = {"type": "number"}
-    tag = call.text_schema(MAX_DRAFT_TAG_CHARS)
+
+    number_schema = {"type": "number"}
+    tag_schema = call.text_schema(MAX_DRAFT_TAG_CHARS)
     keys = {
         "reflection": call.text_schema(MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS),
         "strategy": call.text_schema(MAX_SENTENCE_CHARS),
-        "importance": number,
-        "confidence": number,
-        "tags": {"type": "array", "items": tag, "maxItems": MAX_DRAFT_TAGS},
+        "importance": number_schema,
+        "confidence": number_schema,
+        "tags": {"type": "array", "items": tag_schema, "maxItems": MAX_DRAFT_TAGS},
     }
-    read = partial(
-        _read_answer,
+    reader = _AnswerReader(
         study=study,
         positions=positions,
         evidence="\n".join(texts.values()),
-        by=model.name,
+        model_name=model.name,
     )
     return await call.ask_for_json(
         model,
         rules=_PROMPT_FRAME.format(instruction=instruction, mark=mark),
         parts=[*delimit(mark, texts), f"Reflect on the run of {mark} now, as JSON."],
-        read=read,
+        read=reader.read,
         schema=call.closed_object(keys),
         who="reflector",
         max_tokens=MAX_DRAFT_TOKENS,
     )
 
 
-def _read_answer(
-    answer: Mapping[str, Any],
-    study: Study,
-    positions: Sequence[int],
-    evidence: str,
-    by: str,
-) -> Draft:
-    """Return the draft in a model's answer, without what the events do not support.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnswerReader:
+    """What reads a model's answer, and drops what the events do not support.
 
-    `positions` are the events that the model was shown. A strategy is dropped if it has
-    names or numbers that `evidence` lacks. Raises InvalidInput if no sentence is left.
+    `positions` are the events that the model was shown; `evidence` is all the text that
+    it was shown.
     """
-    reflection = answer.get("reflection")
-    if not isinstance(reflection, str):
-        raise InvalidInput(
-            "reflection", reflection, "two or three sentences as one text"
+
+    study: Study
+    positions: Sequence[int]
+    evidence: str
+    model_name: str
+
+    def read(self, answer: Mapping[str, Any]) -> Draft:
+        """Return the draft. Raises InvalidInput if no sentence is supported."""
+        claims = self._read_reflection(answer.get("reflection"))
+        supported = [claim for claim in claims if not claim.unsupported]
+        if not supported:
+            lines = [claim.text for claim in claims]
+            raise InvalidInput("reflection", lines, "sentences that the events support")
+
+        rule = self._read_strategy(answer.get("strategy"))
+        dropped = [claim for claim in (*claims, rule) if claim.unsupported]
+        strategy = "" if rule.unsupported else rule.text
+
+        confidence = _read_share(answer.get("confidence"))
+        if confidence is None:
+            confidence = DEFAULT_CONFIDENCE
+
+        trust = self._trust()
+        return Draft(
+            tuple(supported[:MAX_REFLECTION_SENTENCES]),
+            strategy,
+            confidence=confidence,
+            tags=_read_tags(answer.get("tags")),
+            by=self.model_name,
+            rated=_read_share(answer.get("importance")),
+            trust=trust,
+            rule_trust=trust,
+            dropped=tuple(dropped),
+            mended=bool(rule.text),
         )
-    lines = sentences(_safe(reflection, MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS))
-    claims = [find_claim(line, study.episode, positions) for line in lines]
-    supported = [claim for claim in claims if not claim.unsupported]
-    if not supported:
-        raise InvalidInput("reflection", lines, "sentences that the events support")
 
-    rule = ""
-    strategy = answer.get("strategy")
-    if isinstance(strategy, str):
-        rules = sentences(_safe(strategy, MAX_STRATEGY_SENTENCES * MAX_SENTENCE_CHARS))
-        rule = " ".join(rules[:MAX_STRATEGY_SENTENCES])
-    unsupported = tuple(find_unsupported(rule, evidence))
-    claims.append(Claim(rule, unsupported=unsupported, part="strategy"))
-    strategy = "" if unsupported else rule
+    def _read_reflection(self, reflection: object) -> list[Claim]:
+        """Return the sentences as claims. Raises InvalidInput unless it is a text."""
+        if not isinstance(reflection, str):
+            allowed = "two or three sentences as one text"
+            raise InvalidInput("reflection", reflection, allowed)
 
-    tags: list[str] = []
-    if isinstance(answer.get("tags"), list):
-        texts = (tag for tag in answer["tags"] if isinstance(tag, str))
-        tags = [_safe(text, 200)[:MAX_DRAFT_TAG_CHARS].strip() for text in texts]
-    confidence = _share(answer.get("confidence"))
-    if confidence is None:
-        confidence = DEFAULT_CONFIDENCE
+        max_chars = MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS
+        lines = sentences(_make_safe(reflection, max_chars))
+        return [find_claim(line, self.study.episode, self.positions) for line in lines]
 
-    # A model may quote anything that it was shown. The origin of the error that ended
-    # the run is unknown, as that of a text after the last event, and of what is pasted
-    # into a prompt.
-    origin = len(study.episode.events)
-    if study.episode.fault is None and not trace.pasted(study.course):
-        origin -= 1
-    trust = study.floor([origin])
-    return Draft(
-        tuple(supported[:MAX_REFLECTION_SENTENCES]),
-        strategy,
-        confidence=confidence,
-        tags=tuple(filter(None, tags))[:MAX_DRAFT_TAGS],
-        by=by,
-        rated=_share(answer.get("importance")),
-        trust=trust,
-        rule_trust=trust,
-        dropped=tuple(claim for claim in claims if claim.unsupported),
-        mended=bool(rule),
-    )
+    def _read_strategy(self, strategy: object) -> Claim:
+        """Return the strategy as a claim; its text is "" if the model gave none.
+
+        Its names and numbers may come from anything that the model was shown.
+        """
+        rule = ""
+        if isinstance(strategy, str):
+            max_chars = MAX_STRATEGY_SENTENCES * MAX_SENTENCE_CHARS
+            rules = sentences(_make_safe(strategy, max_chars))
+            rule = " ".join(rules[:MAX_STRATEGY_SENTENCES])
+
+        unsupported = tuple(find_unsupported(rule, self.evidence))
+        return Claim(rule, unsupported=unsupported, part="strategy")
+
+    def _trust(self) -> Trust:
+        """Return the trust of what the model wrote: it may quote all that it was shown.
+
+        The origin of the error that ended the run is unknown, and so is that of what
+        was pasted into a prompt. The position after the last event stands for a text of
+        unknown origin.
+        """
+        last = len(self.study.episode.events)
+        if self.study.episode.fault is None and not trace.pasted(self.study.course):
+            last -= 1
+        return self.study.floor([last])
 
 
-def _share(value: object) -> float | None:
+def _read_tags(tags: object) -> tuple[str, ...]:
+    """Return the first tags in an answer that are texts; () unless it has a list."""
+    if not isinstance(tags, list):
+        return ()
+    texts = [_make_safe(tag, 200) for tag in tags if isinstance(tag, str)]
+    short_texts = [text[:MAX_DRAFT_TAG_CHARS].strip() for text in texts]
+    return tuple(filter(None, short_texts))[:MAX_DRAFT_TAGS]
+
+
+def _read_share(value: object) -> float | None:
     """Return a number of 0 to 1; None for another value."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if 0 <= value <= 1 else None
-    return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= 1 else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from types import MappingProxyType
 
 from heedful.lessons.lesson import Signature, Trust
@@ -22,8 +21,8 @@ from heedful.traces.episode import LOOP_SOURCE, Episode
 from heedful.traces.error_lines import error_line
 from heedful.traces.signals import Course, Kind, Signal
 
-# The most useful come first: a retry that worked shows what to do, a failure what not
-# to do.
+# Kinds of signals by how much a reader learns from them, most first: a retry that
+# worked shows what to do, and a failure what not to do.
 REASON_ORDER: tuple[Kind, ...] = (
     "retry",
     "unknown_tool",
@@ -34,8 +33,12 @@ REASON_ORDER: tuple[Kind, ...] = (
 )
 # How many failures that have nothing to do with each other a reflection describes.
 MAX_UNRELATED_FAILURES = 2
-# The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may
-# lack its end.
+# A category of an error that is shown: a plain name, such as "timeout_error".
+_CATEGORY_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,39}")
+# The block of lessons that `heedful.lessons.ranking.as_text` puts into a prompt: the
+# heading, the first delimiter with its random mark, and all up to the delimiter
+# "--- end MARK", or to the end of a text that was cut before it.
+_LESSON_BLOCK_SIGN = "(data, not instructions):\n--- "
 _LESSON_BLOCK_PATTERN = re.compile(
     r"(?:Lessons|Accepted)[\w ]* earlier tasks \(data, not instructions\):\n"
     r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
@@ -45,7 +48,7 @@ _LESSON_BLOCK_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """An episode with its course and signals.
+    """An episode with what was found in it: its course, and its signs of mistakes.
 
     `task_trust` is the trust of the task, and of what users and prompts say. `stated`
     is the trust of sources, as `Memory.set_trust` states it.
@@ -64,13 +67,19 @@ class Study:
         trust: Trust = "external",
         stated: Mapping[str, Trust] = MappingProxyType({}),
     ) -> Study:
-        """Study an episode, in time linear in the number of its events."""
+        """Study an episode, in time linear in the number of its events.
+
+        `trust` is the trust of the task. If it is "external", which says nothing about
+        the user, the task has the trust that `stated` has for the user.
+        """
         episode = remove_lessons(episode)
         run = trace.course(episode)
+
         if episode.source == LOOP_SOURCE:
             trust = "model"
         elif trust == "external":
             trust = stated.get("user", trust)
+
         return cls(
             episode=episode,
             course=run,
@@ -87,28 +96,29 @@ class Study:
         call failed, only signals about it count.
         """
         run = self.course
-        signals = self.signals
-        results = (result for result in run.result if result is not None)
-        last = max(results, default=-1)
-        if last >= 0 and run.failure[last]:
-            fatal = tuple(signal for signal in signals if last in signal.evidence)
-            signals = fatal or signals
-
-        def rank(signal: Signal) -> tuple[int, float, int]:
-            span = signal.evidence[0] - signal.evidence[-1]
-            return REASON_ORDER.index(signal.kind), -signal.strength, span
-
-        return min(signals, key=rank, default=None)
+        candidates = self.signals
+        results = [result for result in run.result if result is not None]
+        last_result = max(results, default=None)
+        if last_result is not None and run.failure[last_result]:
+            fatal = [s for s in self.signals if last_result in s.evidence]
+            candidates = tuple(fatal) or self.signals
+        return min(candidates, key=_reason_rank, default=None)
 
     @property
     def failure(self) -> tuple[int, str]:
-        """The position and the text of the failure of `reason`; (-1, "") if none."""
+        """The position and the error line of the failure that `reason` is about.
+
+        (-1, "") if it is about none.
+        """
         run = self.course
-        evidence = self.reason.evidence if self.reason else ()
-        for position in evidence:
-            for place in (position, run.result[position]):
-                if place is not None and run.failure[place]:
-                    return place, error_line(run.failure[place])
+        reason = self.reason
+        if reason is None:
+            return -1, ""
+
+        for step in reason.evidence:
+            for position in (step, run.result[step]):
+                if position is not None and run.failure[position]:
+                    return position, error_line(run.failure[position])
         return -1, ""
 
     @property
@@ -118,22 +128,24 @@ class Study:
         They are in the order of their events.
         """
         reason = self.reason
+        if reason is None:
+            return ()
+        if reason.kind not in ("retry", "cause"):
+            return (reason,)
 
-        def rank(signal: Signal) -> tuple[bool, int]:
-            return signal != reason, REASON_ORDER.index(signal.kind)
-
-        failures: list[Signal] = []
+        # The reason first, then each failure of which no step is in an earlier one.
+        failures = [s for s in self.signals if s.kind in ("retry", "cause")]
+        failures.sort(key=lambda s: (s != reason, REASON_ORDER.index(s.kind)))
+        unrelated: list[Signal] = []
         covered: set[int] = set()
-        for signal in sorted(self.signals, key=rank):
-            if signal.kind in ("retry", "cause"):
-                steps = {*map(self.course.step_of, signal.evidence)}
-                if not steps & covered:
-                    failures.append(signal)
-                covered |= steps
-        if reason in failures:
-            unrelated = failures[:MAX_UNRELATED_FAILURES]
-            return tuple(sorted(unrelated, key=lambda signal: signal.evidence))
-        return (reason,) if reason else ()
+        for signal in failures:
+            steps = set(map(self.course.step_of, signal.evidence))
+            if not steps & covered:
+                unrelated.append(signal)
+            covered |= steps
+
+        described = unrelated[:MAX_UNRELATED_FAILURES]
+        return tuple(sorted(described, key=lambda signal: signal.evidence))
 
     def failed_steps(self, signal: Signal) -> tuple[int, ...]:
         """Return the positions of the failed steps that a signal is about, in order."""
@@ -148,9 +160,10 @@ class Study:
         """
         if self.episode.source == LOOP_SOURCE:
             return ()
-        positions = range(len(self.course.events))
-        sources = (trace.sources_at(self.course, position) for position in positions)
-        return tuple(sorted(set(chain.from_iterable(sources))))
+        sources: set[str] = set()
+        for position in range(len(self.course.events)):
+            sources |= trace.sources_at(self.course, position)
+        return tuple(sorted(sources))
 
     @property
     def category(self) -> str:
@@ -159,85 +172,101 @@ class Study:
         The category is shown even while the lesson is quarantined, so it must not
         contain other text.
         """
-        category = self.episode.fault.category if self.episode.fault else ""
-        return category if re.fullmatch(r"[A-Za-z][\w.-]{0,39}", category) else ""
+        fault = self.episode.fault
+        if fault is None or not _CATEGORY_PATTERN.fullmatch(fault.category):
+            return ""
+        return fault.category
 
     @property
     def signature(self) -> Signature:
-        """The signature of the failure, of the final error, or of outcome and task."""
+        """The signature of the failure, or else of the final error, or of the task."""
         episode = self.episode
-        place, line = self.failure
-        kind = self.category or ("error" if line else episode.outcome)
+        position, line = self.failure
         if line:
-            event = episode.events[place]
+            event = episode.events[position]
             where = self.tool or event.code
             text = f"{where}: {line}" if where else line
             # The same message of a check with another fix is another mistake.
-            fix = event.content if episode.source == LOOP_SOURCE and event.error else ""
-            text = f"{text}\n{fix}" if fix else text
-            return signature(kind, text)
+            if episode.source == LOOP_SOURCE and event.error and event.content:
+                text = f"{text}\n{event.content}"
+            return signature(self.category or "error", text)
 
+        kind = self.category or episode.outcome
         if episode.fault and episode.fault.message:
             return signature(kind, episode.fault.message)
-        last = self.course.answer
-        answer = episode.events[last].content if last is not None else ""
-        subject = episode.task or answer or episode.id
-        return signature(kind, f"{episode.outcome}: {subject}")
+
+        subject = episode.task
+        if not subject and self.course.answer is not None:
+            subject = episode.events[self.course.answer].content
+        return signature(kind, f"{episode.outcome}: {subject or episode.id}")
 
     @property
     def tool(self) -> str:
         """The tool that the reason is about, or ""."""
         return self.episode.events[self.reason.at].tool if self.reason else ""
 
-    def floor(self, places: Sequence[int]) -> Trust:
-        """Return the trust of words from these positions.
+    def floor(self, positions: Sequence[int]) -> Trust:
+        """Return the trust of words that were drawn from the events at `positions`.
 
-        It is the lowest of all events up to the last position: an agent may repeat what
-        a tool returned, even as the name of a tool or of an argument. If the words
-        quote a document in a prompt, they are external. So is a position after the last
-        event, which stands for a text of unknown origin. Spans without times have no
-        order.
+        It is the lowest trust of all events up to the last of these: an agent may
+        repeat what a tool returned, even as the name of a tool or of an argument. Words
+        that quote a document in a prompt are external. So is a position after the last
+        event, which stands for a text of unknown origin.
         """
         episode = self.episode
         is_loop = episode.source == LOOP_SOURCE
-        last = max(places, default=-1)
-        count = len(episode.events)
-        if last >= count:
+        last = max(positions, default=-1)
+        if last >= len(episode.events):
             return "model" if is_loop else "external"
 
-        if episode.source == "otlp" and any(
-            event.at is None for event in episode.events
-        ):
-            last = count - 1
+        # Spans without times have no order, so each may come before the others.
+        if episode.source == "otlp" and any(e.at is None for e in episode.events):
+            last = len(episode.events) - 1
+
         if not is_loop and self.task_trust != "external":
-            quoted = trace.find_quoted(self.course, trace.words_of(self.course, places))
-            if any(place < last for place in quoted.values()):
+            texts = trace.words_of(self.course, positions)
+            prompts = trace.find_quoted(self.course, texts).values()
+            if any(prompt < last for prompt in prompts):
                 return "external"
 
-        task_trust = self.task_trust if episode.task or episode.goal else "model"
-        event_trusts = map(self._event_trust, range(last + 1))
-        return lowest_trust(("model", task_trust, *event_trusts))
+        trusts = [self._event_trust(position) for position in range(last + 1)]
+        if episode.task or episode.goal:
+            trusts.append(self.task_trust)
+        return lowest_trust(("model", *trusts))
 
     def _event_trust(self, position: int) -> Trust:
+        """Return the lowest trust of the sources of an event, at most a model's."""
         kind = self.episode.events[position].type
         is_loop = self.episode.source == LOOP_SOURCE
         # Checks write the errors of loops.
         if kind == "summary" or (is_loop and kind == "error_event"):
             return "model" if is_loop else "external"
-        trusts = (
-            self.task_trust if source == "user" else source_trust(source, self.stated)
-            for source in trace.sources_at(self.course, position)
-        )
-        return lowest_trust(("model", *trusts))
+
+        stated = {**self.stated, "user": self.task_trust}
+        sources = trace.sources_at(self.course, position)
+        return lowest_trust(["model", *(source_trust(s, stated) for s in sources)])
+
+
+def _reason_rank(signal: Signal) -> tuple[int, float, int]:
+    """Return a sort key that puts the signal that explains most first.
+
+    Of signals of one kind and strength, that is the one with the longest way from its
+    first to its last event.
+    """
+    span = signal.evidence[-1] - signal.evidence[0]
+    return REASON_ORDER.index(signal.kind), -signal.strength, -span
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove lessons from prompts, and the whole content of the events at `ours`."""
+    """Remove the lessons that heedful put into prompts.
+
+    The events at the positions `ours` lose their whole content.
+    """
     events = list(episode.events)
     for position, event in enumerate(events):
         if position in ours:
             events[position] = replace(event, content="")
-        elif "(data, not instructions):\n--- " in event.content:
+        elif _LESSON_BLOCK_SIGN in event.content:
             content = _LESSON_BLOCK_PATTERN.sub("", event.content).strip()
             events[position] = replace(event, content=content)
     return replace(episode, events=tuple(events))

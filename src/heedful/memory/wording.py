@@ -2,9 +2,11 @@
 
 `by_rules` describes for each main signal which step failed with what, what was tried
 next, and what worked; then how the run ended. It names no cause. The strategy is a rule
-for next time: what worked instead, or what not to repeat. Steps are positions of
-events, and every sentence comes with the positions of its events. The same episode
-always gives the same words.
+for next time: what worked instead, or what not to repeat. The same episode always gives
+the same words.
+
+A step is the position of a call, or of another event that belongs to no call. Every
+sentence comes with the positions of the events that it is about.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ from heedful.memory.study import Study
 from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.traces import signals as trace
-from heedful.traces.episode import LOOP_SOURCE
+from heedful.traces.episode import LOOP_SOURCE, Fault
 from heedful.traces.error_lines import error_text, output
 from heedful.traces.signals import Kind, Signal
 
-# Characters of a quotation, of a call and of each argument; how many arguments are
-# shown.
 MAX_QUOTATION_CHARS = 360
 MAX_CALL_CHARS = 300
+# Characters of a name, and of the value of an argument among others.
 MAX_ARGUMENT_CHARS = 60
 MAX_SHOWN_ARGUMENTS = 5
-MAX_SHOWN_TRIES = 3  # other calls that failed after the first one
+# How many of the calls that failed after the first one are described.
+MAX_SHOWN_TRIES = 3
 
-# The rule for next time, by the kind of the signal.
+# The rule for next time, by the kind of the signal. `{call}` and `{other}` are calls in
+# words, and `{error}` is empty or " with “…”".
 _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only "
@@ -54,27 +57,22 @@ def by_rules(study: Study) -> Draft:
     """Write a reflection without a model."""
     episode = study.episode
     signals = study.main_signals
+
     sentences: list[_Sentence] = []
     for number, signal in enumerate(signals):
         sentences += _signal_sentences(study, signal, number)
-    sentences += _ending(study)
+    sentences += _ending_sentences(study)
     claims = tuple(
-        claim(redact(text), places, episode)
-        for text, places in dict.fromkeys(sentences)
+        claim(redact(text), positions, episode)
+        for text, positions in dict.fromkeys(sentences)
     )
-    rules = dict(_strategy(study, signal) for signal in signals or (None,))
-    rules.pop("", None)
 
-    places = [*chain.from_iterable(sentence.events for sentence in claims)]
+    rule_trusts = dict(_strategy(study, signal) for signal in signals or (None,))
+    rule_trusts.pop("", None)
+
+    positions = list(chain.from_iterable(sentence.events for sentence in claims))
     if episode.fault is not None:
-        # Its words are of unknown origin, unless an event has them.
-        origin = len(episode.events)
-        words = normalize("\n".join(map(event_words, episode.events)))
-        category = normalize(clean(episode.fault.category, MAX_ARGUMENT_CHARS))
-        message = normalize(clean(episode.fault.message, MAX_QUOTATION_CHARS))
-        if category in words and message in words:
-            origin -= 1
-        places.append(origin)
+        positions.append(_fault_origin(study, episode.fault))
 
     reason = study.reason
     kind = reason.kind if reason else ""
@@ -82,38 +80,43 @@ def by_rules(study: Study) -> Draft:
     tags = (episode.outcome, kind, clean(study.tool, MAX_ARGUMENT_CHARS))
     return Draft(
         claims,
-        redact(" ".join(rules)),
+        redact(" ".join(rule_trusts)),
         confidence=confidence,
         tags=tuple(filter(None, tags)),
-        trust=study.floor(places),
-        rule_trust=lowest_trust(("model", *rules.values())),
-        mended=any(rule.startswith("When ") for rule in rules),
+        trust=study.floor(positions),
+        rule_trust=lowest_trust(("model", *rule_trusts.values())),
+        mended=any(rule.startswith("When ") for rule in rule_trusts),
     )
+
+
+def _fault_origin(study: Study, fault: Fault) -> int:
+    """Return the position that the words of the final error are trusted like.
+
+    It is the last event if the events have these words. Otherwise their origin is
+    unknown, for which the position after the last event stands.
+    """
+    events = study.episode.events
+    words = normalize("\n".join(map(event_words, events)))
+    category = normalize(clean(fault.category, MAX_ARGUMENT_CHARS))
+    message = normalize(clean(fault.message, MAX_QUOTATION_CHARS))
+    if category in words and message in words:
+        return len(events) - 1
+    return len(events)
 
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
     """Yield what failed, what was tried next, and what worked."""
     failed = study.failed_steps(signal)
     first = failed[0] if failed else signal.at
-    text, places = _step(study, first)
-    yield f"Also, {text}" if number else text, places
+    text, positions = _describe_step(study, first)
+    yield f"Also, {text}" if number else text, positions
 
-    if failed[1:] and signal.kind in ("cause", "retry"):
-        tries = _tries(study, signal)[-MAX_SHOWN_TRIES:]
-        last = (tries or failed)[-1]
-        is_same = _same_error(study, first, last)
-        described = tries if is_same else tries[-1:]
-        again = "It failed again"
-        if tries:
-            again = f"Then {_actions(study, described)} failed"
-        if is_same:
-            yield f"{again} in the same way.", tries or failed
-        else:
-            yield _step(study, last, again)
+    if len(failed) > 1 and signal.kind in ("cause", "retry"):
+        yield _describe_failures(study, signal, failed)
 
     match signal.kind:
         case "retry":
-            yield from _retry(study, signal, first)
+            yield from _retry_sentences(study, signal, first)
         case "unknown_tool":
             tool = clean(study.tool, MAX_ARGUMENT_CHARS)
             yield f"The tool {tool} was not offered.", (signal.at,)
@@ -125,200 +128,260 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
             yield f"The answer took this from it: {values}.", signal.evidence
 
 
-def _retry(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:
+def _describe_failures(
+    study: Study, signal: Signal, failed: Sequence[int]
+) -> _Sentence:
+    """Return a sentence about what was tried after the first failure, in vain.
+
+    If the last try failed with another error, the sentence is about this try only.
+    """
+    tries = _other_tries(study, signal)[-MAX_SHOWN_TRIES:]
+    last = (tries or failed)[-1]
+    is_same = _have_same_error(study, failed[0], last)
+
+    again = "It failed again"
+    if tries:
+        described = tries if is_same else tries[-1:]
+        again = f"Then {_describe_actions(study, described)} failed"
+    if is_same:
+        return f"{again} in the same way.", tuple(tries or failed)
+    return _describe_step(study, last, again)
+
+
+def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:
     """Yield which steps changed nothing, and which call worked after which steps."""
-    steps, vain = _between(study, signal)
+    helpful, vain = _split_steps_between(study, signal)
     if vain:
-        yield f"{_actions(study, vain)} changed nothing.", tuple(vain)
-    call, change = _changed(study, first, signal.at)
+        yield f"{_describe_actions(study, vain)} changed nothing.", tuple(vain)
+
+    call, change = _describe_change(study, first, signal.at)
     success = f"it worked {change}" if change else f"{call or 'the same call'} worked"
-    when = f"After {_actions(study, steps)}," if steps else "Later"
-    yield f"{when} {success}.", (*steps, signal.at)
+    when = f"After {_describe_actions(study, helpful)}," if helpful else "Later"
+    yield f"{when} {success}.", (*helpful, signal.at)
 
 
-def _ending(study: Study) -> Iterator[_Sentence]:
+def _ending_sentences(study: Study) -> Iterator[_Sentence]:
     """Yield the error that ended the run, and the answer unless a failure was fixed."""
     fault = study.episode.fault
-    run = study.course
     events = study.episode.events
     if fault is not None and (fault.category or fault.message):
+        category = clean(fault.category, MAX_ARGUMENT_CHARS) or "an error"
         message = clean(fault.message, MAX_QUOTATION_CHARS)
-        category = clean(fault.category, MAX_ARGUMENT_CHARS)
         quoted = f": “{message}”" if message else ""
-        places = (len(events) - 1,) if events else ()
-        yield f"The run ended in {category or 'an error'}{quoted}.", places
+        positions = (len(events) - 1,) if events else ()
+        yield f"The run ended in {category}{quoted}.", positions
 
-    signals = study.main_signals
-    has_open_failure = any(signal.kind == "cause" for signal in signals)
-    if not has_open_failure and any(map(study.failed_steps, signals)):
+    answer = _shown_answer(study)
+    if answer is None:
         return
-    answer = run.answer
-    if has_open_failure or answer is None:
-        texts = (n for n in reversed(range(len(events))) if run.roles[n] == "said")
-        answer = next(texts, None)
-    if answer is None or any(answer == signal.at for signal in signals):
-        return
-    answer_lines = trace.ends(events[answer].content).splitlines()
-    lines = filter(str.strip, reversed(answer_lines))
-    text = clean(next(lines, ""), MAX_QUOTATION_CHARS).rstrip(".")
+    lines = trace.ends(events[answer].content).splitlines()
+    last_line = next(filter(str.strip, reversed(lines)), "")
+    text = clean(last_line, MAX_QUOTATION_CHARS).rstrip(".")
     if text:
         yield f"The answer was “{text}”.", (answer,)
 
 
-def _step(study: Study, step: int, failed: str = "") -> _Sentence:
-    """Return a sentence about a step and its result, and the positions of both."""
+def _shown_answer(study: Study) -> int | None:
+    """Return the position of the answer to quote.
+
+    None if there is no answer, if a signal is at the answer, or if the failures of the
+    run were fixed: then the sentences about them say how it went on.
+    """
+    run = study.course
+    signals = study.main_signals
+    has_open_failure = any(signal.kind == "cause" for signal in signals)
+    if not has_open_failure and any(map(study.failed_steps, signals)):
+        return None
+
+    answer = run.answer
+    if has_open_failure or answer is None:
+        texts = [n for n, role in enumerate(run.roles) if role == "said"]
+        answer = max(texts, default=None)
+    if any(signal.at == answer for signal in signals):
+        return None
+    return answer
+
+
+def _describe_step(study: Study, step: int, failure: str = "") -> _Sentence:
+    """Return a sentence about a step and its result, and the positions of both.
+
+    For a step that failed, the sentence begins with `failure`, by default with the
+    action.
+    """
     event = study.episode.events[step]
     result = study.course.result[step]
-    action = _action(study, step)
+    action = _describe_action(study, step)
     if result is None or result == step:
-        if not (event.tool and study.course.failure[step]):
-            return f"{action} had no result." if event.tool else f"{action}.", (step,)
+        if not event.tool:
+            return f"{action}.", (step,)
+        if not study.course.failure[step]:
+            return f"{action} had no result.", (step,)
         result = step
+
     if study.course.failure[result]:
         text = _error_of(study, step)
-        start = f"{failed or f'{action} failed'} with"
+        start = f"{failure or f'{action} failed'} with"
     else:
-        content = output(study.episode.events[result].content)
-        text = clean(next(iter(content.splitlines()), ""), MAX_QUOTATION_CHARS)
+        lines = output(study.episode.events[result].content).splitlines()
+        text = clean(lines[0], MAX_QUOTATION_CHARS) if lines else ""
         start = f"{action} gave"
+
     sentence = f"{start} “{text}”." if text else f"{action} gave nothing."
     return sentence, tuple(dict.fromkeys((step, result)))
 
 
 def _error_of(study: Study, step: int) -> str:
-    """Return the words that name the failure of a step, or ""."""
+    """Return the words that name the failure of a step; "" if it did not fail."""
     failure = study.course.failure[study.course.result[step] or step]
     return error_text(failure) if failure else ""
 
 
-def _same_error(study: Study, step: int, other: int) -> bool:
+def _have_same_error(study: Study, step: int, other: int) -> bool:
     """Return whether two steps failed with one error, apart from numbers and names."""
     error = signature("", _error_of(study, step))
     return error.digest == signature("", _error_of(study, other)).digest
 
 
-def _tries(study: Study, signal: Signal) -> tuple[int, ...]:
+def _other_tries(study: Study, signal: Signal) -> tuple[int, ...]:
     """Return the other calls that failed after the first one, without repetitions."""
+    # In reverse order, so that the first step of each action remains.
     failed = reversed(study.failed_steps(signal))
-    first_steps = {_action(study, step): step for step in failed}
+    first_steps = {_describe_action(study, step): step for step in failed}
     return tuple(sorted(first_steps.values())[1:])
 
 
-def _actions(study: Study, steps: Iterable[int]) -> str:
-    return ", then ".join(dict.fromkeys(_action(study, step) for step in steps))
+def _describe_actions(study: Study, steps: Iterable[int]) -> str:
+    """Return calls in words, each once: "Bash `make`, then Bash `make test`"."""
+    actions = [_describe_action(study, step) for step in steps]
+    return ", then ".join(dict.fromkeys(actions))
 
 
-def _action(study: Study, step: int) -> str:
-    """Return a call in words, with a single text as code or the names of arguments."""
+def _describe_action(study: Study, step: int) -> str:
+    """Return a call in words: "Bash `make`", or "Read with path “a.py”, limit “9”"."""
     event = study.episode.events[step]
     tool = clean(event.tool, MAX_ARGUMENT_CHARS)
     if not tool:
-        speaker = clean(event.agent or event.code, MAX_ARGUMENT_CHARS)
-        speaker = speaker or _SPEAKERS.get(event.type, "It")
+        name = clean(event.agent or event.code, MAX_ARGUMENT_CHARS)
+        speaker = name or _SPEAKERS.get(event.type, "It")
         words = clean(event.error or event.content, MAX_QUOTATION_CHARS)
         return f"{speaker} said “{words}”"
 
     text = clean(trace.only_text(event), MAX_CALL_CHARS)
     if text:
         return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
+
     arguments = list(trace.named_arguments(event).items())[:MAX_SHOWN_ARGUMENTS]
-    max_chars = max(MAX_ARGUMENT_CHARS, MAX_CALL_CHARS // max(1, len(arguments)))
-    pairs = ", ".join(_argument(name, value, max_chars) for name, value in arguments)
-    return f"{tool} with {pairs}" if pairs else tool
+    if not arguments:
+        return tool
+    max_chars = max(MAX_ARGUMENT_CHARS, MAX_CALL_CHARS // len(arguments))
+    pairs = [_quote_argument(name, value, max_chars) for name, value in arguments]
+    return f"{tool} with {', '.join(pairs)}"
 
 
-def _argument(name: str, value: str, max_chars: int = MAX_CALL_CHARS) -> str:
+def _quote_argument(name: str, value: str, max_chars: int = MAX_CALL_CHARS) -> str:
+    """Return an argument in words: "path “a.py”"."""
     return f"{clean(name, MAX_ARGUMENT_CHARS)} “{clean(value, max_chars)}”".strip()
 
 
-def _between(study: Study, signal: Signal) -> tuple[list[int], list[int]]:
-    """Return the steps between a failed call and one that worked, and those in vain.
+def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[int]]:
+    """Return the steps between a failed call and one that worked: helpful, and in vain.
 
     If the call that worked had failed before, the steps after which it failed with the
-    same error were in vain.
+    same error were in vain. The steps before its first failure are in neither list.
     """
     events = study.episode.events
     failed = study.failed_steps(signal)
-    between = [n for n in signal.evidence if n < signal.at and n not in failed]
     equal = [n for n in failed if not trace.differences(events[n], events[signal.at])]
-    repeats = (
+    first_equal = min(equal, default=-1)
+    fruitless = [
         range(first, last)
         for first, last in pairwise(equal)
-        if _same_error(study, first, last)
-    )
-    repeated = set(chain.from_iterable(repeats))
-    vain = [n for n in between if n in repeated]
-    first_equal = min(equal, default=-1)
-    return [n for n in between if n not in vain and n > first_equal], vain
+        if _have_same_error(study, first, last)
+    ]
+
+    between = [n for n in signal.evidence if n < signal.at and n not in failed]
+    vain = [n for n in between if any(n in steps for steps in fruitless)]
+    helpful = [n for n in between if n > first_equal and n not in vain]
+    return helpful, vain
 
 
-def _changed(study: Study, first: int, step: int) -> tuple[str, str]:
-    """Return a changed call in words, or only the changes of several arguments.
+def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
+    """Return a changed call in words, and the changes of its arguments in words.
 
-    Both are empty for an equal call.
+    One of the two is "": the call if it is long or has several arguments, else the
+    changes. Both are "" if the call is equal to the `first` one.
     """
     events = study.episode.events
     changes = trace.differences(events[first], events[step])[:MAX_SHOWN_ARGUMENTS]
     if changes and 0 < len(trace.only_text(events[step])) <= MAX_CALL_CHARS:
-        return _action(study, step), ""
-    words = (
-        f"without {name}" if value is None else f"with {_argument(name, value)}"
+        return _describe_action(study, step), ""
+
+    words = [
+        f"without {name}" if value is None else f"with {_quote_argument(name, value)}"
         for name, _, value in changes
-    )
+    ]
     return "", " and ".join(words)
 
 
 def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
     """Return a rule for next time and its trust; "" if the events show none."""
-    event = study.episode.events[signal.at] if signal else None
-    tool = clean(event.tool, MAX_ARGUMENT_CHARS) if event else ""
+    tool = ""
+    if signal is not None:
+        tool = clean(study.episode.events[signal.at].tool, MAX_ARGUMENT_CHARS)
     if signal is None or not tool:
-        return _fix(study)
+        return _fix_of_check(study)
 
-    steps = [*study.failed_steps(signal), signal.at][:1]
+    failed = study.failed_steps(signal)
+    first = failed[0] if failed else signal.at
+    steps = [first]
     rule = _SIGNAL_STRATEGIES.get(signal.kind, "")
     instead = ""
     if signal.kind == "cause":
-        steps += _tries(study, signal)[-1:]
+        steps += _other_tries(study, signal)[-1:]
         if len(steps) > 1:
             rule = _TWO_CAUSES_STRATEGY
     elif signal.kind == "retry":
-        between, _ = _between(study, signal)
-        call, change = _changed(study, steps[0], signal.at)
-        instead = _instead(study, between, call or (change and f"it {change}"))
-        steps += [*between, signal.at]
+        helpful, _ = _split_steps_between(study, signal)
+        new_call, change = _describe_change(study, first, signal.at)
+        if change:
+            new_call = f"it {change}"
+        instead = _describe_remedy(study, helpful, new_call)
+        steps += [*helpful, signal.at]
 
     trust = study.floor(steps)
-    error = _error_of(study, steps[0])
+    error = _error_of(study, first)
     if error:
         # The error is quoted if that does not make the rule less trusted.
-        error_trust = study.floor([study.course.result[steps[0]] or steps[0]])
+        error_trust = study.floor([study.course.result[first] or first])
         is_trusted = lowest_trust((trust, error_trust)) == trust
         error = f" with “{error}”" if is_trusted else ""
-    call = _action(study, steps[0])
+
+    call = _describe_action(study, first)
     if instead:
         return f"When {call} fails{error}, {instead}", trust
-    other = _action(study, steps[-1])
+    other = _describe_action(study, steps[-1])
     return rule.format(call=call, other=other, tool=tool, error=error), trust
 
 
-def _fix(study: Study) -> tuple[str, Trust]:
-    """Return the fix of a check of a loop, and its trust; "" for other runs.
+def _fix_of_check(study: Study) -> tuple[str, Trust]:
+    """Return the fix that a check of a loop gave, and its trust; "" if there is none.
 
-    There the content of an error is what a tool said.
+    Other runs have none: the content of their errors is what a tool said.
     """
-    position = study.failure[0]
-    if position >= 0 and study.episode.source == LOOP_SOURCE:
-        event = study.episode.events[position]
-        if event.type == "error_event" and event.content not in ("", event.error):
-            fix = clean(event.content, 2 * MAX_QUOTATION_CHARS)
-            return fix, study.floor([position])
-    return "", "model"
+    position, _ = study.failure
+    if position < 0 or study.episode.source != LOOP_SOURCE:
+        return "", "model"
+
+    event = study.episode.events[position]
+    if event.type != "error_event" or event.content in ("", event.error):
+        return "", "model"
+    fix = clean(event.content, 2 * MAX_QUOTATION_CHARS)
+    return fix, study.floor([position])
 
 
-def _instead(study: Study, steps: Sequence[int], call: str) -> str:
-    """Return what worked instead of a call that failed, or ""."""
+def _describe_remedy(study: Study, steps: Sequence[int], call: str) -> str:
+    """Return what worked instead of a call that failed; "" without steps and call."""
     if not steps:
         return f"call {call} instead." if call else ""
-    first = f"do this first: {_actions(study, steps)}"
+    first = f"do this first: {_describe_actions(study, steps)}"
     return f"{first}; then call {call}." if call else f"{first}."
