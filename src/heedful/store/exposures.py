@@ -31,15 +31,17 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.store.lessons import evict, rule, upsert, words_digest
+from heedful.store.lessons import evict, name_of, rule, upsert, words_digest
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.proof import Case, Cases, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
-MAX_SESSION_SOURCE_CHARS = 200  # of a session in the source of a lesson
-MAX_COUNTED_QUARANTINE = 100  # texts in quarantine are counted up to this number
+# The source of a lesson names its session by at most this many characters.
+MAX_SESSION_SOURCE_CHARS = 200
+# Texts that wait in quarantine are counted up to this number.
+MAX_COUNTED_QUARANTINE = 100
 
 
 @resumable(result=list[Remembered])
@@ -56,20 +58,25 @@ def remember(
     """Store lessons, and record the exposures and the outcome of a loop.
 
     Later calls do not change the exposures and the outcome of a loop, and only the
-    first call with lessons of a loop stores lessons of this loop. With `most` above
-    0, the least useful lessons beyond `most` are evicted, except pinned ones. Returns
-    one answer for each written lesson: `NOT_KEPT` if its lesson was evicted. Raises
-    InvalidInput, and QuotaExceeded if an untrusted source exceeds its `quota`.
+    first call with lessons of a loop stores lessons of this loop.
+
+    With `most` above 0, the least useful lessons beyond `most` are evicted, except
+    pinned ones. Returns one answer for each written lesson: `UNSTORED_LESSON` if it was
+    evicted. Raises InvalidInput, and QuotaExceeded if an untrusted source exceeds its
+    `quota`.
     """
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
-    taught = {""}
+
+    # The loops whose lessons are stored now; "" stands for lessons without a loop.
+    new_loops = {""}
     for loop in {lesson.loop for lesson in lessons if lesson.loop}:
         row = {**key_of(scope), "loop": loop}
         if db.insert("taught", row, CONFLICT_SKIP_SQL).rowcount:
-            taught.add(loop)
-    new = [lesson for lesson in lessons if lesson.loop in taught]
-    answers = upsert(db, scope, lessons=new, now=now, quota=quota)
+            new_loops.add(loop)
+
+    new_lessons = [lesson for lesson in lessons if lesson.loop in new_loops]
+    answers = upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
     return evict(db, scope, answers, most)
 
 
@@ -87,8 +94,8 @@ def expose(
     """
     if exposures and not shown_to(db, scope, exposures[0].loop):
         for exposure in exposures:
-            values = {
-                **_key(scope, exposure.lesson),
+            row = {
+                **_lesson_key(scope, exposure.lesson),
                 "loop": exposure.loop,
                 "shown": exposure.shown,
                 "share": exposure.share,
@@ -99,64 +106,78 @@ def expose(
                 "most": db.actor.outcomes,
                 "examples": json.dumps(exposure.examples),
             }
-            db.insert("exposure", values, CONFLICT_SKIP_SQL)
+            db.insert("exposure", row, CONFLICT_SKIP_SQL)
+
     if outcome is None:
         return 0
-    return _count(db, scope, outcome=outcome, now=now, actor=db.actor)
+    return _record_outcome(db, scope, outcome=outcome, now=now, actor=db.actor)
 
 
-def _count(db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor) -> int:
+def _record_outcome(
+    db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor
+) -> int:
     """Record an outcome, and count it for the lessons that its loop was shown.
 
-    Returns its number in the scope, or 0 if nothing is recorded.
+    Returns its number in the scope. Returns 0 if nothing is recorded, or if the outcome
+    does not count, because its key has enough of them on this day.
     """
-    if not _ran(db, scope, outcome.loop, actor.via):
+    if not _has_run(db, scope, outcome.loop, actor.via):
         return 0
-    broken = set(outcome.signatures)
-    for broken_rule in outcome.rules:  # its lesson may come from other words
-        cause = {"memory_key": outcome.memory_key, "rule": broken_rule}
-        rows = db.select("signature", "cause", {**key_of(scope), **cause})
-        broken |= {row["signature"] for row in rows}
+
     values = {
+        **key_of(scope),
         "loop": outcome.loop,
         "right_at_once": outcome.right_at_once,
         "calls": outcome.calls,
         "memory_key": outcome.memory_key,
-        "signatures": json.dumps(sorted(broken)),
+        "signatures": json.dumps(sorted(_broken_signatures(db, scope, outcome))),
     }
-    row = db.one(
-        "insert_outcome",
-        scope,
-        **values,
-        via=actor.via,
-        most=actor.outcomes,
-        now=now,
-        day=ABANDONED_LOOP_SECONDS,
-    )
+    limits = {"most": actor.outcomes, "day": ABANDONED_LOOP_SECONDS}
+    row = db.first("insert_outcome", {**values, **limits, "via": actor.via, "now": now})
+
     number = 0
-    if row is not None:
-        number = row["n"] or 0
-    if number:
-        db.run("count_outcome", {**key_of(scope), **values, "times": 1})
-    # A rule that the loop broke is written later.
+    if row is not None and row["n"] is not None:
+        number = row["n"]
+        db.run("count_outcome", {**values, "times": 1})
+
+    # A loop with exposures but without a number was counted before, or does not count.
+    # Rules that the loop broke are counted here, too: they are written later, and their
+    # count then begins again.
     if outcome.memory_key and (number or not shown_to(db, scope, outcome.loop)):
-        values["quiet"] = records.MIN_QUIET_LOOPS
-        db.run("keep_rules", {**key_of(scope), **values})
+        db.run("keep_rules", {**values, "quiet": records.MIN_QUIET_LOOPS})
     return number
 
 
-def _ran(db: Db, scope: Scope, loop: str, via: str) -> bool:
-    """Return False for a key that reported no attempt or event of the loop.
+def _broken_signatures(db: Db, scope: Scope, outcome: Outcome) -> set[str]:
+    """Return the signatures of the errors of a loop and of the rules that it broke.
 
-    It may have invented the loop.
+    The lesson of a rule may come from other words than those of the loop's errors.
+    """
+    signatures = set(outcome.signatures)
+    for broken_rule in outcome.rules:
+        cause = {"memory_key": outcome.memory_key, "rule": broken_rule}
+        for row in db.select("signature", "cause", {**key_of(scope), **cause}):
+            signatures.add(row["signature"])
+    return signatures
+
+
+def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
+    """Return True if the key `via` reported an attempt or an event of the loop.
+
+    A key that did not may have invented the loop. Code in this process (`via` is "") is
+    believed.
     """
     if not via:
         return True
+
     for row in db.select("n", "loop", {**key_of(scope), "id": loop}):
         if db.select("1", "attempt", {"loop": row["n"], "via": via}):
             return True
-    session = {**key_of(scope), "session": loop.rpartition("/")[0], "via": via}
-    return bool(db.select("1", "event", session, "limit 1"))
+
+    # The opportunity of a session is a loop named `SESSION/SIGNATURE`.
+    session = loop.rpartition("/")[0]
+    key = {**key_of(scope), "session": session, "via": via}
+    return bool(db.select("1", "event", key, "limit 1"))
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.LoopExposures:
@@ -176,16 +197,19 @@ def brief(
     memory_key: str,
     find: Callable[..., list[records.Match]],
 ) -> tuple[list[records.Match], records.LoopExposures]:
-    """Return what `find` finds and the rules of the key, and what is known of the loop.
+    """Return the lessons that fit a loop, and what is known of the loop.
 
-    The key is `memory_key`, or else that of the stored loop. Rules have a `cause`.
+    The lessons are those that `find` finds and, with a `cause`, the rules of the memory
+    key. If `memory_key` is "", the key of the stored loop is used.
     """
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
         memory_key = rows[0]["memory_key"] if rows else ""
+
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
         matches = matches + search.by_cause(db, scope, memory_key)
+
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
     history = replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
@@ -212,9 +236,12 @@ def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
     cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
     for row in db.all("read_evidence", scope, **times, most=MAX_COUNTED_CALLS):
-        lesson, share, is_shown, right, recurred, calls, n = row
-        cases[lesson][share, bool(is_shown), bool(right), bool(recurred), calls] = n
-    return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])
+        lesson, share, is_shown, right_at_once, recurred, calls, count = row
+        case = (share, bool(is_shown), bool(right_at_once), bool(recurred), calls)
+        cases[lesson][case] = count
+
+    (pending,) = db.all("count_pending", scope, **times)
+    return dict(cases), int(pending["n"])
 
 
 @resumable(result=list[str])
@@ -225,24 +252,26 @@ def conclude(
 
     Records a ruling for each retired lesson. Lessons that an operator wrote or pinned
     stay until they are unpinned; a ruling "review" puts them before a person, once.
+
     `useful` maps names of lessons (`kind/signature`) to their factors in ranking. The
     factor becomes 1 for all other lessons, and is at least 1 for those that an operator
     wrote or pinned.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
-        db.run("set_useful", {**_key(scope, lesson), "useful": factor})
+        db.run("set_useful", {**_lesson_key(scope, lesson), "useful": factor})
+
     retired = []
     for comparison in hurting:
         lesson = str(comparison.lesson)
-        for row in db.run("retire", _key(scope, lesson)).fetchall():
-            action = "retire" if row["state"] == "retired" else "review"
-            if action == "retire":
+        for row in db.run("retire", _lesson_key(scope, lesson)).fetchall():
+            is_retired = row["state"] == "retired"
+            action = "retire" if is_retired else "review"
+            if is_retired:
                 retired.append(lesson)
-            else:
-                review = {**key_of(scope), "subject": lesson, "action": action}
-                if db.select("id", "ruling", review):
-                    continue
+            elif _has_ruling(db, scope, action, lesson):
+                continue
+
             rule(
                 db,
                 scope,
@@ -253,7 +282,13 @@ def conclude(
                 now=time.time(),
                 record={**asdict(comparison), "digest": words_digest(row["text"])},
             )
+
     return retired
+
+
+def _has_ruling(db: Db, scope: Scope, action: str, lesson: str) -> bool:
+    key = {**key_of(scope), "subject": lesson, "action": action}
+    return bool(db.select("id", "ruling", key))
 
 
 @resumable(result=None)
@@ -264,11 +299,12 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     if row is None:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
+
     rule(
         db,
         scope,
         action="restore",
-        subject=f"{row['kind']}/{row['signature']}",
+        subject=name_of(row),
         by=by,
         why=why,
         now=now,
@@ -276,14 +312,15 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return the rulings of the scope as plain data, newest first."""
+    """Return the newest `limit` rulings of the scope as plain data, newest first."""
     columns = "action, subject, by, why, record, at"
-    end = "order by at desc, id desc limit"
-    rows = db.select(columns, "ruling", key_of(scope), f"{end} {limit:d}")
+    order = f"order by at desc, id desc limit {limit:d}"
+    rows = db.select(columns, "ruling", key_of(scope), order)
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
-OPPORTUNITY_DIGEST_CHARS = 16  # of a signature in the name of an opportunity
+# The name of an opportunity has this many characters of the lesson's signature.
+OPPORTUNITY_DIGEST_CHARS = 16
 
 
 def announce(
@@ -294,37 +331,36 @@ def announce(
     share: float,
     record: bool = True,
 ) -> frozenset[int]:
-    """Return the ids of the lessons to be shown at this moment of a session.
+    """Return which of `lessons` are to be shown at this moment of a session.
 
     With `record`, each is recorded as one opportunity to avoid its error: an exposure
-    named `SESSION/SIGNATURE`. A lesson is withheld with the probability `share`, in the
-    whole session or not at all. Nothing is withheld from the first sessions of a scope,
-    and nothing shown that this session alone taught, without an operator.
+    named `SESSION/SIGNATURE`.
+
+    A lesson is withheld with the probability `share`, in the whole session or not at
+    all; nothing is withheld from the first sessions of a scope. A lesson that only this
+    session taught is neither shown nor recorded, unless an operator wrote it.
     """
-    is_shown = set[int]()
     if lessons and past(db, scope, "").ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         share = 0.0
+
+    shown_ids = set[int]()
     for id in lessons:
         columns = "kind, signature, source, seen, trust"
-        for row in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-            if _taught_itself(row, session):
+        for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
+            if _is_taught_by(session, lesson):
                 continue
-            exposure = _opportunity(db, scope, session, row, share)
+            exposure = _opportunity(db, scope, session, lesson, share)
             if record:
-                expose(
-                    db,
-                    scope,
-                    exposures=(exposure,),
-                    outcome=None,
-                    now=time.time(),
-                )
+                now = time.time()
+                expose(db, scope, exposures=(exposure,), outcome=None, now=now)
             if exposure.shown:
-                is_shown.add(id)
-    return frozenset(is_shown)
+                shown_ids.add(id)
+
+    return frozenset(shown_ids)
 
 
-def _taught_itself(lesson: Row, session: str) -> bool:
-    """Return True if this session alone taught a lesson, without an operator."""
+def _is_taught_by(session: str, lesson: Row) -> bool:
+    """Return True if only this session taught a lesson, and no operator wrote it."""
     source = storable(f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS])
     is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
     return is_only_source and bool(lesson["trust"] != "operator")
@@ -333,23 +369,29 @@ def _taught_itself(lesson: Row, session: str) -> bool:
 def _opportunity(
     db: Db, scope: Scope, session: str, lesson: Row, share: float
 ) -> Exposure:
-    """Return the exposure of a lesson in a session; what is recorded decides."""
-    digest = lesson["signature"]
-    name = f"{lesson['kind']}/{digest}"
-    loop = f"{storable(session)}/{digest[:OPPORTUNITY_DIGEST_CHARS]}"
+    """Return the exposure of a lesson in a session.
+
+    If the lesson was shown or withheld before in this session, it is again; otherwise
+    it is withheld with the probability `share`.
+    """
+    signature = lesson["signature"]
+    name = name_of(lesson)
+    loop = f"{storable(session)}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
+
     recorded = shown_to(db, scope, loop)
     if recorded:
         is_shown = recorded[0].shown
     else:
         seed = f"{scope.tenant}\0{scope.project}"
         is_shown = not is_withheld(seed, session, name, share)
-    return Exposure(name, loop, shown=is_shown, signature=digest, share=share)
+
+    return Exposure(name, loop, shown=is_shown, signature=signature, share=share)
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
     """Return the opportunities of a session that have no outcome.
 
-    Each has its name, its signature and its time.
+    Each has its name, the signature of its lesson and its time in seconds since 1970.
     """
     rows = db.all("opportunities", scope, session=storable(session))
     return [tuple(row) for row in rows]
@@ -357,14 +399,18 @@ def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, fl
 
 @resumable(result=None)
 def settle(db: Db, scope: Scope, outcomes: Sequence[Outcome], at: float) -> None:
-    """Record how opportunities ended, as outcomes of the keys of their exposures."""
+    """Record how opportunities ended, at the time `at`.
+
+    An outcome counts as reported by the key that recorded the exposure.
+    """
     for outcome in outcomes:
         key = {**key_of(scope), "loop": outcome.loop}
         for row in db.select("via, most", "exposure", key):
             actor = Actor(via=row["via"], outcomes=row["most"])
-            _count(db, scope, outcome=outcome, now=at, actor=actor)
+            _record_outcome(db, scope, outcome=outcome, now=at, actor=actor)
 
 
-def _key(scope: Scope, lesson: str) -> dict[str, str]:
-    kind, _, signature = lesson.partition("/")
+def _lesson_key(scope: Scope, name: str) -> dict[str, str]:
+    """Return the columns that select the lesson `name`, such as `error/12ab34`."""
+    kind, _, signature = name.partition("/")
     return {**key_of(scope), "kind": kind, "signature": signature}

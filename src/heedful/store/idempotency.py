@@ -17,9 +17,9 @@ from heedful.errors import LeaseLost
 from heedful.lessons.lesson import Scope
 from heedful.store.connection import Db, holds, resumable
 
-# An answer is forgotten after this time: a caller repeats its call within minutes.
+# For 24 hours, the HTTP interface promises the same answer to a repeated call.
 ANSWER_LIFE_SECONDS = 86_400.0
-# The effects of a call are numbered from 0; its answer is stored under this number.
+# The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
 
 
