@@ -29,13 +29,13 @@ from heedful.lessons.signature import bare_digest, untitled
 from heedful.store.connection import Db, Row, key_of, resumable, storable
 from heedful.store.lessons import plain, rule
 
-# The number of error types whose templates are cached, and of lessons in the answer of
-# `seen`.
+# The number of error types whose templates a connection keeps.
 MAX_CACHED_ERROR_TYPES = 32
-MAX_SEEN_LESSONS = 50
-MAX_ANSWER_ERRORS = 5  # errors in the answer about a text with many
+MAX_SEEN_LESSONS = 50  # lessons in the answer of `seen`
+MAX_ANSWER_ERRORS = 5  # known lines in the answer about a text of several lines
+# A word of two or more letters, such as `no` or `file`.
 _LETTER_WORD_PATTERN = re.compile(r"[^\W\d_]{2,}")
-# As many languages name types of errors.
+# A title that names a type of error, as most languages write it: `KeyError`.
 _ERROR_TYPE_PATTERN = re.compile(r"\w(?:error|exception)$")
 
 
@@ -51,17 +51,17 @@ class PatternCache:
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the groups of the oldest `MAX_SCOPE_PATTERNS` patterns of a type."""
-        max_patterns = MAX_SCOPE_PATTERNS
-        (row,) = db.all("learnt_state", scope, error_type=error_type, most=max_patterns)
+        selection = {"error_type": error_type, "most": MAX_SCOPE_PATTERNS}
+        (row,) = db.all("learnt_state", scope, **selection)
         state, templates = self._entries.pop((scope, error_type), ("", None))
         if templates is None or state != row["state"]:
-            patterns = db.all(
-                "learnt_patterns", scope, error_type=error_type, most=max_patterns
-            )
-            templates = _templates(error_type, patterns)
+            patterns = db.all("learnt_patterns", scope, **selection)
+            templates = _learn_templates(error_type, patterns)
+
+        # The entry is now the last one, so the first one is the least recently used.
         self._entries[scope, error_type] = row["state"], templates
         if len(self._entries) > MAX_CACHED_ERROR_TYPES:
-            del self._entries[next(iter(self._entries))]  # the least recently used
+            del self._entries[next(iter(self._entries))]
         return templates
 
 
@@ -71,9 +71,10 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     Includes the lessons that replaced these lessons in dreams. All reads use an index.
     """
     digest = pattern.digest
-    count, lessons = _lessons(db, scope, digest, [digest])
+    count, lessons = _read_lessons(db, scope, digest, [digest])
     if any(lesson["apart"] for lesson in lessons):
         return Seen(count, lessons)
+
     group = None
     members = [digest]
     if is_learnable(pattern):
@@ -85,6 +86,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         )
         if group is not None:
             members = list(group.members)
+
     # The patterns that a dream merged with any of these count, too.
     merged = db.all(
         "became_one",
@@ -95,7 +97,8 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     members += [row["signature"] for row in merged]
     if members == [digest]:
         return Seen(count, lessons)
-    count, lessons = _lessons(db, scope, digest, members)
+
+    count, lessons = _read_lessons(db, scope, digest, members)
     return Seen(count, lessons, group=group)
 
 
@@ -113,25 +116,30 @@ def find(
 ) -> Seen:
     """Return what is known about a whole text, or else about its error lines.
 
-    A line is found under any of its titles, such as a type or a tool, and under none;
-    words that say little are found only under the same title. Each of the `lines` has
-    its signature. The rules for the next time are among the lessons.
+    `lines` are the error lines of the text, each with its signature. A line is found
+    under any of its titles, such as a type or a tool, and under none; a line of few
+    words is found only under the same title. The rules for the next time are among the
+    lessons.
     """
     answer = seen(db, scope, whole)
     matches = [_Match("", whole.digest, answer)]
     if not answer:
-        matches = _find_lines(db, scope, whole, lines)
+        matches = _find_lines(db, scope, whole.error_type, lines)
     if not matches:
         return Seen(0)
+
     lessons = {}
     for match in matches:
-        lessons.update({lesson["id"]: lesson for lesson in match.seen.lessons})
+        for lesson in match.seen.lessons:
+            lessons[lesson["id"]] = lesson
+
     members = json.dumps([match.digest for match in matches])
     for row in db.all("rules_of", scope, members=members):
-        _, rules = _lessons(db, scope, row["signature"], [row["signature"]])
+        _, rules = _read_lessons(db, scope, row["signature"], [row["signature"]])
         for rule_lesson in rules:
             if rule_lesson["state"] != "superseded":
                 lessons[rule_lesson["id"]] = rule_lesson
+
     return Seen(
         sum(match.seen.count for match in matches),
         tuple(lessons.values()),
@@ -142,7 +150,11 @@ def find(
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """Words of a line under its titles; `line` is the number of the line."""
+    """The words of a line without its first titles.
+
+    `line` is the index of the line. `titles` are the titles that were removed, in lower
+    case: `cp: no such file` has the words `no such file` under the title `cp`.
+    """
 
     line: int
     titles: frozenset[str]
@@ -150,47 +162,52 @@ class _Wording:
 
 
 def _find_lines(
-    db: Db, scope: Scope, text: Signature, lines: Sequence[tuple[str, Signature]]
+    db: Db, scope: Scope, error_type: str, lines: Sequence[tuple[str, Signature]]
 ) -> list[_Match]:
-    """Return the first `MAX_ANSWER_ERRORS` lines that are known."""
+    """Return the first `MAX_ANSWER_ERRORS` lines that are known.
+
+    `error_type` is that of the whole text, "" if it has none.
+    """
     wordings: dict[str, _Wording] = {}
-    for number, (_, pattern) in enumerate(lines):
-        for titles, words in untitled(pattern.pattern):
-            wording = _Wording(number, titles, words)
+    for index, (_, signature) in enumerate(lines):
+        for titles, words in untitled(signature.pattern):
+            wording = _Wording(index, titles, words)
             wordings.setdefault(bare_digest(words), wording)
+
     digests = json.dumps(list(wordings))
     rows = db.all("find_words", scope, digests=digests, limit=MAX_SEEN_LESSONS)
-    matches: dict[str, tuple[int, Signature]] = {}
-    for row in sorted(rows, key=lambda row: int(row["id"])):
+    rows.sort(key=lambda row: int(row["id"]))
+
+    patterns: dict[str, Signature] = {}
+    indexes: dict[str, int] = {}  # of the line in which a pattern stands
+    for row in rows:
+        digest = row["signature"]
         wording = wordings[row["words"]]
-        if _same_error(wording, text.error_type, row):
-            pattern = Signature(
-                "",
-                row["pattern"],
-                digest=row["signature"],
-                error_type=row["error_type"],
-            )
-            matches.setdefault(row["signature"], (wording.line, pattern))
-    first = sorted(matches.values(), key=lambda match: match[0])[:MAX_ANSWER_ERRORS]
+        if digest not in patterns and _is_same_error(wording, error_type, row):
+            patterns[digest] = _stored_signature(row, row["error_type"])
+            indexes[digest] = wording.line
+
+    first_digests = sorted(indexes, key=indexes.__getitem__)[:MAX_ANSWER_ERRORS]
     return [
-        _Match(lines[number][0], pattern.digest, seen(db, scope, pattern))
-        for number, pattern in first
+        _Match(lines[indexes[digest]][0], digest, seen(db, scope, patterns[digest]))
+        for digest in first_digests
     ]
 
 
-def _same_error(wording: _Wording, error_type: str, row: Row) -> bool:
-    """Return True if the stored pattern in `row`, with the same words, is this error.
+def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
+    """Return True if a stored pattern with the same words is this error.
 
-    Both have a title in common, or the words say much and at most one of them names a
-    type of error.
+    Both have a title in common, or the words are enough to know the error by and only
+    one of the two, or none, names a type of error.
     """
     *_, (stored_titles, _) = untitled(row["pattern"])
-    titles = {error_type.lower(), *wording.titles}
-    others = {row["error_type"].lower(), *stored_titles}
-    if titles & others - {""}:
+    titles = {error_type.lower(), *wording.titles} - {""}
+    others = {row["error_type"].lower(), *stored_titles} - {""}
+    if titles & others:
         return True
-    words = _LETTER_WORD_PATTERN.findall(MASK_PATTERN.sub(" ", wording.words))
-    if len(words) < MIN_PATTERN_WORDS:
+
+    unmasked_words = MASK_PATTERN.sub(" ", wording.words)
+    if len(_LETTER_WORD_PATTERN.findall(unmasked_words)) < MIN_PATTERN_WORDS:
         return False
     return not (_names_error_type(titles) and _names_error_type(others))
 
@@ -204,13 +221,39 @@ def list_patterns(
 ) -> list[Mapping[str, Any]]:
     """Return groups of patterns as plain data, most seen first.
 
-    Excluded patterns are last.
+    Excluded patterns are last. With "" as `error_type`, patterns of all types are
+    returned.
     """
     rows = db.all("every_pattern", scope, error_type=storable(error_type))
     groups = list[Mapping[str, Any]]()
     for kind, patterns in groupby(rows, key=lambda row: str(row["error_type"])):
-        groups.extend(_groups(kind, list(patterns)))
+        groups.extend(_describe_groups(kind, list(patterns)))
     return sorted(groups, key=lambda group: (group["apart"], -group["seen"]))
+
+
+def _describe_groups(
+    error_type: str, rows: Sequence[Row]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the groups of the patterns of a type, then the excluded patterns."""
+    patterns = {}
+    columns = ("signature", "pattern", "seen")
+    for row in rows:
+        patterns[row["signature"]] = {column: row[column] for column in columns}
+
+    templates = _learn_templates(error_type, rows[:MAX_SCOPE_PATTERNS])
+    groups = [(group.template, group.members, False) for group in templates.merges()]
+    excluded = [row for row in rows if row["apart"]]
+    groups += [(row["pattern"], (row["signature"],), True) for row in excluded]
+
+    for template, digests, apart in groups:
+        members = [patterns[digest] for digest in digests]
+        yield {
+            "error_type": error_type,
+            "template": template,
+            "seen": sum(member["seen"] for member in members),
+            "apart": apart,
+            "patterns": members,
+        }
 
 
 @resumable(result=None)
@@ -237,10 +280,13 @@ def set_apart(
         )
 
 
-def _lessons(
+def _read_lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[int, tuple[Mapping[str, Any], ...]]:
-    """Return the number of sightings of these patterns, and their first lessons."""
+    """Return how often the patterns `members` were seen, and their first lessons.
+
+    The lessons of the pattern `signature` come first.
+    """
     rows = db.all(
         "seen",
         scope,
@@ -249,38 +295,18 @@ def _lessons(
         limit=MAX_SEEN_LESSONS,
     )
     lessons = [{**plain(row), "pattern": row["pattern"]} for row in rows]
+    # Every row has the same total.
     totals = [int(lesson.pop("total")) for lesson in lessons]
     return max(totals, default=0), tuple(lessons)
 
 
-def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    patterns = [
-        Signature("", row["pattern"], digest=row["signature"], error_type=error_type)
-        for row in rows
-    ]
-    apart = [row["signature"] for row in rows if row["apart"]]
-    return Templates().learn(*patterns).unmerge(*apart)
+def _learn_templates(error_type: str, rows: Sequence[Row]) -> Templates:
+    """Return the templates of the patterns of a type, without the excluded ones."""
+    signatures = [_stored_signature(row, error_type) for row in rows]
+    excluded = [row["signature"] for row in rows if row["apart"]]
+    return Templates().learn(*signatures).unmerge(*excluded)
 
 
-def _groups(error_type: str, rows: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
-    """Yield the groups of the patterns of a type, then the excluded patterns."""
-    patterns = {
-        row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
-        for row in rows
-    }
-    groups = [
-        (merge.template, merge.members, False)
-        for merge in _templates(error_type, rows[:MAX_SCOPE_PATTERNS]).merges()
-    ]
-    groups += [
-        (row["pattern"], (row["signature"],), True) for row in rows if row["apart"]
-    ]
-    for template, digests, apart in groups:
-        members = [patterns[digest] for digest in digests]
-        yield {
-            "error_type": error_type,
-            "template": template,
-            "seen": sum(member["seen"] for member in members),
-            "apart": apart,
-            "patterns": members,
-        }
+def _stored_signature(row: Row, error_type: str) -> Signature:
+    """Return the signature of a stored pattern; its exact text is not known."""
+    return Signature("", row["pattern"], digest=row["signature"], error_type=error_type)

@@ -60,11 +60,11 @@ def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
     terms = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
     if not terms:
         return {}
+
     values = {"mark": corpus["mark"], "terms": json.dumps(terms)}
     rows = db.run("count_terms", values).fetchall()
-    return {
-        row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))
-    }
+    rows.sort(key=lambda row: int(row["n"]))
+    return {row["term"]: row["n"] for row in rows}
 
 
 def matching(
@@ -80,51 +80,61 @@ def matching(
     `BASE_MATCHES` matches in total. If the rarest word alone has more matches, only its
     newest matches count. With `among`, only texts with these ids count, and the number
     of their matches is not limited.
+
+    `counts` says how many texts contain each word, rarest first.
     """
     limit = MAX_ROWS
     if among is None:
         limit = BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
-    rare = [term for term, count in counts.items() if count][:MAX_SEARCHED_WORDS]
-    totals = accumulate(counts[term] for term in rare)
-    searched = len([total for total in totals if total <= limit])
-    terms = json.dumps(rare[: max(1, searched)])
+
+    rare_words = [word for word, count in counts.items() if count]
+    rare_words = rare_words[:MAX_SEARCHED_WORDS]
+    totals = accumulate(counts[word] for word in rare_words)
+    affordable = len([total for total in totals if total <= limit])
+    terms = json.dumps(rare_words[: max(1, affordable)])
+
     scores: dict[int, float] = {}
     values = {"mark": corpus["mark"], "terms": terms, "limit": limit}
     for row in db.run("match_terms", values):
         weight = rarity(counts[row["term"]], corpus["texts"])
         ids = json.loads(row["ids"])
         if among is not None:
-            ids = filter(among.__contains__, ids)
-        if not scores:  # an id occurs once in a row
+            ids = [id for id in ids if id in among]
+
+        # No id occurs twice in a row, so the first row needs no sums.
+        if not scores:
             scores = dict.fromkeys(ids, weight)
         else:
             for id in ids:
                 scores[id] = scores.get(id, 0.0) + weight
+
     return nlargest(many, scores, key=scores.__getitem__)
 
 
 def rarity(count: int, texts: int) -> float:
     """Return the inverse document frequency of a word in `count` of `texts` texts.
 
-    It is above 0.
+    It is above 0, and higher for a rarer word.
     """
     return log(1 + (texts - count + 0.5) / (count + 0.5))
 
 
-def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
+def bm25(rarities: Mapping[str, float], text_words: str, mean_length: float) -> float:
     """Return the BM25 score of a text for the words of a query.
 
     Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009).
-    `rarities` has the `rarity` of each word of the query. `words` are the
-    `searched_words` of a text, and `mean` is the mean length of all texts in
+    `rarities` has the `rarity` of each word of the query. `text_words` are the
+    `searched_words` of the text, and `mean_length` is the mean length of all texts in
     characters.
     """
     occurrences: defaultdict[str, int] = defaultdict(int)
-    for word in words.split(" "):
+    for word in text_words.split(" "):
         if word in rarities:
             occurrences[word] += 1
-    length = len(words.partition("  ")[0])
-    damping = BM25_K1 * (1 - BM25_B + BM25_B * length / mean)
+
+    # Two blanks end the words that count towards the length.
+    length = len(text_words.partition("  ")[0])
+    damping = BM25_K1 * (1 - BM25_B + BM25_B * length / mean_length)
     return sum(
         rarities[word] * n * (BM25_K1 + 1) / (n + damping)
         for word, n in occurrences.items()
@@ -139,7 +149,7 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the columns of a vector.
+    """Return the columns of a vector, given as the bytes of `blob`, in a vector space.
 
     The column `near` is for pgvector; it is None on SQLite.
     """
@@ -148,11 +158,15 @@ def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
 
 
 def short(data: bytes) -> str:
-    """Return a vector as text for pgvector's halfvec, which stores 11 bits a number."""
+    """Return a vector, given as the bytes of `blob`, as text for pgvector's halfvec.
+
+    It has four digits a number, because halfvec stores only 11 bits of each.
+    """
     import numpy as np
 
     numbers = np.frombuffer(data, "<f4").tolist()
-    return f"[{','.join([f'{number:.4g}' for number in numbers])}]"
+    digits = ",".join([f"{number:.4g}" for number in numbers])
+    return f"[{digits}]"
 
 
 # The limit of `Vectors` in bytes: a little over a million vectors of 384 dimensions.
@@ -178,9 +192,12 @@ class Vectors:
         codes = self._codes.pop(name, None)
         # Codes of deleted vectors stay until a search finds them, so too many codes are
         # read again.
-        if codes is None or codes.count > 2 * corpus["texts"] + VECTOR_BATCH_ROWS:
+        max_codes = 2 * corpus["texts"] + VECTOR_BATCH_ROWS
+        if codes is None or codes.count > max_codes:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
+
+        # These codes are now the last ones, so the first are the least recently used.
         self._codes[name] = codes
         while self.bytes > self._most and len(self._codes) > 1:
             del self._codes[next(iter(self._codes))]
@@ -188,7 +205,7 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """The size in RAM of all compressed vectors (codes), in bytes."""
+        """The memory that the codes of all scopes take, in bytes."""
         return sum(codes.bytes for codes in self._codes.values())
 
 
@@ -197,7 +214,8 @@ class Codes:
 
     A vector has `width` numbers. Each is its code times the scale, to within 1/254 of
     the vector's largest number. Without numkong, which multiplies int8, the codes are
-    the vectors themselves and take four times the memory.
+    the vectors themselves and take four times the memory. The table has `room` rows, of
+    which the first `count` are in use; it grows if necessary.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -224,28 +242,30 @@ class Codes:
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
         """Add vectors that became searchable since the last call.
 
-        `changed` is the new version.
+        `changed` is the version of the scope's vectors now.
         """
         import numpy as np
 
         if changed == self._followed:
             return
+
+        vector_bytes = 4 * self._codes.shape[1]
         rows = db.run("new_vectors", {**key, "since": self._followed})
-        size = 4 * self._codes.shape[1]
         batch = rows.fetchmany(VECTOR_BATCH_ROWS)
         while batch:
-            vectors = {id: data for id, data in batch if len(data) == size}
+            vectors = {id: data for id, data in batch if len(data) == vector_bytes}
             if vectors:
-                data = np.frombuffer(b"".join(vectors.values()), "<f4")
                 ids = np.array(list(vectors), np.int64)
-                self._put(ids, data.reshape(len(vectors), -1))
+                numbers = np.frombuffer(b"".join(vectors.values()), "<f4")
+                self._put(ids, numbers.reshape(len(vectors), -1))
             batch = rows.fetchmany(VECTOR_BATCH_ROWS)
+
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by their codes.
+        """Return the ids of the `many` nearest vectors by their codes, nearest first.
 
-        `among` limits the ids.
+        With `among`, only vectors with these ids are compared.
         """
         import numpy as np
 
@@ -254,55 +274,69 @@ class Codes:
         if codes.dtype == np.float32 or not self.count:
             scores = codes @ query
         else:
-            products = _numkong().cdist(_coded(query[None])[0], codes, "dot")
+            query_codes, _ = _encode(query[None])
+            products = _numkong().cdist(query_codes, codes, "dot")
             scores = np.asarray(products)[0] * self._scales[: self.count]
+
         if among is not None:
             allowed = np.isin(ids, among)
             scores = scores[allowed]
             ids = ids[allowed]
+
+        # Only the best are sorted; a partition finds the score of the last of them.
         if many < len(ids):
             least = np.partition(scores, -many)[-many]
-            near = np.flatnonzero(scores >= least)
-            scores = scores[near]
-            ids = ids[near]
-        return ids[np.lexsort((ids, -scores))[:many]]
+            best = np.flatnonzero(scores >= least)
+            scores = scores[best]
+            ids = ids[best]
+        order = np.lexsort((ids, -scores))
+        return ids[order[:many]]
 
     def drop(self, gone: Ids) -> None:
         """Remove the rows with these ids; rows from the end fill the gaps."""
         import numpy as np
 
-        dropped = np.isin(self.ids, gone)
-        self.count -= int(dropped.sum())
-        holes = np.flatnonzero(dropped[: self.count])
-        last = self.count + np.flatnonzero(~dropped[self.count :])
-        for rows in (self._ids, self._scales, self._codes):
-            rows[holes] = rows[last]
+        is_gone = np.isin(self.ids, gone)
+        self.count -= int(is_gone.sum())
+
+        # As many rows stay behind the new end as have to go before it.
+        holes = np.flatnonzero(is_gone[: self.count])
+        movable = self.count + np.flatnonzero(~is_gone[self.count :])
+        for column in (self._ids, self._scales, self._codes):
+            column[holes] = column[movable]
 
     def _put(self, ids: Ids, vectors: Rows) -> None:
+        """Append vectors; those with the same ids are replaced."""
         import numpy as np
 
         if ids.min() <= self._newest:
             self.drop(ids)
         self._newest = max(self._newest, int(ids.max()))
+
         end = self.count + len(ids)
         if end > len(self._ids):
-            room = end + end // 8
-            for name in ("_ids", "_scales", "_codes"):
-                old = getattr(self, name)
-                new = np.empty((room, *old.shape[1:]), old.dtype)
-                new[: self.count] = old[: self.count]
-                setattr(self, name, new)
-        self._ids[self.count : end] = ids
+            self._grow(end + end // 8)
+
+        added = slice(self.count, end)
+        self._ids[added] = ids
         if self._codes.dtype == np.int8:
-            codes, scales = _coded(vectors)
-            self._codes[self.count : end] = codes
-            self._scales[self.count : end] = scales
+            self._codes[added], self._scales[added] = _encode(vectors)
         else:
-            self._codes[self.count : end] = vectors
+            self._codes[added] = vectors
         self.count = end
 
+    def _grow(self, room: int) -> None:
+        """Move the rows to larger arrays, with `room` rows."""
+        import numpy as np
 
-def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
+        for name in ("_ids", "_scales", "_codes"):
+            old = getattr(self, name)
+            new = np.empty((room, *old.shape[1:]), old.dtype)
+            new[: self.count] = old[: self.count]
+            setattr(self, name, new)
+
+
+def _encode(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
     """Return each row's code in -127..127 and its scale, 1 for a row of zeros."""
     import numpy as np
 
@@ -312,6 +346,7 @@ def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
 
 
 def _numkong() -> Any:
+    """Return the module numkong, which multiplies codes, or None if it is missing."""
     try:
         import numkong
     except ImportError:
@@ -320,8 +355,8 @@ def _numkong() -> Any:
 
 
 # How many more vectors than `limit` are compared exactly, because codes order them only
-# roughly. Of the best 50 among 100,000 vectors, the first 50 by code have 99.5 %, 52
-# have 99.97 %, 54 all.
+# roughly. The first 50 of 100,000 vectors by code contain 99.5 % of the 50 best ones,
+# the first 52 contain 99.97 %, and the first 54 all.
 SPARE_VECTORS = 6
 
 
@@ -347,6 +382,7 @@ def search(
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
+
     parameters = SearchParameters(
         db=db,
         key={**key_of(scope), "space": space, "memory_key": memory_key},
@@ -356,20 +392,21 @@ def search(
         waiting=waiting,
     )
     counts = count_texts(db, corpus, words(storable(text)))
-    keyword = by_text(parameters, counts)
-    cosine: dict[int, float] = {}
+    keyword_scores = by_text(parameters, counts)
+    cosines: dict[int, float] = {}
     if vector is not None:
-        cosine = by_vector(parameters, vector, [*keyword, *parameters.waiting_ids])
-    ids: Iterable[int] = keyword | cosine
+        others = [*keyword_scores, *parameters.waiting_ids]
+        cosines = by_vector(parameters, vector, others)
+
+    ids = [*(keyword_scores | cosines)]
     if waiting and not text.strip():
-        ids = [
-            *parameters.read(parameters.filtered_ids),
-            *parameters.waiting_ids,
-        ] or ids
-    weighed = weights(counts, corpus["texts"])
+        ids = [*parameters.read(parameters.filtered_ids), *parameters.waiting_ids]
+
+    word_weights = weights(counts, corpus["texts"])
     matches = []
     for id in ids:
         row = parameters.rows[id]
+        example_words = frozenset(row["words"].split(" "))
         match = from_row(
             Match,
             row,
@@ -377,9 +414,9 @@ def search(
             lesson=row["text"],
             cause=None,
             worked=None,
-            cosine=cosine.get(id),
-            keyword=keyword.get(id),
-            coverage=coverage(weighed, frozenset(row["words"].split(" "))),
+            cosine=cosines.get(id),
+            keyword=keyword_scores.get(id),
+            coverage=coverage(word_weights, example_words),
             overlap=0.0,
         )
         matches.append(match)
@@ -392,7 +429,11 @@ def example_of(row: Row) -> Example:
 
 
 class SearchParameters:
-    """The parameters of one search, and the example rows that it has read."""
+    """The parameters of one search, and the example rows that it has read.
+
+    `values` are the parameters of SQL statements. `all` is True if every example passes
+    the filter.
+    """
 
     def __init__(
         self,
@@ -425,8 +466,8 @@ class SearchParameters:
         """Read examples; return those that may be recalled and pass the filter."""
         ids = list(ids)
         unread = json.dumps([id for id in ids if id not in self.rows])
-        rows = self.db.run("read_examples", {**self.values, "ids": unread})
-        self.rows.update((row["id"], row) for row in rows)
+        for row in self.db.run("read_examples", {**self.values, "ids": unread}):
+            self.rows[row["id"]] = row
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
 
     @cached_property
@@ -440,6 +481,7 @@ class SearchParameters:
         """The ids of the newest examples in quarantine, if they are searched."""
         if not self.values["waiting"]:
             return []
+
         values = {
             "scope": self.corpus["scope"],
             "most": MAX_QUARANTINE_EXAMPLES,
@@ -448,16 +490,21 @@ class SearchParameters:
         return self.read(id for (id,) in self.db.run("held", values))
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """Return the exact cosines of examples whose vectors are as long as `query`."""
+        """Return the exact cosines of examples that were read, by id.
+
+        Examples without a vector of the length of `query` are left out.
+        """
         import numpy as np
 
-        vectors = {id: self.rows[id]["data"] or b"" for id in ids}
-        vectors = {
-            id: data for id, data in vectors.items() if len(data) == query.nbytes
-        }
-        matrix = np.frombuffer(b"".join(vectors.values()), "<f4")
-        matrix = matrix.reshape(len(vectors), len(query))
-        return dict(zip(vectors, (matrix @ query).tolist(), strict=True))
+        vectors: dict[int, bytes] = {}
+        for id in ids:
+            data = self.rows[id]["data"]
+            if data is not None and len(data) == query.nbytes:
+                vectors[id] = data
+
+        numbers = np.frombuffer(b"".join(vectors.values()), "<f4")
+        products = numbers.reshape(len(vectors), len(query)) @ query
+        return dict(zip(vectors, products.tolist(), strict=True))
 
 
 def by_text(
@@ -469,6 +516,7 @@ def by_text(
     many = 2 * limit
     ids = matching(parameters.db, corpus, counts, many)
     matches = parameters.read(ids)
+    # The filter has removed too many: search only among the examples that pass it.
     if len(matches) < limit and len(ids) == many:
         ids = matching(
             parameters.db,
@@ -478,25 +526,30 @@ def by_text(
             among=parameters.filtered_ids,
         )
         matches = parameters.read(ids)
+
     waiting = parameters.waiting_ids
     if not matches and not waiting:
         return {}
+
+    # The corpus does not count the examples in quarantine.
     texts = {id: parameters.rows[id]["words"] for id in [*matches, *waiting]}
-    count = corpus["texts"] + len(waiting)
-    length = corpus["length"] + sum(len(texts[id]) for id in waiting)
-    rarities = {term: rarity(n, count) for term, n in counts.items()}
-    mean = max(1, length) / count
-    scores = {id: bm25(rarities, text, mean) for id, text in texts.items()}
-    best = sorted(filter(scores.get, scores), key=lambda id: (-scores[id], id))
-    return {id: scores[id] / scores[best[0]] for id in best[:limit]}
+    text_count = corpus["texts"] + len(waiting)
+    total_length = corpus["length"] + sum(len(texts[id]) for id in waiting)
+    mean_length = max(1, total_length) / text_count
+    rarities = {word: rarity(count, text_count) for word, count in counts.items()}
+    scores = {id: bm25(rarities, text, mean_length) for id, text in texts.items()}
+
+    matching_ids = [id for id in scores if scores[id] > 0]
+    best = sorted(matching_ids, key=lambda id: (-scores[id], id))[:limit]
+    return {id: scores[id] / scores[best[0]] for id in best}
 
 
 def by_vector(
     parameters: SearchParameters, vector: Sequence[float], also: Iterable[int] = ()
 ) -> dict[int, float]:
-    """Return the cosines of the nearest examples, and then those of `also`.
+    """Return the cosines of the nearest examples, nearest first, then those of `also`.
 
-    The nearest comes first.
+    The examples of `also` were read before.
     """
     import numpy as np
 
@@ -505,9 +558,10 @@ def by_vector(
         matches = by_codes(parameters, query)
     else:
         matches = by_database(parameters, query)
-    cosine = parameters.cosines(matches, query)
-    best = sorted(cosine, key=lambda id: (-cosine[id], id))[: parameters.limit]
-    return {id: cosine[id] for id in best} | parameters.cosines(also, query)
+
+    cosines = parameters.cosines(matches, query)
+    best = sorted(cosines, key=lambda id: (-cosines[id], id))[: parameters.limit]
+    return {id: cosines[id] for id in best} | parameters.cosines(also, query)
 
 
 def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
@@ -522,16 +576,20 @@ def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
     deleted = [id for id in ids if id not in parameters.rows]
     if deleted:
         codes.drop(np.array(deleted))
-    if len(matches) < parameters.limit and len(ids) == many:
-        among = np.array(list(parameters.filtered_ids), np.int64)
-        matches = parameters.read(codes.nearest(query, many, among).tolist())
-        if parameters.all:
-            codes.drop(np.setdiff1d(codes.ids, among))
+    if len(matches) >= parameters.limit or len(ids) < many:
+        return matches
+
+    # Too many were deleted or do not pass the filter: search only among those that do.
+    allowed_ids = np.array(list(parameters.filtered_ids), np.int64)
+    matches = parameters.read(codes.nearest(query, many, allowed_ids).tolist())
+    if parameters.all:
+        codes.drop(np.setdiff1d(codes.ids, allowed_ids))
     return matches
 
 
 def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
     """Return the ids of the nearest examples, found by the database."""
+    # "" means all examples of the scope.
     among = "" if parameters.all else json.dumps(list(parameters.filtered_ids))
     values = {
         **parameters.key,
@@ -540,10 +598,11 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
         "limit": parameters.limit + SPARE_VECTORS,
         "among": among,
     }
-    return parameters.read(id for (id,) in parameters.db.run("nearest", values))
+    rows = parameters.db.run("nearest", values)
+    return parameters.read(id for (id,) in rows)
 
 
-# characters of the example of a rule: two of them fit into the budget of a prompt
+# The characters of the example of a rule: two of them fit into the budget of a prompt.
 MAX_RULE_EXAMPLE_CHARS = 600
 
 
@@ -557,9 +616,8 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     for row in db.all("by_cause", scope, memory_key=memory_key):
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
-        is_worked = bool(example.accepted and example.rejected)
         worked = None
-        if is_worked and chars <= MAX_RULE_EXAMPLE_CHARS:
+        if example.accepted and example.rejected and chars <= MAX_RULE_EXAMPLE_CHARS:
             worked = example
         match = from_row(
             Match,
@@ -585,7 +643,7 @@ BLANK_CHARACTERS = " \t\n\r\v\f\xa0\u3000"
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """Return the number of recallable examples in each vector space.
 
-    "" means without a vector.
+    Under "" it is the number of examples without a vector.
     """
     rows = db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
     return {row["space"]: row["n"] for row in rows}
@@ -596,8 +654,8 @@ def unplaced(
 ) -> list[tuple[int, str]]:
     """Return id and task of recallable examples without a vector in `space`.
 
-    Their ids are above `after`. Only examples that were stored at the time `since` or
-    later are returned.
+    There are at most `limit`, in the order of their ids, which are above `after`.
+    Examples that were stored before the time `since` are left out.
     """
     values = {
         "scope": token(scope),
