@@ -73,7 +73,9 @@ async def read_vectors(store):
 
 
 async def replace_vectors(store, vectors):
-    await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
+    await store.read(
+        Scope(), lambda db, _: db._local_objects.__setitem__(Vectors, vectors)
+    )
 
 
 async def test_the_nearest_are_those_of_an_exact_scan(store):
