@@ -48,13 +48,8 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 # Seconds for which a claim on an episode lasts. A worker renews its claim three times
 # as often.
 EPISODE_LEASE_SECONDS = 15.0
-MAX_FAILURE_CHARS = 500  # of the reason why reflecting failed
-# A part of an action is announced after it failed in `least` runs: on recorded
-# sessions, 2 runs announce the wrong failure in 15 % of the cases, 3 in 10 %. `read`
-# failures are read, newest first, and `limit` lessons about them; an answer has
-# `MAX_ANNOUNCED_FAILURES` failures.
-ANNOUNCEMENT_LIMITS = {"least": 3, "read": 500, "limit": 10}
-MAX_ANNOUNCED_FAILURES = 3
+# The stored reason why reflecting failed has at most this many characters.
+MAX_FAILURE_CHARS = 500
 
 
 @resumable(result=str | None)
@@ -65,14 +60,16 @@ def admit(
 
     The caller has removed the secrets of `episode`: that takes a second if it is long.
     """
-    _insert(db, scope, episode, db.actor.via)
-    before = state(db, scope, episode.digest)
+    _insert_episode(db, scope, episode, db.actor.via)
+    state_before = state(db, scope, episode.digest)
+
     if claim and take(db, scope, time.time() + 1, episode.digest) is not None:
         return None
-    return before
+    return state_before
 
 
 def _episode_or_none() -> Any:
+    """Return the type of the result of `take`; its import takes time."""
     from heedful.store.records import StoredEpisode
 
     return StoredEpisode | None
@@ -103,14 +100,15 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    key = {**_key(scope, digest), "state": "waiting"}
+    key = {**_episode_key(scope, digest), "state": "waiting"}
     db.update("episode", key, {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
-    """Return the digests of unclaimed waiting episodes, and of `failed` ones.
+    """Return the digests of episodes that wait and that no worker has claimed.
 
-    The oldest comes first.
+    With `failed`, includes the episodes on which reflecting failed. The oldest comes
+    first.
     """
     rows = db.all(
         "episodes_left",
@@ -125,7 +123,7 @@ def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    rows = db.select("state", "episode", _key(scope, digest))
+    rows = db.select("state", "episode", _episode_key(scope, digest))
     return rows[0]["state"] if rows else None
 
 
@@ -141,20 +139,23 @@ def record_lessons(
 ) -> list[Remembered]:
     """Write the lessons of an episode.
 
-    The first is linked to the others, which are its strategies. `most` and `quota` are
-    limits as in `exposures.remember`. Raises Conflict if the episode has its lessons
-    already, InvalidInput, QuotaExceeded.
+    The first lesson is linked to the others, which are its strategies. `most` and
+    `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
+    its lessons already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
     if not _settle(db, scope, digest=digest, state="reflected", error=""):
         raise Conflict(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
+
     answers = lessons.upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
+
     names = [f"{lesson.kind}/{lesson.signature.digest}" for lesson in new_lessons]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0]}
         db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
+
     return lessons.evict(db, scope, answers, most)
 
 
@@ -173,13 +174,14 @@ def record_session(
     """Write the lessons and the steps of a session; return [] if it is stored.
 
     A lesson counts once a session. One that comes back in another session becomes
-    important enough for prompts. `head` is the name, the session and the outcome.
-    `most` and `quota` are limits as in `exposures.remember`. Raises InvalidInput,
-    QuotaExceeded.
+    important enough for prompts.
+
+    `head` is the name, the session and the outcome. `most` and `quota` are limits as in
+    `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """
     now = time.time()
     row = {
-        **_key(scope, digest),
+        **_episode_key(scope, digest),
         **{name: storable(text) for name, text in head.items()},
         "state": "reflected",
         "record": "{}",
@@ -187,21 +189,24 @@ def record_session(
     }
     if not db.insert("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
+
     answers = list[Remembered]()
     for lesson in new_lessons:
         answers += _record_session_lesson(db, scope, lesson, now, quota)
     answers = lessons.evict(db, scope, answers, most)
     if not new_lessons:
         return answers
-    ids = {
-        lesson.signature.digest: answer.id
-        for lesson, answer in zip(new_lessons, answers, strict=True)
-    }
-    taught = [
-        replace(step, lesson=ids.get(signature("", step.error).digest, 0))
-        for step in steps
-    ]
-    record_steps(db, scope, new_lessons[0].source, taught)
+
+    # Each step that failed names the lesson about its error.
+    lesson_ids = dict[str, int]()
+    for lesson, answer in zip(new_lessons, answers, strict=True):
+        lesson_ids[lesson.signature.digest] = answer.id
+    linked_steps = []
+    for step in steps:
+        lesson_id = lesson_ids.get(signature("", step.error).digest, 0)
+        linked_steps.append(replace(step, lesson=lesson_id))
+    record_steps(db, scope, new_lessons[0].source, linked_steps)
+
     return answers
 
 
@@ -216,13 +221,16 @@ def _record_session_lesson(
     key = {**key_of(scope), **name}
     source = storable(lesson.source)
     _withdraw(db, {**key, "source": source}, lesson)
+
     lesson_rows = db.select("*", "lesson", key)
     outdated = [row for row in lesson_rows if lessons.lacks_mend(lesson.text, row)]
     for row in outdated:
         raises_trust = lesson.trust in TRUST_RAISING_VERIFICATION
-        if raises_trust and row["state"] == "unverified":  # a release wrote no text
+        # A person who released the lesson has not written its text.
+        if raises_trust and row["state"] == "unverified":
             db.update("lesson", {"id": row["id"]}, {"trust": "model"})
             db.update("example", {"id": row["author"]}, {"trust": "model"})
+
     if db.one("seen_in", scope, **name, source=source) is None:
         written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
@@ -230,12 +238,15 @@ def _record_session_lesson(
             values = {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE}
             db.run("raise_importance", values)
         return answers
+
+    # This session saw the lesson before: its sighting is taken back and written again.
     for row in outdated:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
         if row["state"] == "quarantined" and row["seen"] == 1:
             db.delete("lesson", {"id": row["id"]})
         else:
             db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
+
     if outdated:
         written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
         if written:
@@ -244,9 +255,14 @@ def _record_session_lesson(
 
 
 def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
-    """Delete what only this session taught, with a fix that its user then forbade."""
+    """Delete the stored lesson of a session if its user forbade the fix later.
+
+    `lesson` is the lesson as the session has it now, and `key` selects the stored one.
+    That stays if it is pinned, or if another session saw its error, too.
+    """
     if not lesson.meta.get("forbidden"):
         return
+
     only_here = {**key, "seen": 1, "pinned": False}
     for row in db.select("id, text", "lesson", only_here):
         if row["text"] != storable(lesson.text):
@@ -259,8 +275,8 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
 
     With an empty `error`, only releases the claim.
     """
-    after: EpisodeState = "failed" if error else "waiting"
-    _settle(db, scope, digest=digest, state=after, error=error)
+    new_state: EpisodeState = "failed" if error else "waiting"
+    _settle(db, scope, digest=digest, state=new_state, error=error)
 
 
 def page(
@@ -272,10 +288,11 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return up to `limit` episodes in `state` ("": in any state), newest first.
+    """Return up to `limit` episodes in `state`, newest first.
 
-    `before` is the digest of an episode: only older episodes are returned. Their
-    `record` is empty unless `whole` is set.
+    With "" as `state`, returns episodes in any state. `before` is the digest of an
+    episode, or "": only older episodes are returned. Their `record` is empty unless
+    `whole` is set.
     """
     from heedful.store.records import StoredEpisode
 
@@ -286,7 +303,7 @@ def page(
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
-    """Return the members of `digests` that are digests of examples in the scope."""
+    """Return those of `digests` that are digests of stored examples of the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
     return {row["digest"] for row in db.run("known_examples", values)}
 
@@ -298,9 +315,10 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     return {row["state"]: row["n"] for row in rows}
 
 
-def _insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
+def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
+    """Store an episode, sent with the key `via`, unless it is stored."""
     row = {
-        **_key(scope, episode.digest),
+        **_episode_key(scope, episode.digest),
         "name": episode.name,
         "session": episode.session,
         "outcome": episode.outcome,
@@ -312,15 +330,17 @@ def _insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
+    """Give an episode its new state; return False if it has its lessons already."""
     reason = storable(error)[:MAX_FAILURE_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
 
 
-def _key(scope: Scope, digest: str) -> dict[str, Any]:
+def _episode_key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
+# Why spans of a finished trace are ignored.
 LATE_SPANS_REASON = "the trace had ended before these spans arrived"
 # Late spans of a finished trace are ignored for this many seconds, and begin a new
 # trace after it.
@@ -329,7 +349,7 @@ LATE_SPANS_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a trace, in `spans`, and of all open traces, in `bytes`."""
+    """How many `spans` a trace may have, and how many `bytes` all open traces."""
 
     spans: int = 10_000
     bytes: int = 256 * 2**20
@@ -339,8 +359,8 @@ class Bounds:
 class OpenTrace:
     """A trace that is not an episode yet.
 
-    It has the number, the trust and the keys of its spans. `last` is when the last span
-    arrived, in seconds since 1970.
+    `spans` counts its spans, `trust` is their trust, and `via` has the keys with which
+    they were sent. `last` is when the last span arrived, in seconds since 1970.
     """
 
     id: str
@@ -368,9 +388,8 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 
     columns = "trace, id, parent, root, record"
     key = {**key_of(scope), "trace": trace}
-    return [
-        from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")
-    ]
+    rows = db.select(columns, "span", key, "order by n")
+    return [from_row(Piece, row) for row in rows]
 
 
 @holds("traces")
@@ -387,10 +406,11 @@ def finish_trace(
     unchanged = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
     if not db.update("trace", unchanged, {"state": "done", "bytes": 0}):
         return False
+
     db.delete("span", {**key, "trace": trace.id})
     db.run("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
     if episode is not None:
-        _insert(db, scope, episode, trace.via)
+        _insert_episode(db, scope, episode, trace.via)
     return True
 
 
@@ -404,48 +424,59 @@ def put_spans(
     `trust` is the trust of these spans. A trace with spans of different trust becomes
     "external".
     """
-    refused: Counter[str] = Counter()
     by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         by_trace[piece.trace].append(piece)
+
     unfinished = {**key_of(scope), "state": "open"}
     ((used,),) = db.select("coalesce(sum(bytes), 0)", "trace", unfinished)
-    room = bounds.bytes - int(used)
+    free_bytes = bounds.bytes - int(used)
+
+    refused: Counter[str] = Counter()
     for trace, group in by_trace.items():
         rows = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         is_open = not rows or rows[0]["state"] == "open"
         stored_spans = rows[0]["spans"] if rows else 0
-        size = sum(len(piece.record) for piece in group)
+        size = _total_bytes(group)
+
         reason = ""
         if not is_open:
             reason = LATE_SPANS_REASON
         elif stored_spans + len(group) > bounds.spans:
             reason = f"a trace may have {bounds.spans} spans"
-        elif size > room:
+        elif size > free_bytes:
             reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
+
         if reason:
             refused[reason] += len(group)
         else:
-            _put(db, scope, trace=trace, pieces=group, trust=trust)
-            room -= size
+            _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
+            free_bytes -= size
+
     return refused
 
 
-def _put(
+def _total_bytes(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece.record) for piece in pieces)
+
+
+def _insert_spans(
     db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
 ) -> None:
+    """Store those spans of a trace that are new, and count them in its row."""
     key = {**key_of(scope), "trace": trace}
-    new = [
-        piece
-        for piece in pieces
-        if db.insert("span", {**key, **asdict(piece)}, CONFLICT_SKIP_SQL).rowcount
-    ]
+    new = []
+    for piece in pieces:
+        row = {**key, **asdict(piece)}
+        if db.insert("span", row, CONFLICT_SKIP_SQL).rowcount:
+            new.append(piece)
     if not new:
         return
+
     values = {
         **key,
         "spans": len(new),
-        "bytes": sum(len(piece.record) for piece in new),
+        "bytes": _total_bytes(new),
         "root": any(not piece.parent for piece in new),
         "now": time.time(),
         "trust": trust,
@@ -461,17 +492,21 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     time has just happened. A run may be recorded again when it is longer.
     """
     now = time.time()
-    worked = dict[str, float]()  # when each action worked last, 0 if it failed last
+    # When each action worked last, by its digest; 0 if it failed at its last step.
+    worked = dict[str, float]()
     for step in steps:
         time_worked = 0.0 if step.error else min(step.at or now, now)
         for digest in step.action.digests(step.error):
             worked[digest] = time_worked
+
+    # One statement for all actions that worked at the same time.
     by_time = defaultdict[float, list[str]](list)
     for digest, time_worked in worked.items():
         by_time[time_worked].append(digest)
     for time_worked, digests in sorted(by_time.items()):
         values = {"digests": json.dumps(digests), "at": time_worked}
         db.run("actions_worked", {**key_of(scope), **values})
+
     for step in steps:
         if not (step.error and step.lesson):
             continue
@@ -487,35 +522,57 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
             db.run("insert_action", values)
 
 
+# A part of an action is announced after it failed in this many runs: on recorded
+# sessions, 2 runs announce the wrong failure in 15 % of the cases, 3 in 10 %.
+MIN_ANNOUNCED_RUNS = 3
+
+
+# At most so many failures are read, newest first, and so many lessons about them.
+MAX_READ_FAILURES = 500
+
+
+MAX_READ_LESSONS = 10
+
+
+# An answer has at most this many failures.
+MAX_ANNOUNCED_FAILURES = 3
+
+
 def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
     """Return what is known about an action that failed and has not worked since."""
-    failures = list[KnownFailure]()
-    waiting = set[int]()
     rows = db.all(
         "failed_actions",
         scope,
         digests=json.dumps(action.digests()),
         whole=action.whole,
-        **ANNOUNCEMENT_LIMITS,
+        least=MIN_ANNOUNCED_RUNS,
+        read=MAX_READ_FAILURES,
+        limit=MAX_READ_LESSONS,
     )
+
+    failures = list[KnownFailure]()
+    waiting = set[int]()
     for failure in rows:
-        texts = db.all("lesson_and_rules", scope, id=failure["id"])
-        waiting.update(text["entry"] for text in texts if text["entry"])
-        lesson = rule = None
-        for text in texts:
-            if text["entry"]:
-                continue
-            if text["own"]:
-                lesson = text
+        lesson = None
+        rule = None
+        for row in db.all("lesson_and_rules", scope, id=failure["id"]):
+            if row["entry"]:
+                waiting.add(row["entry"])  # its text waits in quarantine
+            elif row["own"]:
+                lesson = row
             else:
-                rule = text
+                rule = row
         if lesson is not None and len(failures) < MAX_ANNOUNCED_FAILURES:
             failures.append(_known_failure(failure, lesson, rule))
+
     return ActionHistory(tuple(failures), tuple(sorted(waiting)))
 
 
 def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:
-    """Return a failure with its lesson; a `rule` about it says how to avoid it."""
+    """Return a failure with its lesson; a `rule` about it says how to avoid it.
+
+    Without a rule, the part of the lesson below `MEND_HEADING` says how to avoid it.
+    """
     if rule is None:
         best = lesson
         wrong, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
@@ -523,6 +580,7 @@ def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:
         best = rule
         wrong = lesson["text"]
         fix = rule["text"]
+
     return from_row(
         KnownFailure,
         failure,
@@ -534,7 +592,7 @@ def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:
     )
 
 
-# The events of sessions that a scope keeps.
+# A scope keeps at most this many events of sessions.
 MAX_SESSION_EVENTS = 20_000
 
 
@@ -543,52 +601,77 @@ MAX_SESSION_EVENTS = 20_000
 def append_events(
     db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add events to a session: the columns of a row.
+    """Add events to a session; each is a row as `event_row` returns it.
 
-    Other sessions give way, the oldest first.
+    If a scope has more than `MAX_SESSION_EVENTS`, deletes a tenth of them: those of the
+    sessions that were used longest ago.
     """
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
+
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
 
 
+# The fields of an event that its stored record has.
+EVENT_RECORD_FIELDS = (
+    "type",
+    "content",
+    "tool",
+    "arguments",
+    "call",
+    "error",
+    "agent",
+    "origin",
+)
+
+
 def event_row(event: Event) -> dict[str, Any]:
-    """Return an event as a row: without secrets, and with what finds it again."""
-    called = ""
+    """Return the columns of an event, without secrets.
+
+    `record` has the event itself, the other columns are for searches.
+    """
+    action_digest = ""
     if event.type == "tool_call":
-        called = action(event.tool, event.arguments or {}).whole
+        action_digest = action(event.tool, event.arguments or {}).whole
+
     event = clean_event(event, Limits().content)
-    names = "type content tool arguments call error agent origin".split()
-    record = {name: getattr(event, name) for name in names}
+    record = {name: getattr(event, name) for name in EVENT_RECORD_FIELDS}
     return {
         "type": storable(event.type),
         "tool": storable(event.tool),
         "call": storable(event.call),
-        "action": called,
+        "action": action_digest,
         "failed": bool(event.error),
         "record": json.dumps(record, ensure_ascii=False, default=repr),
     }
 
 
 def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
-    """Return the signatures of the errors of a failed event, as lessons have them."""
+    """Return the signatures of the errors of a failed event.
+
+    A lesson knows an error by one of its lines, with the name of the tool or without
+    it.
+    """
     from heedful.traces.error_lines import error_lines
 
-    lines = error_lines(
-        str(event["content"] or event["error"]).splitlines(), others=False
-    )
-    titles = "", str(event.get("tool") or "")
-    return frozenset(
-        signature(title, line).digest for line in lines for title in titles
-    )
+    text = str(event["content"] or event["error"])
+    tool = str(event.get("tool") or "")
+    digests = set[str]()
+    for line in error_lines(text.splitlines(), others=False):
+        digests.add(signature("", line).digest)
+        digests.add(signature(tool, line).digest)
+    return frozenset(digests)
 
 
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
-    """Return whether a call is stored, and whether its tool or action failed last."""
+    """Return whether a call is stored, and whether its tool or action failed last.
+
+    `call` is the id of the call; with "", any call of the tool without a result counts.
+    """
     (row,) = db.all(
         "course_of",
         scope,
@@ -603,30 +686,31 @@ def course_of(
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
     """Return the sessions without an event since the time `before`."""
     end = f"group by session having max(at) < {before:f}"
-    return [row["session"] for row in db.select("session", "event", key_of(scope), end)]
+    rows = db.select("session", "event", key_of(scope), end)
+    return [row["session"] for row in rows]
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:
     """Return the key that sent the first event of a session.
 
-    It is "" in process; returns None without events.
+    Returns "" if the event came from code in this process, and None if the session has
+    no events.
     """
     key = {**key_of(scope), "session": storable(session)}
-    for row in db.select("via", "event", key, "order by n limit 1"):
-        return str(row["via"])
-    return None
+    rows = db.select("via", "event", key, "order by n limit 1")
+    return str(rows[0]["via"]) if rows else None
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
     """Return the events of a session in order.
 
-    Each has its time and key as `at` and `via`.
+    Each event has its time as `at` and the key that sent it as `via`.
     """
     key = {**key_of(scope), "session": storable(session)}
     events = []
     for row in db.select("record, via, at", "event", key, "order by n"):
-        event = {**json.loads(row["record"]), "at": row["at"], "via": row["via"]}
-        events.append(event)
+        event = json.loads(row["record"])
+        events.append({**event, "at": row["at"], "via": row["via"]})
     return events
 
 
