@@ -54,9 +54,10 @@ from heedful.store.sqlite import (
 
 
 class FieldBounds:
-    """Constraints on a field, named as in pydantic's core schema.
+    """Constraints on a field of a record, such as `ge=0`, that pydantic checks.
 
-    Declaring them does not import pydantic.
+    They have the names of pydantic's core schema. pydantic itself, which is slow to
+    import, is not imported until a record is decoded.
     """
 
     def __init__(self, **constraints: Any) -> None:
@@ -70,10 +71,10 @@ class FieldBounds:
 
 Count = Annotated[int, FieldBounds(ge=0, le=2**53)]
 Share = Annotated[float, FieldBounds(ge=0, le=1)]
-# Before the year 10000; 0 is unknown.
+# Seconds since 1970, before the year 10000; 0 is unknown.
 Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
-Mark = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
-
+# The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
+Digest = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
 
 # In an export, a lesson or example that is not verified is a `candidate`, as in the
 # first version of the file.
@@ -141,10 +142,10 @@ class LessonRecord:
 
     type: Literal["lesson"] = "lesson"
     kind: Annotated[str, FieldBounds(pattern="^[^/]{1,200}$")]
-    signature: Mark
+    signature: Digest
     error_type: str
     pattern: str
-    words: Mark
+    words: Digest
     text: str
     tags: tuple[str, ...]
     state: ExportState
@@ -172,19 +173,6 @@ class End:
 
 
 Record = Header | LessonRecord | End
-MAX_UNTRUSTED_META_CHARS = 20_000
-# What a lesson of an export has and a new one does not.
-EXPORT_ONLY_FIELDS = (
-    "state",
-    "apart",
-    "useful",
-    "seen",
-    "first_seen",
-    "last_seen",
-    "last_shown",
-)
-# The fields of a lesson that are stored in other tables.
-LESSON_TABLE_FIELDS = ("type", "examples", "links")
 
 
 def encode(record: Record) -> bytes:
@@ -203,16 +191,17 @@ def decode(line: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        return cast("Record", _adapter().validate_json(line))
+        return cast("Record", _record_adapter().validate_json(line))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "line"
-        allowed = first["msg"].removeprefix("Input should be ")
-        raise InvalidInput(place, first["input"], allowed) from None
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "line"
+        allowed = problem["msg"].removeprefix("Input should be ")
+        raise InvalidInput(place, problem["input"], allowed) from None
 
 
 @cache
-def _adapter() -> Any:
+def _record_adapter() -> Any:
+    """Return pydantic's adapter for records; their field `type` says which they are."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -227,19 +216,9 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
     They are sorted by kind and signature.
     """
     key = key_of(scope)
-
-    @cache
-    def sources_of(example: int) -> tuple[str, ...]:
-        rows = db.run("rests_on", {"example": example})
-        return tuple(sorted({row["source"] for row in rows}))
-
     for row in db.select("*", "lesson", key, "order by kind, signature"):
-        examples = [
-            _example_record(example, row["author"], sources_of(example["id"]))
-            for example in db.select(
-                "*", "example", {"lesson_id": row["id"]}, "order by digest"
-            )
-        ]
+        of_lesson = {"lesson_id": row["id"]}
+        examples = db.select("*", "example", of_lesson, "order by digest")
         child = {**key, "child": lessons.name_of(row)}
         links = db.select("*", "link", child, "order by relation, parent")
         yield from_row(
@@ -247,54 +226,72 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             row,
             type="lesson",
             state=export_state(row["state"]),
-            meta=_load(row["meta"]),
-            examples=tuple(examples),
+            meta=_load_json(row["meta"]),
+            examples=tuple(
+                _example_record(db, example, row["author"]) for example in examples
+            ),
             links=tuple(from_row(LinkRecord, link) for link in links),
         )
 
 
-def _example_record(
-    row: Row, author: int | None, sources: tuple[str, ...]
-) -> ExampleRecord:
+def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
+    """Return an example as an export has it.
+
+    `author` is the id of the example whose text its lesson shows, None if no example
+    has this text.
+    """
     digest = row["digest"]
+    # What follows the prefix is made of the text, and is made again by an import.
     if digest.startswith(LESSON_DIGEST_PREFIX):
         digest = LESSON_DIGEST_PREFIX
+
+    origins = db.run("rests_on", {"example": row["id"]})
+    sources = {origin["source"] for origin in origins}
     return from_row(
         ExampleRecord,
         row,
         digest=digest,
         author=row["id"] == author,
         state=export_state(row["state"]),
-        example=Example(**_load(row["record"])),
-        sources=sources,
+        example=Example(**_load_json(row["record"])),
+        sources=tuple(sorted(sources)),
     )
 
 
-def _load(text: str) -> dict[str, Any]:
-    """Return a JSON object, with null for each number that JSON has no word for."""
+def _load_json(text: str) -> dict[str, Any]:
+    """Return a stored JSON object, with None for NaN and the infinities.
+
+    Python writes these into JSON, but a strict reader of the export refuses them.
+    """
     record: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
     return record
 
 
-def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
-    """Yield the texts of a lesson for which nobody vouches.
+# A lesson for which nobody vouches loses its `meta` if it has more characters.
+MAX_UNTRUSTED_META_CHARS = 20_000
 
-    They are words of `source`, in quarantine. Decisions and counts are dropped, and so
-    are retired and superseded texts.
+
+def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
+    """Yield the texts of a lesson for which nobody vouches, each as a lesson.
+
+    They come from `source` and wait in quarantine. Retired and superseded texts are
+    left out, and so are the decisions of operators and the counts of the lesson.
     """
-    pattern = Signature("", record.pattern, digest=record.signature)
+    signature = Signature("", record.pattern, digest=record.signature)
     meta = record.meta
     if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
         meta = {}
+
     for text in record.examples:
         if text.state in ("retired", "superseded"):
             continue
+
         example = None
         if text.digest != LESSON_DIGEST_PREFIX:
             example = text.example
         lesson = Lesson(
             record.kind,
-            pattern,
+            signature,
             error_type=record.error_type,
             text=clip(text.lesson),
             sighting="",
@@ -326,6 +323,8 @@ def import_lessons(
     import. With `dry_run`, nothing is written.
     """
     db.execute("savepoint importing")
+
+    # One import comes in many batches, but needs only one ruling.
     ruling = {
         **key_of(scope),
         "action": "import",
@@ -336,49 +335,59 @@ def import_lessons(
         lessons.rule(
             db, scope, action="import", subject=source, by=by, why=why, now=time.time()
         )
+
     counts = Counter[str]()
     for record in records:
         if by:
-            counts.update(_import(db, scope, record))
+            counts.update(_import_trusted(db, scope, record))
         else:
-            counts.update(_quarantine(db, scope, record, source))
+            counts.update(_import_untrusted(db, scope, record, source))
+
     if dry_run:
         db.execute("rollback to importing")
     db.execute("release importing")
     return counts
 
 
-def _quarantine(
+def _import_untrusted(
     db: Db, scope: Scope, record: LessonRecord, source: str
 ) -> Counter[str]:
-    """Store the new texts of a lesson for which nobody vouches."""
+    """Store the new texts of a lesson for which nobody vouches, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
     rows = db.select("id", "lesson", key)
-    digests = set[str]()
+    stored_digests = set[str]()
     for row in rows:
         examples = db.select("digest", "example", {"lesson_id": row["id"]})
-        digests.update(example["digest"] for example in examples)
+        stored_digests.update(example["digest"] for example in examples)
+
     texts = dict[str, Lesson]()
     for lesson in untrusted_texts(record, source):
         digest = words_digest(storable(lesson.text))
         if lesson.example is not None:
             digest = lesson.example.digest
         texts[digest] = lesson
-    new = [lesson for digest, lesson in texts.items() if digest not in digests]
+    new = [lesson for digest, lesson in texts.items() if digest not in stored_digests]
     answers = lessons.upsert(db, scope, new, time.time())
+
+    # A lesson without any text is not counted.
     counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
-    counts["known" if rows else "new"] = 1 if texts else 0
+    counts["known" if rows else "new"] = min(1, len(texts))
     return counts
 
 
-def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
+def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     """Write what is new of a lesson for which an operator vouches."""
     key = key_of(scope)
     now = time.time()
     name = {**key, "kind": record.kind, "signature": record.signature}
     rows = db.select("id, text, author", "lesson", name)
-    is_known = bool(rows)
-    if is_known:
+    is_new = not rows
+    if is_new:
+        columns = _lesson_columns(record, now)
+        rows = db.run("upsert_lesson", {**key, **columns, "now": now}).fetchall()
+        changes = {column: columns[column] for column in EXPORT_ONLY_FIELDS}
+        db.update("lesson", {"id": rows[0]["id"]}, changes)
+    else:
         values = {
             "id": rows[0]["id"],
             "seen": record.seen,
@@ -386,27 +395,37 @@ def _import(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
             "last_seen": record.last_seen,
         }
         db.run("merge_counts", values)
-    else:
-        columns = _columns(record, now)
-        rows = db.run("upsert_lesson", {**key, **columns, "now": now}).fetchall()
-        changes = {column: columns[column] for column in EXPORT_ONLY_FIELDS}
-        db.update("lesson", {"id": rows[0]["id"]}, changes)
+
     lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
     counts = Counter(waiting=states.count("quarantined"))
-    counts["known" if is_known else "new"] += 1
-    if not is_known:
-        child = lessons.name_of(lesson)
-        for link in record.links:
-            row = {**key, **asdict(link), "child": child}
-            db.insert("link", row, CONFLICT_SKIP_SQL)
+    if not is_new:
+        counts["known"] = 1
+        return counts
+
+    counts["new"] = 1
+    for link in record.links:
+        row = {**key, **asdict(link), "child": lessons.name_of(lesson)}
+        db.insert("link", row, CONFLICT_SKIP_SQL)
     return counts
 
 
-def _columns(record: LessonRecord, now: float) -> dict[str, Any]:
-    """Return the columns of a new lesson; those of other tables are left out."""
+# What a lesson of an export has and a new one does not.
+EXPORT_ONLY_FIELDS = (
+    "state",
+    "apart",
+    "useful",
+    "seen",
+    "first_seen",
+    "last_seen",
+    "last_shown",
+)
+
+
+def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
+    """Return the columns of a new lesson; `now` stands for a time that is unknown."""
     columns = asdict(record)
-    for field in LESSON_TABLE_FIELDS:
+    for field in ("type", "examples", "links"):  # they are no columns of this table
         del columns[field]
     for field in ("error_type", "pattern", "text", "source"):
         columns[field] = storable(columns[field])
@@ -422,7 +441,10 @@ def _columns(record: LessonRecord, now: float) -> dict[str, Any]:
 def _write_example(
     db: Db, lesson: dict[str, Any], record: ExampleRecord
 ) -> State | None:
-    """Write an example of `lesson`; return its state, or None if it is stored."""
+    """Write an example of `lesson`; return its state.
+
+    Returns None, and writes nothing, if the lesson has this example already.
+    """
     text = storable(record.lesson)
     digest = record.digest
     if digest == LESSON_DIGEST_PREFIX:
@@ -430,6 +452,7 @@ def _write_example(
     key = {"lesson_id": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
+
     values = {
         **lesson,
         **key,
@@ -444,6 +467,8 @@ def _write_example(
         "memory_key": "",
     }
     lessons.add_example(db, values, example=record.example, context="", place=None)
+
+    # The lesson shows this text: from now on it is that of the example.
     (row,) = db.select("id, state", "example", key)
     if record.author and text == lesson["text"] and not lesson["author"]:
         db.update("lesson", {"id": lesson["id"]}, {"author": row["id"]})
@@ -452,15 +477,16 @@ def _write_example(
 
 # The tables to which other tables refer are written first.
 REFERENCED_TABLES = ("loop", "lesson", "example", "dream")
-# Columns of SQLite that are not copied.
+# Columns of SQLite that are not copied. The tenant is, but by an expression of its own.
 OMITTED_COLUMNS = ("tenant", "changed", "place")
-# The tenant of a row in a file whose table has neither this column nor a foreign key.
+# SQL for the tenant of a row `t` whose table in SQLite has neither the column `tenant`
+# nor a foreign key. `tenant_of` is a function that `_copy_rows` defines.
 _TENANT_EXPRESSIONS = {
     "corpus": "tenant_of(t.scope)",
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
-# Writes what PostgreSQL's triggers would write one row at a time.
+# No trigger runs during the copy; this writes at once what they would have written.
 _TRIGGER_UPDATES_SQL = (
     "update vector set indexed = e.indexed from example e where e.id = vector.example"
 )
@@ -470,7 +496,7 @@ class StoreTable(NamedTuple):
     """A table that both engines have; the last of its `columns` is the tenant.
 
     `tenant` is the SQL expression for the tenant of a row `t` in SQLite. `number` is
-    the column to which the database assigns numbers, or "".
+    the column to which the database assigns numbers, "" if there is none.
     """
 
     name: str
@@ -487,31 +513,34 @@ def tables() -> tuple[StoreTable, ...]:
             "select name from sqlite_schema where type = 'table' "
             "and name not like 'example_fts%' order by name"
         ).fetchall()
-        by_name = {row["name"]: _table(db, row["name"]) for row in names}
-    in_order = dict.fromkeys((*REFERENCED_TABLES, *by_name))
-    return tuple(by_name[name] for name in in_order)
+        by_name = {row["name"]: _describe_table(db, row["name"]) for row in names}
+
+    ordered_names = dict.fromkeys((*REFERENCED_TABLES, *by_name))
+    return tuple(by_name[name] for name in ordered_names)
 
 
-def _table(db: Db, name: str) -> StoreTable:
+def _describe_table(db: Db, name: str) -> StoreTable:
+    """Return the columns of a table, and how to read the tenant of its rows."""
     sql = f"select name, type, pk from pragma_table_info('{name}')"
-    info = db.execute(sql).fetchall()
-    columns = [row["name"] for row in info if row["name"] not in OMITTED_COLUMNS]
+    columns = db.execute(sql).fetchall()
+    names = [column["name"] for column in columns]
+
     tenant = _TENANT_EXPRESSIONS.get(name, "t.tenant")
-    if "tenant" not in [row["name"] for row in info]:
-        sql = f"select * from pragma_foreign_key_list('{name}')"
-        key = db.execute(sql).fetchone()
-        if key is not None:
-            tenant = (
-                f"(select tenant from {key['table']} where {key['to']} = "
-                f"t.{key['from']})"
-            )
+    sql = f"select * from pragma_foreign_key_list('{name}')"
+    key = db.execute(sql).fetchone()
+    if "tenant" not in names and key is not None:
+        referenced_row = f"{key['to']} = t.{key['from']}"
+        tenant = f"(select tenant from {key['table']} where {referenced_row})"
+
     number = ""
-    for row in info:
-        if row["pk"] == 1 and row["type"].lower() == "integer":
-            number = row["name"] if row["name"] in ("n", "id") else ""
-            break
+    for column in columns:
+        is_key = column["pk"] == 1 and column["type"].lower() == "integer"
+        if is_key and column["name"] in ("n", "id"):
+            number = column["name"]
+
+    copied_names = [column for column in names if column not in OMITTED_COLUMNS]
     return StoreTable(
-        name=name, columns=(*columns, "tenant"), tenant=tenant, number=number
+        name=name, columns=(*copied_names, "tenant"), tenant=tenant, number=number
     )
 
 
@@ -529,6 +558,7 @@ def copy(source: str, target: str) -> dict[str, int]:
         raise NotFound("database", source, "this folder; check the path")
     if os.path.exists(target):
         raise Conflict(f"{target} exists; copy into a new file")
+
     try:
         with closing(connect(source, BUSY_TIMEOUT_SECONDS)) as db:
             if target.startswith(POSTGRES_PREFIXES):
@@ -556,30 +586,20 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
     needs_psycopg()
     from heedful.store import postgres_session
 
+    tenants = {}
+    for row in db.execute("select tenant, project from tally").fetchall():
+        scope = Scope(row["tenant"], row["project"])
+        tenants[token(scope)] = scope.tenant
+    db.create_function("tenant_of", 1, tenants.get)
+
     try:
-        session = postgres_session.PostgresSession(
-            postgres_session.parse_url(target).conninfo
-        )
+        address = postgres_session.parse_url(target)
+        session = postgres_session.PostgresSession(address.conninfo)
         with closing(session) as copied:
             _begin_copy(copied, target)
-            scopes = db.execute("select tenant, project from tally").fetchall()
-            tenants = {
-                token(Scope(row["tenant"], row["project"])): row["tenant"]
-                for row in scopes
-            }
-            db.create_function("tenant_of", 1, tenants.get)
             counts = {table.name: _copy_table(db, copied, table) for table in tables()}
             copied.script(_TRIGGER_UPDATES_SQL)
-            for table in tables():
-                if table.number:  # the copy counts on
-                    last = f"max({table.number})"
-                    sequence = (
-                        f"pg_get_serial_sequence('{table.name}', '{table.number}')"
-                    )
-                    copied.script(
-                        f"select setval({sequence}, {last}) from {table.name} "
-                        f"having {last} > 0"
-                    )
+            _set_next_numbers(copied)
             copied.run_boundary("commit")
             return counts
     except postgres_session.PSYCOPG_ERRORS as error:
@@ -614,24 +634,37 @@ def _begin_copy(copied: Any, target: str) -> None:
 
 
 def _copy_table(db: Connection, copied: Any, table: StoreTable) -> int:
+    """Copy the rows of a table to PostgreSQL; return their number."""
+    columns = table.columns
     # The column `near` of a vector exists only in PostgreSQL.
-    is_vector = table.name == "vector"
-    columns = (*table.columns, "near") if is_vector else table.columns
-    sql = f"select {', '.join(table.columns[:-1])}, {table.tenant} from {table.name} t"
-
-    def rows() -> Iterator[list[Any]]:
-        for row in db.execute(sql):
-            cells = [_cell(value) for value in row]
-            if is_vector:
-                cells.append(short(row["data"]))
-            yield cells
-
+    if table.name == "vector":
+        columns = (*columns, "near")
     copied.script(f"alter table {table.name} disable trigger user")
-    written: int = copied.load(table.name, columns, rows())
+    written: int = copied.load(table.name, columns, _read_rows(db, table))
     copied.script(f"alter table {table.name} enable trigger user")
     return written
 
 
-def _cell(value: Any) -> Any:
-    """Return a value without the character NUL, which PostgreSQL cannot hold."""
-    return value.replace("\0", "?") if isinstance(value, str) else value
+def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
+    """Yield the rows of a table of SQLite, with the values that PostgreSQL gets."""
+    columns = ", ".join(table.columns[:-1])
+    for row in db.execute(f"select {columns}, {table.tenant} from {table.name} t"):
+        cells = list(row)
+        for index, cell in enumerate(cells):
+            # PostgreSQL cannot hold the character NUL.
+            if isinstance(cell, str):
+                cells[index] = cell.replace("\0", "?")
+        if table.name == "vector":
+            cells.append(short(row["data"]))
+        yield cells
+
+
+def _set_next_numbers(copied: Any) -> None:
+    """Let PostgreSQL number new rows from the last number of the copied rows on."""
+    for table in tables():
+        if table.number:
+            last = f"max({table.number})"
+            sequence = f"pg_get_serial_sequence('{table.name}', '{table.number}')"
+            copied.script(
+                f"select setval({sequence}, {last}) from {table.name} having {last} > 0"
+            )
