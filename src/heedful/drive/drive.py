@@ -127,49 +127,56 @@ def validate_options(
     """
     if not isinstance(policy, decide.Policy):
         policy = policies.policy(policy)
+
     allowed = "a name without a secret: ids are not redacted"
     require(redact(str(id)) == str(id), "id", id, allowed)
+
     _validate_checks(checks)
     allowed = "a function (candidate, context) that returns an Evaluation"
     require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
-    aims = _validate_goals(goals) or policy.goals
-    record.check_goals(aims)
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and 0 < timeout < UNLIMITED_SECONDS
-    ):
-        raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
+
+    loop_goals = _validate_goals(goals) or policy.goals
+    record.check_goals(loop_goals)
+
+    if timeout is not None:
+        is_number = isinstance(timeout, int | float)
+        is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
+        require(is_limit, "timeout", timeout, "a number of seconds above 0")
 
     _validate_memory_key(memory_key)
-    allowed = f"one of {', '.join(PROMPT_FORMS)}"
-    require(tell in PROMPT_FORMS, "tell", tell, allowed)
+    require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 
-    return policy, aims
+    return policy, loop_goals
 
 
 def _validate_checks(checks: Sequence[Check]) -> None:
+    """Raise InvalidInput unless all `checks` can be called with a candidate."""
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        raise errors.InvalidInput(
-            "checks", checks, "a list of callables (candidate, context)"
-        )
+        allowed = "a list of callables (candidate, context)"
+        raise errors.InvalidInput("checks", checks, allowed)
+
     for check in checks:
+        # `checks.words` instead of `checks.words(…)`, which makes the check.
         name = getattr(check, "__qualname__", ".")
         if "." not in name and str(check.__module__).startswith("heedful.checks."):
             raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
 
 
 def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
+    """Return the goals, read from text where they are text. Raises InvalidInput."""
     if not isinstance(goals, Sequence) or isinstance(goals, str):
-        raise errors.InvalidInput(
-            "goals", goals, 'a list of Goal or text: ["quality >= 0.8"]'
-        )
+        allowed = 'a list of Goal or text: ["quality >= 0.8"]'
+        raise errors.InvalidInput("goals", goals, allowed)
     return tuple(
         goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
     )
 
 
 def _validate_memory_key(key: str | None) -> None:
+    """Raise InvalidInput unless `key` is empty or short printable text, no secret."""
     if not key:
         return
+
     limit = journal.MAX_MEMORY_KEY_CHARS
     printable = isinstance(key, str) and key.isprintable()
     if not printable or redact(key[:limit]) != key:
@@ -179,7 +186,11 @@ def _validate_memory_key(key: str | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What a run knows of its loop; `answer` belongs to an attempt not yet stored."""
+    """What a run knows of its loop.
+
+    `values` are the candidates, one for each attempt. `answer` has the candidates of an
+    attempt that is not judged yet; None if there is no such attempt.
+    """
 
     loop: record.Loop
     values: tuple[Any, ...] = ()
@@ -230,9 +241,10 @@ class Run(Generic[C]):
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
+        self._pure = pure(self.checks, self.evaluate)
         if self.memory_key is None:
             self.memory_key = "" if self.memory is None else self._default_key()
-        self._pure = pure(self.checks, self.evaluate)
+
         memory = None
         scope = self.scope
         if self.memory is not None:
@@ -250,11 +262,13 @@ class Run(Generic[C]):
             memory=self._memory,
         )
         self._stored_briefing: Briefing | None = None
+
         self._budgets = [
             rule for rule in self.policy.rules if isinstance(rule, stop.Budget)
         ]
-        seconds = (rule.seconds for rule in self._budgets if rule.seconds)
-        self._max_seconds = min(seconds, default=UNLIMITED_SECONDS)
+        limits = [rule.seconds for rule in self._budgets if rule.seconds]
+        self._max_seconds = min(limits, default=UNLIMITED_SECONDS)
+
         self._state: _State | None = None
         self._lock = asyncio.Lock()
         self._began = 0.0
@@ -275,20 +289,28 @@ class Run(Generic[C]):
         )
 
     def _default_key(self) -> str:
-        """Return the memory key of the function; for a model, that of the checks."""
+        """Return the memory key of the function; for a model, that of the checks.
+
+        It is "" if any of the checks has no lasting name.
+        """
         if not isinstance(self._generate, Writer):
             return journal.key_of(self._generate)
-        keys = [
-            journal.key_of(check) if isfunction(check) else "" for check in self.checks
-        ]
-        if not all(key and "<locals>" not in key for key in keys):
-            return ""
+
+        keys = []
+        for check in self.checks:
+            key = journal.key_of(check) if isfunction(check) else ""
+            if not key or "<locals>" in key:
+                return ""
+            keys.append(key)
+
         return ", ".join(keys)[-journal.MAX_MEMORY_KEY_CHARS :]
 
     @property
     def loop(self) -> record.Loop:
         """The loop so far; it has no attempts before the first step."""
-        return self._state.loop if self._state else record.Loop(self.id, self._goals)
+        if self._state is None:
+            return record.Loop(self.id, self._goals)
+        return self._state.loop
 
     @property
     def briefing(self) -> Briefing | None:
@@ -303,7 +325,8 @@ class Run(Generic[C]):
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
         resumed.
         """
-        return (await self._change(self._attempt)).verdict
+        state = await self._change(self._attempt)
+        return state.verdict
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
@@ -336,13 +359,15 @@ class Run(Generic[C]):
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
                 return state
+
             loop, verdict, entry = journal.cancel_loop(
                 state.loop, self.policy, by, time.time()
             )
             await self._journal.write(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
-        return (await self._change(end)).verdict
+        state = await self._change(end)
+        return state.verdict
 
     async def override(
         self,
@@ -359,33 +384,39 @@ class Run(Generic[C]):
         has expired or has no actor (`by`), or if the rule is not in the policy or
         cannot be overridden.
         """
+        override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
         async def lift(state: _State) -> _State:
-            override = record.Override(
-                rule, by, why=why, decisions=decisions, until=until
-            )
-            loop = replace(state.loop, at=time.time())
+            before = replace(state.loop, at=time.time())
             after, verdict = decide.apply_override(
-                loop, self.policy, state.verdict, override
+                before, self.policy, state.verdict, override
             )
             verdict = await self._worded(state, after, verdict)
+
             entry = JournalEntry(id=self.id, epoch=0)
             if isinstance(state.verdict, decide.Done):
+                # The loop opens again, so it needs lessons and a recorded decision.
                 if self._memory is not None:
                     await self._memory.brief(self.id, begins=False)
-                entry = journal.decision_entry(loop, self.policy, verdict)
+                entry = journal.decision_entry(before, self.policy, verdict)
 
-            await self._journal.write(replace(entry, override=override), loop)
+            await self._journal.write(replace(entry, override=override), before)
             return replace(state, loop=after, verdict=verdict)
 
-        return (await self._change(lift)).verdict
+        state = await self._change(lift)
+        return state.verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Lock the loop, compute its next state with `work`, and remember it."""
+        """Compute the next state of the loop with `work`, and remember it.
+
+        Only one task at a time changes the loop. If `work` raises, the next change of a
+        stored loop reads its state from the journal again.
+        """
         async with self._lock:
             with self._lease:
                 if self._state is None:
                     self._state = await self._open()
+
                 try:
                     self._state = await work(self._state)
                 except BaseException:
@@ -395,33 +426,33 @@ class Run(Generic[C]):
                     if self._lease.durable:
                         self._state = None
                     raise
+
                 return self._state
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the state of a new loop."""
-        state = _State(
-            loop=record.Loop(self.id, self._goals, improves=self.policy.improvement)
-        )
         stored_loop = None
         if self._lease.durable:
             stored_loop = await self._lease.open(self._head())
+
         if stored_loop is None:
+            new = record.Loop(self.id, self._goals, improves=self.policy.improvement)
+            state = _State(loop=new)
             self._began = self._began or time.time()
         else:
+            state = self._state_of(stored_loop)
             self._began = self._began or stored_loop.created
             self._stored_briefing = stored_loop.briefing
             if self.data is None:
                 self.data = stored_loop.head.context
-            state = self._state_of(stored_loop)
 
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
 
         if self._memory is not None:
-            await self._memory.open(
-                state.loop, state.verdict, answered=state.answer is not None
-            )
+            answered = state.answer is not None
+            await self._memory.open(state.loop, state.verdict, answered)
 
         return state
 
@@ -438,17 +469,18 @@ class Run(Generic[C]):
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
         """Return the state of a stored loop; its candidates are objects again."""
-        answer = None
-        document = stored_loop.journal.get(
-            f"{len(stored_loop.loop.attempts) + 1}/answer"
+        loop = replace(
+            stored_loop.loop, goals=self._goals, improves=self.policy.improvement
         )
+
+        answer = None
+        document = stored_loop.journal.get(_answer_step(loop))
         if document is not None:
             answer = CandidateBatch.of(document)
             answer = replace(answer, values=objects(self._generate, answer.values))
+
         return _State(
-            loop=replace(
-                stored_loop.loop, goals=self._goals, improves=self.policy.improvement
-            ),
+            loop=loop,
             values=objects(self._generate, stored_loop.values),
             verdict=decide.latest_verdict(stored_loop.decisions),
             answer=answer,
@@ -459,35 +491,34 @@ class Run(Generic[C]):
         """Make, judge, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
+        # Calls that failed may have spent a budget before this attempt.
         if any(rule(state.loop) for rule in self._budgets):
-            return await self._end_by_budget(state)  # failed calls have spent it
+            return await self._end_by_budget(state)
 
+        # An answer that an interrupted attempt left took part of this attempt's time.
         began = time.perf_counter()
         if state.answer is not None:
             began -= state.answer.usage.seconds
+
         budget = self._max_seconds
         if budget < UNLIMITED_SECONDS:
             budget -= state.loop.usage.seconds
         budget_left = max(0.001, budget + began - time.perf_counter())
         limit = min(budget_left, self.timeout or budget_left)
+
         try:
-            if limit == UNLIMITED_SECONDS:  # a timer costs a tenth of an attempt
+            # Only with a limit, because a timer costs a tenth of an attempt.
+            if limit == UNLIMITED_SECONDS:
                 value, attempt = await self._try(state, began)
             else:
                 async with asyncio.timeout(limit):
                     value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
-            if budget_left > limit:
+            if limit < budget_left:
                 await self._record_failure(seconds)
                 raise self._late(state) from None
-
-            # The budget ends the loop, and the cost of the attempt counts.
-            state = self._state or state
-            usage = state.answer.usage if state.answer else record.Usage(calls=1)
-            extra = state.loop.extra + usage.lasting(max(budget, seconds))
-            loop = replace(state.loop, extra=extra)
-            return await self._end_by_budget(replace(state, loop=loop))
+            return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
             await self._record_failure(seconds, getattr(error, "usage", None))
@@ -501,6 +532,7 @@ class Run(Generic[C]):
         """Decide on an attempt with its candidate `value`, and write both."""
         loop = journal.append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
+
         if self._lease.durable:
             entry = journal.decision_entry(
                 loop,
@@ -521,10 +553,9 @@ class Run(Generic[C]):
         )
 
     def _late(self, state: _State) -> errors.ModelTimeout:
-        message = (
-            f"attempt {len(state.loop.attempts) + 1} had no result within "
-            f"{self.timeout:g} s"
-        )
+        """Return the error for an attempt that took longer than `timeout`."""
+        number = len(state.loop.attempts) + 1
+        message = f"attempt {number} had no result within {self.timeout:g} s"
         if self._lease.durable:
             message += f"; the loop can be resumed as {self.id!r}"
         return errors.ModelTimeout(message)
@@ -534,8 +565,11 @@ class Run(Generic[C]):
     ) -> decide.Verdict:
         """Return the verdict, with the feedback that the user's function writes."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
-        if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
+        if self.feedback is None or evaluation is None:
             return verdict
+        if not isinstance(verdict, decide.Again):
+            return verdict
+
         context = self._context(state, len(loop.attempts))
         feedback = await worded(self.feedback, evaluation, loop.goals, context)
         return replace(verdict, feedback=feedback)
@@ -545,25 +579,28 @@ class Run(Generic[C]):
         loop = state.loop
         number = len(loop.attempts) + 1
         context = self._context(state, number)
+
         answer = state.answer
         if answer is None:
             answer = await self._answer(loop, context)
             usage = answer.usage.lasting(time.perf_counter() - began)
             answer = CandidateBatch(answer.values, usage)
+            # Pure checks are quick and repeatable: then the attempt's entry is enough.
             if self._lease.durable and not self._pure:
-                step = (f"{number}/answer", answer.plain())
+                step = (_answer_step(loop), answer.plain())
                 entry = JournalEntry(id=self.id, epoch=0, step=step)
                 await self._journal.write(entry, loop)
-
             self._state = _State(
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
 
         value, evaluation = await self._best_of(loop, answer, context)
+
         candidate = record.Candidate.of(value)
         near_repeat = None
         if loop.attempts:
             near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+        model_wrote = isinstance(self._generate, Writer) and self.revise is None
         usage = answer.usage + evaluation.usage
         attempt = record.Attempt(
             number,
@@ -571,22 +608,18 @@ class Run(Generic[C]):
             evaluation=evaluation,
             usage=usage.lasting(time.perf_counter() - began),
             repeats=near_repeat,
-            greedy=(
-                isinstance(self._generate, Writer)
-                and self.revise is None
-                and context.temperature == 0
-            ),
+            greedy=model_wrote and context.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
         )
-
         return value, attempt
 
     async def _answer(self, loop: record.Loop, context: Context) -> CandidateBatch:
         """Return the candidates of the attempt that `context` describes."""
-        if context.attempt == 1 and self.initial is not None:
+        is_first = context.attempt == 1
+        if is_first and self.initial is not None:
             return CandidateBatch((self.initial,), record.Usage())
 
-        if context.attempt > 1 and self.revise is not None:
+        if not is_first and self.revise is not None:
             evaluation = loop.attempts[-1].evaluation
             findings = evaluation.findings if evaluation else ()
             return await revised(self.revise, context, findings)
@@ -596,7 +629,10 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: CandidateBatch, context: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best by rank, preference before margins."""
+        """Judge all candidates; return the best one and its evaluation.
+
+        The evaluation has the usage of judging all of them.
+        """
         evaluations = [
             await evaluated(value, context, self.checks, self.evaluate)
             for value in answer.values
@@ -604,28 +640,27 @@ class Run(Generic[C]):
         if len(evaluations) == 1:  # nearly always
             return answer.values[0], evaluations[0]
 
-        def order(index: int) -> tuple[float, ...]:
-            failed, missed, *margins = evaluations[index].rank(loop.goals)
-            return failed, missed, -evaluations[index].preference, *margins
-
-        best = min(range(len(evaluations)), key=order)
-        usage = sum((judged.usage for judged in evaluations), record.NO_USAGE)
-
+        ranks = [
+            _rank_with_preference(evaluation, loop.goals) for evaluation in evaluations
+        ]
+        best = ranks.index(min(ranks))
+        usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         return answer.values[best], replace(evaluations[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""
-        temperature = self.temperature
-        if number > 2:
-            repeats = sum(earlier is not None for earlier in state.loop.repeats())
-            warmer = temperature + RETRY_TEMPERATURE_STEP * repeats
-            temperature = max(temperature, min(1.0, warmer))
-
         hint = ""
         if isinstance(state.verdict, decide.Again):
             hint = state.verdict.feedback
-        briefing = self.briefing
 
+        temperature = self.temperature
+        if number > 2:
+            # Each repeated candidate makes the model warmer, up to 1.
+            repeated = [first for first in state.loop.repeats() if first is not None]
+            warmer = temperature + RETRY_TEMPERATURE_STEP * len(repeated)
+            temperature = max(temperature, min(1.0, warmer))
+
+        briefing = self.briefing
         return Context(
             self.task,
             number,
@@ -640,6 +675,16 @@ class Run(Generic[C]):
             began=self._began,
         )
 
+    async def _end_cut_off(self, state: _State, seconds: float) -> _State:
+        """End the loop whose budget of seconds cut off an attempt, and count its cost.
+
+        An attempt without an answer counts as one call.
+        """
+        usage = state.answer.usage if state.answer else record.Usage(calls=1)
+        extra = state.loop.extra + usage.lasting(seconds)
+        loop = replace(state.loop, extra=extra)
+        return await self._end_by_budget(replace(state, loop=loop))
+
     async def _end_by_budget(self, state: _State) -> _State:
         """End the loop because a budget is spent."""
         loop = replace(state.loop, at=time.time())
@@ -651,21 +696,42 @@ class Run(Generic[C]):
     async def _record_failure(
         self, seconds: float, judging: record.Usage | None = None
     ) -> None:
-        """Write the cost of a failed attempt, and its answer, if there is one."""
-        state = self._state or _State(loop=self.loop)
-        extra = record.Usage(1, seconds=seconds)
-        step = None
-        answer = state.answer
-        if answer is not None:
-            judging_seconds = max(0.0, seconds - answer.usage.seconds)
-            extra = (judging or record.Usage()).lasting(judging_seconds)
-            if self._lease.durable:
-                step = (f"{len(state.loop.attempts) + 1}/answer", answer.plain())
+        """Write the cost of an attempt that failed after `seconds`.
 
-        loop = replace(state.loop, extra=state.loop.extra + extra)
+        If its answer is known, only the judging failed: the answer is written for the
+        next try, and only the usage of `judging` is counted, None for no calls.
+        """
+        state = self._state or _State(loop=self.loop)
+        answer = state.answer
+        step = None
+        if answer is None:
+            failed = record.Usage(1, seconds=seconds)
+        else:
+            judging_seconds = max(0.0, seconds - answer.usage.seconds)
+            failed = (judging or record.Usage()).lasting(judging_seconds)
+            if self._lease.durable:
+                step = (_answer_step(state.loop), answer.plain())
+
+        loop = replace(state.loop, extra=state.loop.extra + failed)
         entry = JournalEntry(id=self.id, epoch=0, step=step, extra=loop.extra)
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
+
+
+def _answer_step(loop: record.Loop) -> str:
+    """Return the name under which the journal keeps the answer of the next attempt."""
+    return f"{len(loop.attempts) + 1}/answer"
+
+
+def _rank_with_preference(
+    evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
+) -> tuple[float, ...]:
+    """Return a sort key, smallest for the best of several candidates of one attempt.
+
+    It is `Evaluation.rank`, with the preference of critics before the margins.
+    """
+    failed, missed, *margins = evaluation.rank(goals)
+    return failed, missed, -evaluation.preference, *margins
 
 
 # The keyword arguments that `run` and `self_correcting` share.

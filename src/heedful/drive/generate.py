@@ -6,13 +6,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Context, blocking, call, takes
 from heedful.drive.journal import journalable
 from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_messages, as_text
-from heedful.loop.record import Finding, Usage
+from heedful.loop.record import NO_USAGE, Finding, Usage
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model, answer_of, usage_of
 from heedful.redact import redact
@@ -50,48 +50,62 @@ class Writer:
 
     def messages(self, context: Context) -> list[Message]:
         """Return the prompt for an attempt, without secrets."""
-        messages = [Message("system", self.system)] if self.system else []
-        worked = [
+        messages = []
+        if self.system:
+            messages.append(Message("system", self.system))
+
+        # The worked example of a rule is shown like any other recalled example.
+        worked_rules = [
             replace(rule, example=rule.worked) for rule in context.advice if rule.worked
         ]
-        messages += [*as_messages(worked), *context.examples]
-        parts = []
-        if context.advice:
-            rules = [replace(rule, worked=None) for rule in context.advice]
-            parts.append(as_text((), context.seed, rules))
+        messages += as_messages(worked_rules)
+        messages += context.examples
 
-        if context.hint:
-            last = context.previous
-            if not isinstance(last, str):
-                last = json.dumps(last)
-            last = redact(last)
-            if len(last) > MAX_REWRITE_CHARS:
-                last = cut_middle(last, MAX_PREVIOUS_ANSWER_CHARS)
-                parts.append(f"Your last answer:\n{last}")
-
-            parts.append(context.hint)
-
-        task = context.task
-        if not isinstance(task, str):
-            task = json.dumps(task, default=str)
-        parts.append(task)
-        messages.append(Message("user", "\n\n".join(parts)))
+        request = "\n\n".join(_request_parts(context))
+        messages.append(Message("user", request))
 
         return [Message(message.role, redact(message.content)) for message in messages]
 
 
-def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return `generate` (a Model in a Writer), and True if its call blocks.
+def _request_parts(context: Context) -> list[str]:
+    """Return what the last turn of a prompt says: rules, last answer, hint, task."""
+    parts = []
 
-    Raises InvalidInput.
+    if context.advice:
+        rules = [replace(rule, worked=None) for rule in context.advice]
+        parts.append(as_text((), context.seed, rules))
+
+    if context.hint:
+        last_answer = context.previous
+        if not isinstance(last_answer, str):
+            last_answer = json.dumps(last_answer)
+        last_answer = redact(last_answer)
+        if len(last_answer) > MAX_REWRITE_CHARS:
+            last_answer = cut_middle(last_answer, MAX_PREVIOUS_ANSWER_CHARS)
+            parts.append(f"Your last answer:\n{last_answer}")
+        parts.append(context.hint)
+
+    task = context.task
+    if not isinstance(task, str):
+        task = json.dumps(task, default=str)
+    parts.append(task)
+
+    return parts
+
+
+def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
+    """Return what makes the candidates, and whether a call of it blocks its thread.
+
+    A Model is returned in a Writer. Raises InvalidInput.
     """
     if callable(getattr(generate, "complete", None)):
         return Writer(cast("Model", generate)), False
+
     if isinstance(generate, Writer):
         return generate, False
+
     if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
-
     return generate, blocking(generate)
 
 
@@ -132,7 +146,7 @@ class CandidateBatch:
 async def produce(
     generate: Generate | Writer, context: Context, thread: bool
 ) -> CandidateBatch:
-    """Make an attempt's candidates, in a `thread` if true.
+    """Make the candidates of an attempt; with `thread`, call the function in a thread.
 
     Raises GenerateFailed, ModelError.
     """
@@ -146,69 +160,82 @@ async def produce(
             seed=context.seed,
         )
         return CandidateBatch((answer.text,), answer.usage)
+
+    arguments = [context.task]
     if takes(generate, 2):
-        return await _call(
-            generate, context.task, whole_hint(context), context=context, thread=thread
-        )
-    return await _call(generate, context.task, context=context, thread=thread)
+        arguments.append(whole_hint(context))
+    return await _ask_function(generate, arguments, context, thread)
 
 
 def whole_hint(context: Context) -> str:
-    """Return as text what memory tells about the task, and the last feedback."""
+    """Return what memory tells about the task, followed by the last feedback."""
     if not context.examples and not context.advice:
         return context.hint
+
     memory = as_text(context.examples, context.seed, context.advice)
-    return "\n\n".join(filter(None, (memory, context.hint)))
+    return "\n\n".join(part for part in (memory, context.hint) if part)
 
 
 async def revised(
     revise: Revise, context: Context, findings: Sequence[Finding]
 ) -> CandidateBatch:
     """Return what `revise` makes of the last candidate. Raises GenerateFailed."""
-    thread = blocking(revise)
-    return await _call(
-        revise, context.task, context.previous, findings, context=context, thread=thread
-    )
+    arguments = [context.task, context.previous, findings]
+    return await _ask_function(revise, arguments, context, blocking(revise))
 
 
-async def _call(
-    function: Callable[..., Any], *arguments: Any, context: Context, thread: bool
+async def _ask_function(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    context: Context,
+    thread: bool,
 ) -> CandidateBatch:
-    """Call the user's function; return its candidates. Raises GenerateFailed."""
+    """Call the user's function and return its candidates.
 
-    def failed(error: BaseException) -> GenerateFailed:
-        message = f"{type(error).__name__}: {redact(str(error))[:300]}"
-        return GenerateFailed(f"generate raised {message}")
+    The function may return a candidate, a list of candidates, a candidate with its
+    usage, or the answer of an SDK. Raises GenerateFailed.
+    """
+    result = await call(
+        _generate_failed, function, *arguments, at=context, thread=thread
+    )
+    if isinstance(result, str):
+        return CandidateBatch((result,), SINGLE_CALL_USAGE)
 
-    value = await call(failed, function, *arguments, at=context, thread=thread)
-    if type(value) is str:  # nearly always
-        return CandidateBatch((value,), SINGLE_CALL_USAGE)
+    if isinstance(result, tuple) and len(result) == 2 and answer_of(result[0]) is None:
+        usage = usage_of(result[1])
+        if usage is not None:
+            return CandidateBatch(result[:1], usage)
 
-    values = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if isinstance(value, tuple) and len(value) == 2 and answer_of(value[0]) is None:
-        usage = usage_of(value[1])
-        if usage is not None:  # otherwise these are two candidates
-            return CandidateBatch(value[:1], usage)
+    # A pair without a usage is a list of two candidates.
+    candidates = [result]
+    if isinstance(result, list | tuple):
+        candidates = list(result)
 
-    if not values:
+    if not candidates:
         raise GenerateFailed(
             "generate returned an empty list; return at least one candidate"
         )
-
-    if any(value is None for value in values):
+    if any(candidate is None for candidate in candidates):
         raise GenerateFailed("generate returned None; return the candidate")
 
-    answers = []
-    for candidate in values:
-        answer = None
-        if not isinstance(candidate, str | dict):  # nearly always it is
-            answer = answer_of(candidate)
-        answers.append(answer or Answer(candidate))
+    answers = [_as_answer(candidate) for candidate in candidates]
+    values = tuple(answer.text for answer in answers)
+    usage = sum((answer.usage for answer in answers), NO_USAGE)
+    return CandidateBatch(values, usage)
 
-    costs = [answer.usage for answer in answers]
-    texts = tuple(answer.text for answer in answers)
 
-    return CandidateBatch(texts, sum(costs[1:], costs[0]))
+def _generate_failed(error: BaseException) -> GenerateFailed:
+    """Return the error for an exception that the user's function raised."""
+    message = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    return GenerateFailed(f"generate raised {message}")
+
+
+def _as_answer(candidate: Any) -> Answer:
+    """Return a candidate as an answer; without a usage of its own, it cost one call."""
+    answer = None
+    if not isinstance(candidate, str | dict):
+        answer = answer_of(candidate)
+    return answer or Answer(candidate)
 
 
 def declared(function: Any) -> Any:
@@ -219,21 +246,27 @@ def declared(function: Any) -> Any:
         for kind in (returned, *get_args(returned)):
             if hasattr(kind, "model_validate"):
                 return kind
+
     return None
 
 
 def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return stored values as objects of the class that `function` returns."""
+    """Return stored candidates as objects of the class that `function` returns.
+
+    If the function declares no pydantic class, they stay JSON data.
+    """
     kind = declared(function) if values else None
     if kind is None:
         return tuple(values)
+    return tuple(_as_object(kind, value) for value in values)
 
-    def read(value: Any) -> Any:
-        with suppress(ValueError):  # a secret was replaced, or the class has changed
-            return kind.model_validate(value)
-        return value
 
-    return tuple(map(read, values))
+def _as_object(kind: Any, value: Any) -> Any:
+    """Return JSON data as an object of the pydantic class `kind`, if it fits."""
+    # It does not fit if a secret in it was replaced, or if the class has changed.
+    with suppress(ValueError):
+        return kind.model_validate(value)
+    return value
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
@@ -248,40 +281,51 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, since only parts change")
 
-        spans = _spans(candidate, findings)
+        parts = _flagged_parts(candidate, findings)
+        if not parts:
+            parts = [_FlaggedPart(0, len(candidate), list(findings))]
+
+        # From the end to the beginning, so that earlier positions stay right.
         usage = Usage()
-        for start, end, flagged in reversed(
-            spans or [(0, len(candidate), list(findings))]
-        ):
-            text = rewrite(task, candidate[start:end], flagged)
+        for part in reversed(parts):
+            text = rewrite(task, candidate[part.start : part.end], part.findings)
             if hasattr(text, "__await__"):
                 text = await text
             if isinstance(text, Answer):
                 usage = usage + text.usage
                 text = text.text
-
-            candidate = f"{candidate[:start]}{text}{candidate[end:]}"
+            candidate = f"{candidate[: part.start]}{text}{candidate[part.end :]}"
 
         return Answer(candidate, usage) if usage.calls else candidate
 
     return revise
 
 
-def _spans(
-    text: str, findings: Sequence[Finding]
-) -> list[tuple[int, int, list[Finding]]]:
-    flagged = [
-        (*finding.span, finding) for finding in findings if finding.span is not None
+class _FlaggedPart(NamedTuple):
+    """The characters of a text from `start` to before `end`, and what is wrong."""
+
+    start: int
+    end: int
+    findings: list[Finding]
+
+
+def _flagged_parts(text: str, findings: Sequence[Finding]) -> list[_FlaggedPart]:
+    """Return the parts of `text` that findings point to, in order, without overlaps."""
+    located = [
+        (finding.span, finding) for finding in findings if finding.span is not None
     ]
-    spans: list[tuple[int, int, list[Finding]]] = []
-    for start, end, finding in sorted(flagged, key=lambda span: span[:2]):
-        start = max(0, start)
-        end = max(start, min(len(text), end))
-        joined: list[Finding] = []
-        if spans and start < spans[-1][1]:
-            start, last, joined = spans.pop()
-            end = max(last, end)
+    located.sort(key=lambda pair: tuple(pair[0]))
 
-        spans.append((start, end, [*joined, finding]))
+    parts: list[_FlaggedPart] = []
+    for span, finding in located:
+        start = max(0, span[0])
+        end = max(start, min(len(text), span[1]))
+        part = _FlaggedPart(start, end, [finding])
+        if parts and start < parts[-1].end:
+            before = parts.pop()
+            part = _FlaggedPart(
+                before.start, max(before.end, end), [*before.findings, finding]
+            )
+        parts.append(part)
 
-    return spans
+    return parts
