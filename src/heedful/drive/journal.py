@@ -39,7 +39,7 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 ECHO_WINDOW_LOOPS = 20  # number of other loops whose findings are counted
-MAX_MEMORY_KEY_CHARS = 200  # characters of a memory key
+MAX_MEMORY_KEY_CHARS = 200
 # When several write to one loop, one succeeds in each round; the others try again after
 # a random pause. With these values 64 writers finish within a second.
 MAX_WRITE_ROUNDS = 100
@@ -142,6 +142,8 @@ def _name_of_script(function: Callable[..., Any]) -> str:
     script = Path(getattr(main, "__file__", None) or "")
     if Path(inspect.getfile(function)).name != script.name:
         return ""
+
+    # `python -m package.module` knows the full name, `python script.py` does not.
     return str(getattr(main.__spec__, "name", script.stem))
 
 
@@ -178,16 +180,17 @@ class Journal:
         memory = self.memory
         if memory is not None:
             entry = await memory.add_to(entry, loop)
-        number = 0
+
+        outcome_number = 0
         if self.store is not None:
             entry = self._writer.sign(entry)
-            number = await self.store.write(
+            outcome_number = await self.store.write(
                 self.scope, loops.commit, entry, owner=self._writer.owner
             )
             self._writer.note_written(entry)
 
         if memory is not None:
-            await memory.note_written(entry, loop, number)
+            await memory.note_written(entry, loop, outcome_number)
 
 
 class Lease:
@@ -209,7 +212,8 @@ class Lease:
         self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
         self._id = id
-        self._head: Head | None = None  # if it is not stored yet
+        # The head that the next decision writes; None if the store has it already.
+        self._head: Head | None = None
         self._claimed = False
         self._epoch = 1
 
@@ -231,6 +235,7 @@ class Lease:
         )
 
     def _begin_heartbeat(self) -> None:
+        """Start the task that renews the lease."""
         self._heartbeats.append(asyncio.create_task(self._beat()))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -239,16 +244,18 @@ class Lease:
 
         self._timer.cancel()
         loops.leave(self.owner)
+
+        # A heartbeat that has ended by itself has lost the lease.
         lost = None
         for heartbeat in self._heartbeats:
             heartbeat.cancel()
             if heartbeat.done() and not heartbeat.cancelled():
-                # Only a driver that it cancelled has not yet ended.
                 lost = heartbeat.exception()
 
-        cancelled = lost and isinstance(error, asyncio.CancelledError)
+        # It has cancelled the driver; the caller shall see the reason instead.
+        was_cancelled = lost is not None and isinstance(error, asyncio.CancelledError)
         driver = self._driver
-        if cancelled and driver is not None and driver.uncancel() == 0:
+        if was_cancelled and driver is not None and driver.uncancel() == 0:
             raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:
@@ -258,8 +265,8 @@ class Lease:
         """
         if self.store is None:
             return None
-
         check_json(task=head.task)
+
         stored_loop = None
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
@@ -272,7 +279,6 @@ class Lease:
         self._head = head
         if stored_loop is not None and _is_same_head(stored_loop.head, head):
             self._head = None
-
         return stored_loop
 
     async def echoes(self) -> Mapping[str, int]:
@@ -309,19 +315,20 @@ class Lease:
                     self._driver.cancel()
                 raise
             except StoreError:
-                # the next renewal may succeed; until then the epoch protects the loop
+                # The next renewal may succeed; until then the epoch protects the loop.
                 pass
+
             await asyncio.sleep(LOOP_LEASE_SECONDS / 3)
 
 
-def _is_same_head(stored_loop: Head, head: Head) -> bool:
+def _is_same_head(stored: Head, head: Head) -> bool:
     """Return True if nothing of `head` has to be written over the stored head."""
     return (
-        stored_loop.kind == head.kind
-        and stored_loop.stage == head.stage
-        and stored_loop.memory_key == head.memory_key
-        and list(stored_loop.goals) == list(head.goals)
-        and dict(stored_loop.policy) == dict(head.policy)
+        stored.kind == head.kind
+        and stored.stage == head.stage
+        and stored.memory_key == head.memory_key
+        and list(stored.goals) == list(head.goals)
+        and dict(stored.policy) == dict(head.policy)
     )
 
 
@@ -417,7 +424,8 @@ class LoopMemory:
         under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not (ended or under_way))
         if ended:
-            await self._review(loop, await self._teach(loop))
+            outcome_number = await self._teach(loop)
+            await self._review(loop, outcome_number)
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Recall lessons for a loop; a resumed loop gets its first lessons again."""
@@ -432,12 +440,14 @@ class LoopMemory:
         self.unwritten = self.briefing
 
     async def add_to(self, entry: JournalEntry, loop: Loop) -> JournalEntry:
-        """Return the entry with the exposures and the lessons of its transaction.
+        """Return the entry with what memory writes in the same transaction.
 
-        Exposures in another store are written now.
+        These are the exposures and, if the entry ends the loop, the lessons and the
+        outcome. If memory has a store of its own, the exposures are written there now.
         """
         memory = self.memory
         briefing = self.unwritten
+
         if not self.together:
             if briefing is None:
                 return entry
@@ -454,7 +464,6 @@ class LoopMemory:
         outcome = None
         if isinstance(entry.verdict, Done):
             lessons, outcome = self._ending(loop)
-
         return replace(
             entry,
             briefing=briefing,
@@ -464,48 +473,53 @@ class LoopMemory:
             quota=memory.quota,
         )
 
-    async def note_written(self, entry: JournalEntry, loop: Loop, number: int) -> None:
+    async def note_written(
+        self, entry: JournalEntry, loop: Loop, outcome_number: int
+    ) -> None:
         """Teach another store and review the lessons, if the entry ended the loop.
 
-        `number` is that of the outcome which the entry wrote, 0 for none.
+        `outcome_number` is that of the outcome which the entry wrote, 0 for none.
         """
         self.unwritten = None
         if isinstance(entry.verdict, Done):
             if not self.together:
-                number = await self._teach(loop)
-            await self._review(loop, number)
+                outcome_number = await self._teach(loop)
+            await self._review(loop, outcome_number)
 
     def _ending(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         briefing = self.briefing or Briefing()
         lessons: list[Lesson] = []
         if self.evidence != "none":
-            for lesson in learn(
+            learnt = learn(
                 loop,
                 self.task,
                 outputs=self.tell != "rules",
                 memory_key=briefing.memory_key,
                 checks=self.checks,
-            ):
-                trust = "tool" if self.evidence == "unvouched" else lesson.trust
-                # If a source is revoked, lessons that were learnt with its text in the
-                # prompt go, too.
-                lesson = replace(
-                    lesson,
-                    source=f"loop:{loop.id}",
-                    parents=briefing.shown,
-                    space=briefing.space,
-                    vector=briefing.vector,
-                    memory_key=briefing.memory_key,
-                    trust=trust,
-                )
-                lessons.append(lesson)
+            )
+            lessons = [self._signed(lesson, loop, briefing) for lesson in learnt]
 
         if loop.cancelled:
             return lessons, None
 
         broken = frozenset(lesson.cause.rule for lesson in lessons if lesson.cause)
         return lessons, outcome_of(loop, briefing.memory_key, broken)
+
+    def _signed(self, lesson: Lesson, loop: Loop, briefing: Briefing) -> Lesson:
+        """Return the lesson with its origin, its place in memory and its trust."""
+        trust = "tool" if self.evidence == "unvouched" else lesson.trust
+        return replace(
+            lesson,
+            source=f"loop:{loop.id}",
+            # If a source is revoked, lessons that were learnt with its text in the
+            # prompt go, too.
+            parents=briefing.shown,
+            space=briefing.space,
+            vector=briefing.vector,
+            memory_key=briefing.memory_key,
+            trust=trust,
+        )
 
     async def _teach(self, loop: Loop) -> int:
         """Write lessons and outcome to memory's own store; return its number."""
@@ -524,10 +538,10 @@ class LoopMemory:
         past = await memory.store.read(memory.scope, exposures.past, loop.id)
         return past.number
 
-    async def _review(self, loop: Loop, number: int) -> None:
-        """Review the lessons after outcome `number`; only log a StoreError."""
+    async def _review(self, loop: Loop, outcome_number: int) -> None:
+        """Review the lessons after this outcome; only log a StoreError."""
         try:
-            await self.memory.look(number)
+            await self.memory.look(outcome_number)
         except StoreError as error:
             _log.warning(
                 "loop %s ended; its lessons were not reviewed: %s", loop.id, error

@@ -39,17 +39,17 @@ _level: ContextVar[int] = ContextVar("heedful_level", default=0)
 
 @cache
 def _loop(level: int) -> asyncio.AbstractEventLoop:
+    """Return the background loop of a level; the first call starts it in a thread."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(ThreadPoolExecutor(MAX_PORTAL_THREADS, "heedful-call"))
 
-    def forever() -> None:
+    def run_forever() -> None:
         while not loop.is_closed():
-            with suppress(
-                KeyboardInterrupt, SystemExit
-            ):  # the task passes it to the caller
+            # The task that raised it passes it to its caller; other tasks go on.
+            with suppress(KeyboardInterrupt, SystemExit):
                 loop.run_forever()
 
-    threading.Thread(target=forever, name="heedful-portal", daemon=True).start()
+    threading.Thread(target=run_forever, name="heedful-portal", daemon=True).start()
     return loop
 
 
@@ -84,23 +84,26 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
-    """Run a coroutine in the background loop `level`, and block this thread until it
-    has ended.
+    """Run a coroutine in the background loop `level`; block this thread until it ends.
+
+    Any exception that interrupts the wait, such as KeyboardInterrupt, cancels the
+    coroutine and is raised again when the coroutine has ended.
     """
     loop = _loop(level)
     context = copy_context()
     context.run(_level.set, level)
-    tasks: list[asyncio.Task[T]] = []
+    tasks: list[asyncio.Task[T]] = []  # the task, once it has begun
     ended = threading.Event()
+
+    def begin() -> None:
+        task = loop.create_task(coroutine, context=context)
+        tasks.append(task)
+        task.add_done_callback(finish)
 
     def finish(task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # otherwise asyncio reports it as never retrieved
         ended.set()
-
-    def begin() -> None:
-        tasks.append(loop.create_task(coroutine, context=context))
-        tasks[0].add_done_callback(finish)
 
     def give_up() -> None:
         if tasks:
@@ -137,23 +140,23 @@ def self_correcting(
     on_exhausted: Literal["raise", "best"] = "raise",
     **options: Any,
 ) -> Any:
-    """Decorate `generate(task, hint, …)`: each call runs a loop and returns an accepted
-    candidate.
+    """Decorate `generate(task, hint, …)`: each call of it runs a whole loop.
 
-    Takes the options of `run`. The decorated function is async if the original function
-    is. The parameter called `hint` (or `feedback`) gets the feedback; callers do not
-    pass it. A function without such a parameter gets no hint; it may read
-    `heedful.context().hint`. If no candidate passes, raises NotPassed with the result,
-    or with `on_exhausted="best"` returns the best candidate. If no candidate was
-    evaluated, always raises NotPassed. Methods (first parameter `self` or `cls`) work
-    too. Raises InvalidInput, and UnknownName for an unknown option.
+    A call returns the candidate that was accepted. Takes the options of `run`. The
+    decorated function is async if the original function is. The parameter called `hint`
+    (or `feedback`) gets the feedback; callers do not pass it. A function without such a
+    parameter gets no hint; it may read `heedful.context().hint`. If no candidate
+    passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the
+    best candidate. If no candidate was evaluated, always raises NotPassed. Methods
+    (first parameter `self` or `cls`) work too. Raises InvalidInput, and UnknownName for
+    an unknown option.
     """
-    require(
-        on_exhausted in ("raise", "best"), "on_exhausted", on_exhausted, "raise or best"
-    )
+    is_choice = on_exhausted in ("raise", "best")
+    require(is_choice, "on_exhausted", on_exhausted, "raise or best")
     check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted"])
     validate_options(**options)
-    if options.get("memory") == ":memory:":  # all calls share it
+    # All calls of the function share one memory.
+    if options.get("memory") == ":memory:":
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
@@ -170,12 +173,15 @@ def self_correcting(
                 generate=call.generator(arguments),
                 **settings,
             ).finish()
-            if not result.passed and (on_exhausted == "raise" or result.best is None):
+
+            has_best = on_exhausted == "best" and result.best is not None
+            if not result.passed and not has_best:
                 raise NotPassed(result)
             return result.candidate
 
         @functools.wraps(function)
         def drive_in_background(*args: Any, **named: Any) -> Any:
+            # Inside a background loop, wait in the next one: this one is blocked.
             level = _level.get()
             with suppress(RuntimeError):
                 if asyncio.get_running_loop() is _loop(level):
@@ -211,8 +217,10 @@ class _TaskFunction:
         signature = inspect.Signature()
         if callable(function) and not isinstance(function, type):
             signature = inspect.signature(function)
+
         parameters = signature.parameters
-        names = [name for name in parameters if name not in ("hint", "feedback")]
+        hints = [name for name in parameters if name in ("hint", "feedback")]
+        names = [name for name in parameters if name not in hints]
         task = next((name for name in names if name not in ("self", "cls")), "")
         require(task, "function", function, "a function of the task; name checks=[…]")
 
@@ -221,7 +229,7 @@ class _TaskFunction:
             signature=signature,
             outer=signature.replace(parameters=[parameters[name] for name in names]),
             task=task,
-            hints=tuple(name for name in parameters if name not in names),
+            hints=tuple(hints),
             returns=declared(function),
         )
 

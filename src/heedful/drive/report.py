@@ -31,15 +31,15 @@ from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import check_integer, check_options, require
 
-MAX_LOOP_ID_CHARS = 200  # characters of an id, which appears in addresses and lists
+# Of an id, which appears in addresses and lists.
+MAX_LOOP_ID_CHARS = 200
 # The name of a report's own evaluation among the judges of an attempt.
 REPORT_JUDGE = "report"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """An attempt as an orchestrator reports it: its output or a digest, its evaluation,
-    its cost.
+    """An attempt as an orchestrator reports it: output or digest, evaluation, cost.
 
     The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs
     `checks` on the output. `request` is further JSON data of the report, such as the
@@ -68,16 +68,19 @@ class AttemptReport:
             if answer is not None:
                 output = answer.text
                 usage = answer.usage if usage == record.NO_USAGE else usage
-
         if not isinstance(usage, record.Usage):
             usage = usage_of(usage)
+
         allowed = "a Usage, or the usage of an SDK"
         require(usage is not None, "usage", self.usage, allowed)
+
+        is_evaluation = isinstance(self.evaluation, record.Evaluation | None)
         allowed = "an Evaluation, or None"
-        judged = isinstance(self.evaluation, record.Evaluation | None)
-        require(judged, "evaluation", self.evaluation, allowed)
-        listed = isinstance(self.checks, Sequence)
-        require(listed, "checks", self.checks, "a list of checks")
+        require(is_evaluation, "evaluation", self.evaluation, allowed)
+
+        is_list = isinstance(self.checks, Sequence)
+        require(is_list, "checks", self.checks, "a list of checks")
+
         described = self.digest or self.checks or self.request
         if output is None and self.evaluation is None and not described:
             raise errors.UsageError(
@@ -90,10 +93,13 @@ class AttemptReport:
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
+        evaluation = None
+        if self.evaluation is not None:
+            evaluation = codec.to_document(self.evaluation)
         document = (
             record.as_data(self.output),
             self.digest,
-            self.evaluation and codec.to_document(self.evaluation),
+            evaluation,
             codec.to_document(self.usage),
             dict(self.labels),
             self.request,
@@ -107,8 +113,9 @@ class AttemptReport:
     ) -> record.Attempt:
         """Return the attempt; without output and digest, it is never a repeat."""
         if self.output is None:
-            candidate = record.Candidate.of(f"{loop.id}/{number}")
-            candidate = record.Candidate(self.digest or candidate.digest)
+            # A text that no other attempt has.
+            unique = record.Candidate.of(f"{loop.id}/{number}")
+            candidate = record.Candidate(self.digest or unique.digest)
         else:
             candidate = record.Candidate.of(self.output)
             if self.digest:
@@ -117,14 +124,16 @@ class AttemptReport:
         near_repeat = None
         if loop.attempts:
             near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+
         usage = self.usage
         if evaluation is not None:
             usage = usage + evaluation.usage
+
         judges = tuple(stop.rule_name(check) for check in self.checks)
         if self.evaluation is not None:
             judges = (*judges, REPORT_JUDGE)
-        same_goals = self.goals is None or set(self.goals) == set(loop.goals)
 
+        same_goals = self.goals is None or set(self.goals) == set(loop.goals)
         return record.Attempt(
             number,
             candidate,
@@ -161,8 +170,7 @@ async def report(
     memory: Memory | None = None,
     load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
 ) -> ReportResult:
-    """Decide on an attempt and store it; if the same report came before, return its
-    verdict again.
+    """Decide on an attempt and store it; return the old verdict on an old report.
 
     `load` returns the checks of a new attempt. It is not called for a report that came
     before, which changed settings may refuse. With a `memory` of the same store and
@@ -172,8 +180,8 @@ async def report(
     contains user code; CheckFailed, ModelError, NotJournalable.
     """
     value = journal.journalable(attempt_report.output)
-    # The report with its checks, and its evaluation: made once, even if another process
-    # writes meanwhile and the loop is read again.
+    # The report with its checks, and its evaluation. They are made once, even if
+    # another process writes meanwhile and the loop is read again.
     judged: tuple[AttemptReport, record.Evaluation | None] | None = None
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
@@ -184,21 +192,21 @@ async def report(
 
         policy = _next_policy(snapshot, number)
         if judged is None:
-            new = attempt_report
+            new_report = attempt_report
             if load is not None:
-                new = replace(attempt_report, checks=await load())
-            judged = (new, await _evaluation(new, stored_loop))
+                new_report = replace(attempt_report, checks=await load())
+            judged = (new_report, await _evaluation(new_report, stored_loop))
 
-        new, evaluation = judged
-        attempt = new.attempt(stored_loop.loop, number, evaluation)
+        new_report, evaluation = judged
+        attempt = new_report.attempt(stored_loop.loop, number, evaluation)
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         verdict = _as_stored(decide.decide(loop, policy))
+
         entry = journal.decision_entry(
             loop, policy, verdict, attempt=attempt, value=value
         )
         await _write(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
-
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
@@ -269,7 +277,7 @@ class ReportedLoop:
     def candidate(self) -> Any:
         """The best candidate as text or JSON data; None before the first evaluation."""
         best = self.loop.best
-        return self.stored.values[best - 1] if best else None
+        return None if best is None else self.stored.values[best - 1]
 
     @property
     def hint(self) -> str:
@@ -294,10 +302,12 @@ class ReportedLoop:
         attempt_report = AttemptReport(output, **fields)
         if "checks" not in fields:
             attempt_report = replace(attempt_report, checks=self.checks)
+
         number = attempt
         if number is None:
             number = len(self.loop.attempts) + 1
         check_integer("attempt", number)
+
         result = await report(
             self.store,
             scope=self.scope,
@@ -307,7 +317,6 @@ class ReportedLoop:
             memory=self.memory,
         )
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
-
         return result.verdict
 
     def explain(self) -> Explanation:
@@ -328,8 +337,7 @@ async def open_loop(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> ReportedLoop:
-    """Begin a loop whose attempts your own program makes, or continue the loop with
-    this `id`.
+    """Begin a loop whose attempts your own program makes, or continue the loop `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them
     and decides. With a `memory`, whose store and scope the loop then has, it is told
@@ -338,28 +346,31 @@ async def open_loop(
     `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
     with another task, context, goals, policy or memory key.
     """
-    policy, aims = drive.validate_options(
+    policy, loop_goals = drive.validate_options(
         id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
     )
     journal.check_json(task=task, context=context)
+
     is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
     allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"
     require(is_valid_id and id.isprintable(), "id", id, allowed)
+
     policy_document = codec.policy_to(policy)
     allowed = "made of shipped rules: no code of the host"
     require(codec.is_complete(policy_document), "policy", policy.name, allowed)
+
     if memory is not None:
         memory = Memory.of(memory, scope)
         store = memory.store
         scope = memory.scope
-
     if not isinstance(store, Store):
         store = open_store(store)
     scope = scope or Scope()
     require(isinstance(scope, Scope), "scope", scope, "a Scope")
+
     head = Head(
         task=task,
-        goals=[codec.to_document(goal) for goal in aims],
+        goals=[codec.to_document(goal) for goal in loop_goals],
         policy=policy_document,
         context=context,
         memory_key=memory_key,
@@ -368,6 +379,7 @@ async def open_loop(
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )
+
     if memory is not None:
         loop.briefing = await memory.brief(
             journal.text_of(task),
@@ -384,26 +396,27 @@ async def open_loop(
 async def learn(
     id: str, task: Any, attempts: Sequence[AttemptReport], **options: Any
 ) -> ReportedLoop:
-    """Learn from a loop that your program has finished; the last attempt is the answer
-    you kept.
+    """Learn from a loop that your program has finished; its last attempt was kept.
 
-    It counts as accepted only if its evaluation has no error. Takes the `options` of
-    `open_loop`, without a policy. Raises the errors of `open_loop` and of
+    The attempt counts as accepted only if its evaluation has no error. Takes the
+    `options` of `open_loop`, without a policy. Raises the errors of `open_loop` and of
     `ReportedLoop.report`.
     """
-    reports = attempts and all(
+    are_reports = attempts and all(
         isinstance(attempt, AttemptReport) for attempt in attempts
     )
-    require(reports, "attempts", attempts, "a list of AttemptReport")
+    require(are_reports, "attempts", attempts, "a list of AttemptReport")
+
     policy = decide.Policy((stop.MaxAttempts(len(attempts)),), name="as made")
     loop = await open_loop(id, task, policy=policy, **options)
-    for number, attempt in enumerate(attempts, 1):
+
+    for number, attempt_report in enumerate(attempts, 1):
         await report(
             loop.store,
             scope=loop.scope,
             id=id,
             number=number,
-            attempt_report=attempt,
+            attempt_report=attempt_report,
             memory=loop.memory,
         )
 
@@ -432,13 +445,11 @@ async def cancel(
 
         snapshot.check_free()
         policy = snapshot.state.policy
-        actor = f"{by}: {why}" if why else by
-        loop = _loop(snapshot, policy)
+        actor = redact(f"{by}: {why}" if why else by)
         loop, verdict, entry = journal.cancel_loop(
-            loop, policy, redact(actor), time.time()
+            _loop(snapshot, policy), policy, actor, time.time()
         )
         await _write(snapshot, memory, entry, loop)
-
         return verdict
 
     return await journal.retry_on_conflict(store, scope, id, end)
@@ -455,8 +466,7 @@ async def override(
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> decide.Verdict:
-    """Let a stored loop continue past `rule`; a loop that the rule stopped is open
-    again.
+    """Let a stored loop continue past `rule`, even if this rule has stopped it.
 
     Takes the arguments of `Run.override` and raises its errors. Also raises
     OverrideRefused if user code stopped the loop, NotFound, and LeaseLost if a process
@@ -466,23 +476,23 @@ async def override(
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
         stored_loop = snapshot.state.stored
-        last = decide.latest_verdict(stored_loop.decisions)
         policy = snapshot.state.policy
+        last = decide.latest_verdict(stored_loop.decisions)
         _check_no_user_code(last, policy)
+
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, override)
         snapshot.check_free()
         verdict = runs.with_stage_feedback(verdict, after, stored_loop.head.stage)
+
         entry = JournalEntry(id=loop, epoch=0)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
         await snapshot.journal().write(replace(entry, override=override), before)
-
         return verdict
 
     if not isinstance(store, Store):
         store = open_store(store)
-
     return await journal.retry_on_conflict(store, scope or Scope(), loop, lift)
 
 
@@ -533,34 +543,41 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
         raise errors.Conflict(
             f"loop {stored_loop.id!r} contains user code; continue it where it began"
         )
-
     return snapshot.state.policy
 
 
 async def _evaluation(
     report: AttemptReport, stored_loop: StoredLoop
 ) -> record.Evaluation | None:
-    """Return the evaluation in the report, combined with the findings of its checks."""
-    if report.evaluation is None and not report.checks:
+    """Return the evaluation in the report, combined with the findings of its checks.
+
+    None means that the report has neither.
+    """
+    reported = report.evaluation
+    if reported is None and not report.checks:
         return None
 
     async def as_reported(*_: object) -> record.Evaluation:
-        return report.evaluation or record.Evaluation()
+        return reported or record.Evaluation()
 
-    evaluate = None if report.evaluation is None else as_reported
+    evaluate = None if reported is None else as_reported
     context = _context(stored_loop)
     return await evaluated(report.output, context, report.checks, evaluate)
 
 
 def _context(stored_loop: StoredLoop) -> Context:
     """Return what checks may know of the next attempt."""
-    last = decide.latest_verdict(stored_loop.decisions)
+    values = stored_loop.values
+    verdict = decide.latest_verdict(stored_loop.decisions)
+    hint = ""
+    if isinstance(verdict, decide.Again):
+        hint = verdict.feedback
     return Context(
         stored_loop.head.task,
-        len(stored_loop.values) + 1,
+        len(values) + 1,
         loop_id=stored_loop.id,
-        hint=last.feedback if isinstance(last, decide.Again) else "",
-        previous=stored_loop.values[-1] if stored_loop.values else None,
+        hint=hint,
+        previous=values[-1] if values else None,
         data=stored_loop.head.context,
         began=stored_loop.created,
     )
@@ -572,7 +589,11 @@ async def _write(
     entry: JournalEntry,
     loop: record.Loop,
 ) -> None:
-    """Write `entry` and, with a `memory`, the lessons and the outcome of the loop."""
+    """Write `entry` and, with a `memory`, the lessons and the outcome of the loop.
+
+    If the loop ends with lessons, they get the vector of its task: now, or afterwards
+    by the program that set `memory.later`.
+    """
     if memory is None:
         await snapshot.journal().write(entry, loop)
         return
@@ -584,10 +605,10 @@ async def _write(
     head = snapshot.state.stored.head
     task = journal.text_of(head.task)
     briefing = Briefing(head.memory_key)
-    teaches = False
+    needs_vector = False
     if isinstance(entry.verdict, decide.Done) and memory.embedder:
-        teaches = bool(head.memory_key) or entry.verdict.passed
-        if teaches and memory.later is None:
+        needs_vector = bool(head.memory_key) or entry.verdict.passed
+        if needs_vector and memory.later is None:
             [vector] = await embed(memory.embedder, [redact(task)])
             space = space_of(memory.embedder)
             briefing = replace(briefing, space=space, vector=vector)
@@ -601,5 +622,6 @@ async def _write(
         briefing=briefing,
     )
     await snapshot.journal(loop_memory).write(entry, loop)
-    if teaches and memory.later:
+
+    if needs_vector and memory.later:
         await memory.later()

@@ -48,22 +48,26 @@ from heedful.validation import (
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-MAX_STAGE_NAME_BYTES = 100  # a file name contains the names of stage and run
-OLDER_SETTING_NAMES: Mapping[str, str] = {  # setting -> its older name
+# A file name contains the names of stage and run.
+MAX_STAGE_NAME_BYTES = 100
+# The name of a setting -> its older name.
+OLDER_SETTING_NAMES: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
     "spread_ratio_min": "variance_ratio_min",
     "spread_ratio_max": "variance_ratio_max",
     "constant_relative_std": "constant_prediction_threshold",
 }
-PREFIXES = ("heedful_", "")  # of the name of a setting, the first that is set
+# The prefixes of the name of a setting; the first name that is set counts.
+PREFIXES = ("heedful_", "")
 SETTING_CHOICES = {
     "on_exhausted": get_args(runs.Exhausted),
     "on_unvalidated": get_args(Unvalidated),
 }
 # The settings that are counts, and their least values.
 MIN_SETTING_COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}
-STAGE_OWN_FIELDS = ("function", "writer")  # fields of a stage that are no options
+# The fields of a stage that are not options of `Pipeline.stage`.
+STAGE_OWN_FIELDS = ("function", "writer")
 STAGE_OPTIONS = [
     "retries",
     "model",
@@ -74,23 +78,22 @@ STAGE_OPTIONS = [
 def read_settings(
     kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]
 ) -> S:
-    """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of`
-    describes.
+    """Return a dataclass `kind` with fields read from `settings`.
 
     The name of a field with the prefix `HEEDFUL_` comes first, then the name without
-    the prefix, then the name in `older`. Raises InvalidInput.
+    the prefix, then the name in `older`; see `Guardrails.of`. Raises InvalidInput.
     """
-    spelled = {
-        str(name).lower(): (str(name), value) for name, value in settings.items()
-    }
+    # Names are compared in lower case, and shown in errors as they were written.
+    written_names = {str(name).lower(): name for name in settings}
     values = {}
     for field in fields(kind):  # type: ignore[arg-type]
         names = (field.name, older.get(field.name, field.name))
         spellings = [prefix + name for name, prefix in product(names, PREFIXES)]
-        spelling = next(filter(spelled.__contains__, spellings), None)
-        if spelling is not None:
-            name, value = spelled[spelling]
-            values[field.name] = _number_setting(name, value, type(field.default))
+        found = [spelling for spelling in spellings if spelling in written_names]
+        if found:
+            name = written_names[found[0]]
+            number = _number_setting(str(name), settings[name], type(field.default))
+            values[field.name] = number
 
     return kind(**values)
 
@@ -108,8 +111,7 @@ def _number_setting(name: str, value: Any, kind: type) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Guardrails:
-    """Limits on the attempts of stages and checks, and thresholds for checks of
-    predictions.
+    """Limits on attempts of stages and checks, and thresholds for predictions.
 
     `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all
     calls of a check that raises. `deviation_sigma` is in standard deviations of the
@@ -144,9 +146,7 @@ class Guardrails:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The thresholds as keyword arguments of
-        `heedful.checks.numbers.predictions`.
-        """
+        """The keyword arguments of `heedful.checks.numbers.predictions`."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -187,15 +187,16 @@ class Pipeline:
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
+
         if memory is not None:
             memory = Memory.of(memory, scope)
             scope = scope or memory.scope
-
         if not isinstance(store, Store | None):
             store = open_store(store)
         self.memory: Memory | None = memory
         self.scope: Scope = scope or Scope()
         self.store: Store | None = store
+
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
         self.settings: Guardrails = settings or Guardrails()
@@ -206,11 +207,11 @@ class Pipeline:
     @overload
     def stage(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
-        """Add a stage: a plain or async function of the state. Stages run in this
-        order.
+        """Add a stage: a plain or async function of the state.
 
-        The options are `name`, `checks`, `evaluate`, `goals`, `retries`, `policy`,
-        `model`, `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
+        Stages run in the order in which they are added. The options are `name`,
+        `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `on_exhausted`,
+        `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
@@ -225,69 +226,71 @@ class Pipeline:
         pipeline and stage. Raises InvalidInput.
         """
         check_options("a stage", options, STAGE_OPTIONS)
-        settings = {name: getattr(self, name) for name in (*SETTING_CHOICES, "rerun")}
+        settings = {
+            "on_exhausted": self.on_exhausted,
+            "on_unvalidated": self.on_unvalidated,
+            "rerun": self.rerun,
+        }
         settings |= {
             name: value for name, value in options.items() if value is not None
         }
         _check_choices(settings)
-        settings["policy"] = self._stage_policy(
-            settings.pop("retries", None), settings.get("policy")
-        )
+
+        retries = settings.pop("retries", None)
+        settings["policy"] = self._stage_policy(retries, settings.get("policy"))
         model = settings.pop("model", None)
         if model is not None:
             settings["writer"] = _writer(model)
 
         def add(function: Work) -> Work:
-            name = self._free(settings.get("name", getattr(function, "__name__", "")))
-            key = key_of(function) or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:]
-            stage = Stage(
-                **{"memory_key": key, **settings, "name": name, "function": function}
-            )
-            policy, goals = validate_options(
-                checks=stage.checks,
-                goals=stage.goals,
-                policy=stage.policy,
-                timeout=stage.timeout,
-                evaluate=stage.evaluate,
-                memory_key=stage.memory_key,
-            )
-            self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
+            self._add(function, settings)
             return function
 
         return add if function is None else add(function)
 
+    def _add(self, function: Work, settings: Mapping[str, Any]) -> None:
+        """Add a stage with these fields of `Stage`. Raises InvalidInput."""
+        name = settings.get("name", getattr(function, "__name__", ""))
+        self._check_free(name)
+        key = key_of(function) or f"{self.name}: {name}"[-MAX_MEMORY_KEY_CHARS:]
+        stage_fields = {"memory_key": key, **settings}
+        stage_fields |= {"name": name, "function": function}
+
+        stage = Stage(**stage_fields)
+        policy, goals = validate_options(
+            checks=stage.checks,
+            goals=stage.goals,
+            policy=stage.policy,
+            timeout=stage.timeout,
+            evaluate=stage.evaluate,
+            memory_key=stage.memory_key,
+        )
+        self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
+
     def _stage_policy(
         self, retries: int | None, policy: decide.Policy | str | None
     ) -> decide.Policy | str:
-        """Return `policy`, or a policy with this number of retries."""
+        """Return `policy`, or if it is None a policy with this number of retries."""
         if policy is not None:
-            allowed = "absent if there is a policy"
-            require(retries is None, "retries", retries, allowed)
+            require(retries is None, "retries", retries, "absent if there is a policy")
             return policy
 
         if retries is None:
             retries = self.settings.max_stage_retries
         check_integer("retries", retries, least=0)
-
         return replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
 
-    def _free(self, name: str) -> str:
-        """Return `name`. Raises InvalidInput if the state or a report has this name."""
+    def _check_free(self, name: str) -> None:
+        """Raise InvalidInput if the state or the file of a report has this name."""
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS_STATE_FIELD, "degraded", *others}
         keys |= {f"{other}_feedback" for other in others}
         files = {runs.file_safe(other) for other in others}
-        free = name not in keys and f"{name}_feedback" not in others
-        allowed = "a name that is not in use"
-        require(
-            free and runs.file_safe(name) not in files,
-            "name of a stage",
-            name,
-            allowed,
-        )
 
-        return name
+        free_key = name not in keys and f"{name}_feedback" not in others
+        free = free_key and runs.file_safe(name) not in files
+        require(free, "name of a stage", name, "a name that is not in use")
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
         """Run all stages over a state.
@@ -313,7 +316,6 @@ class Pipeline:
 
         if state is None:
             state = {}
-
         return await PipelineRun(self, state, id).finish()
 
 
@@ -328,23 +330,26 @@ def _writer(model: Any) -> Writer:
 
 
 def _check_name(subject: str, name: Any) -> str:
-    printable = isinstance(name, str) and name.strip() and name.isprintable()
-    is_plain = printable and "/" not in name
+    """Return `name` if a stage, a pipeline or a run can have it.
+
+    `subject` says whose name it is. Raises InvalidInput.
+    """
+    is_text = isinstance(name, str) and name.strip() and name.isprintable()
+    is_safe = is_text and "/" not in name
+    is_short = is_safe and len(name.encode()) <= MAX_STAGE_NAME_BYTES
     allowed = f"printable text without a slash, of at most {MAX_STAGE_NAME_BYTES} bytes"
-    require(
-        is_plain and len(name.encode()) <= MAX_STAGE_NAME_BYTES, subject, name, allowed
-    )
+    require(is_short, subject, name, allowed)
+
     allowed = "a name without a secret: names are not redacted"
     require(redact(name) == name, subject, name, allowed)
     return str(name)
 
 
 def _check_choices(options: Mapping[str, Any]) -> None:
+    """Raise InvalidInput unless each setting has one of its `SETTING_CHOICES`."""
     for name, choices in SETTING_CHOICES.items():
-        if options[name] not in choices:
-            raise errors.InvalidInput(
-                name, options[name], f"one of {', '.join(choices)}"
-            )
+        allowed = f"one of {', '.join(choices)}"
+        require(options[name] in choices, name, options[name], allowed)
 
 
 _log = logging.getLogger("heedful")
@@ -375,17 +380,19 @@ class PipelineRun:
     async def finish(self) -> runs.Report:
         """Run all stages that have not ended, and return the report of all stages."""
         pipeline = self.pipeline
+        # Raises InvalidInput for a state that no stage could change.
         stages.fields_of(self.state)
         stages.reports_of(self.state)
+
         names = [stage.name for stage in pipeline.stages]
+        task = {"pipeline": pipeline.name, "stages": names}
+        head = Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
         with self._lease:
-            task = {"pipeline": pipeline.name, "stages": names}
-            run = await self._lease.open(
-                Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
-            )
+            run = await self._lease.open(head)
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await stages_of(pipeline.store, pipeline.scope, self.id, names)
+
             plural = "" if len(names) == 1 else "s"
             self.say(f"{pipeline.name}: run {self.id}, {len(names)} stage{plural}")
 
@@ -416,24 +423,26 @@ class PipelineRun:
         )
         if past is not None and past.ended:
             report = past.stage_report(self.id)
-            place_of_all = f"[{place}/{len(self.pipeline.stages)}]"
-            self.say(f"{place_of_all} {stage.name}: done before, attempt {report.kept}")
+            position = f"[{place}/{len(self.pipeline.stages)}]"
+            self.say(f"{position} {stage.name}: done before, attempt {report.kept}")
         else:
             report = await self._run_stage(place, attempts)
 
         # The feedback that each attempt got, and the one that would come next.
         hints = ["", *(attempt.feedback_for_agent for attempt in report.attempts)]
         if report.kept:
-            loop_id = runs.loop_id(self.id, report.name)
-            hint = hints[report.kept - 1]
-            await attempts.restore(
-                Context(None, report.kept, loop_id=loop_id, hint=hint, data=self.state)
+            kept_context = Context(
+                None,
+                report.kept,
+                loop_id=runs.loop_id(self.id, report.name),
+                hint=hints[report.kept - 1],
+                data=self.state,
             )
+            await attempts.restore(kept_context)
 
         last_hint = hints[-2] if len(hints) > 1 else ""
         stages.set_feedback(self.state, report.name, last_hint)
         attempts.close()
-
         return report
 
     async def _run_stage(self, place: int, attempts: StageState) -> runs.StageReport:
@@ -448,40 +457,39 @@ class PipelineRun:
         self._active = True
         if attempts.unstored:
             self.say(f"      {attempts.unstored}", logging.WARNING)
-        phrase = EXHAUSTION_PHRASES.get(report.action)
-        if phrase:
+
+        consequence = EXHAUSTION_PHRASES.get(report.action)
+        if consequence:
             reason = f"Max retries reached for {report.name}"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
-            self.say(f"      {reason}, {phrase}", logging.WARNING)
+            self.say(f"      {reason}, {consequence}", logging.WARNING)
 
         return report
 
     async def _end(self, run: StoredLoop | None) -> runs.Report:
         """Return the report of the run; record its end if it is not recorded yet."""
         pipeline = self.pipeline
-        left_out = pipeline.stages[len(self._reports) :]
+        not_run = [
+            runs.StageReport(stage.name, "not_run", action="not_run")
+            for stage in pipeline.stages[len(self._reports) :]
+        ]
         report = runs.Report(
             pipeline.name,
             self.id,
-            stages=(
-                *self._reports,
-                *(
-                    runs.StageReport(stage.name, "not_run", action="not_run")
-                    for stage in left_out
-                ),
-            ),
+            stages=(*self._reports, *not_run),
             began=run.created if run else self._began,
             ended=time.time(),
         )
+
         past = run.decisions if run else ()
         if past and not self._active and self._last_decision() <= past[-1].at:
             report = replace(report, ended=past[-1].decided)
         else:
             number = len(run.loop.attempts) + 1 if run else 1
             await self._journal.write(_end_entry(report, number), record.Loop(self.id))
-
         report = replace(report, state=self.state)
+
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
         self.say(
@@ -490,7 +498,6 @@ class PipelineRun:
         )
         if pipeline.reports is not None:
             write(report, pipeline.reports)
-
         return report
 
     def _last_decision(self) -> float:
@@ -504,6 +511,7 @@ class PipelineRun:
         """Log a line of progress; print it on standard error if progress is shown."""
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{clean(line, MAX_PROGRESS_LINE_CHARS)}"
+
         stream = sys.stderr  # None in a program without a console
         is_shown = False
         if stream is not None:
@@ -522,31 +530,34 @@ class PipelineRun:
 def _end_entry(report: runs.Report, number: int) -> JournalEntry:
     """Return the journal entry for the end of a run.
 
-    Each failed stage is a finding.
+    The run is attempt `number` of its loop. Each failed stage is a finding.
     """
     actions = {stage.name: stage.action for stage in report.stages}
-    texts = {
+    failures = {
         stage.name: f"{stage.name}: {stage.status}, {stage.action}"
         for stage in report.stages
         if stage.degraded or stage.action == "halted"
     }
     findings = tuple(
         record.Finding("stage", text, key=f"stage: {name}")
-        for name, text in texts.items()
+        for name, text in failures.items()
     )
-    stops = (stop.Stop(report.status, ", ".join(texts.values())),) if texts else ()
     attempt = record.Attempt(
         number,
         record.Candidate.of(actions),
         evaluation=record.Evaluation(findings),
         usage=record.Usage(seconds=report.ended - report.began),
     )
+
+    stops: tuple[stop.Stop, ...] = ()
+    if failures:
+        stops = (stop.Stop(report.status, ", ".join(failures.values())),)
     return JournalEntry(
         id=report.run,
         epoch=0,
         attempt=attempt,
         value=actions,
-        verdict=decide.Done(number, not texts, stopped_by=stops),
+        verdict=decide.Done(number, not failures, stopped_by=stops),
         decided=report.ended,
     )
 
@@ -569,14 +580,18 @@ class StageRunner:
 
         Raises StageFailed, ModelError, StoreError.
         """
-        run = self._loop(await self._task())
+        task = await self._task()
+        run = self._loop(task)
         count = len(self._attempts.candidates)
         limit = self._limit()
+
         while True:
             self._run.say(f"{self._place}: attempt {count + 1}{limit} …")
             verdict = await self._step(run, count + 1)
             count = len(run.loop.attempts)
-            report = self._report(await self._stored(run, verdict), verdict)
+
+            stored_loop = await self._stored(run, verdict)
+            report = self._report(stored_loop, verdict)
             if isinstance(verdict, decide.Done):
                 return report
 
@@ -627,6 +642,7 @@ class StageRunner:
             timeout = self._stage.timeout
             if timeout is None:
                 raise  # the model's own time-out
+
             late = TimeoutError(f"attempt {attempt} had no result in {timeout:g} s")
             raise self._failed(late) from error
 
@@ -647,10 +663,13 @@ class StageRunner:
             at=Context(None, loop_id=self.loop, data=state),
             thread=blocking(stage.function),
         )
-        name = f"the prompt of stage {stage.name!r}"
-        require(isinstance(prompt, str), name, prompt, "a text")
-
+        subject = f"the prompt of stage {stage.name!r}"
+        require(isinstance(prompt, str), subject, prompt, "a text")
         return str(prompt)
+
+    def _failed(self, error: BaseException) -> errors.StageFailed:
+        """Return the error for a stage whose function raised `error`."""
+        return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
         return errors.StageFailed(self._stage.name, self._attempts.run, error)
@@ -658,21 +677,23 @@ class StageRunner:
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
         stage = self._stage
-
         try:
             output = await self._attempts.output(candidate, at)
         except errors.InvalidInput as error:
             # The state refused the restored value, so no check has failed.
             raise self._failed(error) from error
 
-        if isinstance(at.previous, Mapping):  # else what a model wrote, or None
+        # The candidate of a function is the change of the state, and checks expect its
+        # output. The candidate of a model is the output itself.
+        if isinstance(at.previous, Mapping):
             at = replace(at, previous=self._attempts.previous(at))
+
         return await evaluated(
             output,
             at,
             checks=stage.checks,
             evaluate=stage.evaluate,
-            instead=_instead,
+            instead=_unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
         )
 
@@ -696,7 +717,6 @@ class StageRunner:
             f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
         ]
         lessons = [KNOWN_FIXES_HEADING, *dict.fromkeys(lines)]
-
         return runs.stage_feedback(stage.name, evaluation, goals, lessons)
 
     async def _lessons(
@@ -707,6 +727,7 @@ class StageRunner:
         withheld = {
             exposure.signature for exposure in past.exposures if not exposure.shown
         }
+
         worst_first = sorted(evaluation.errors, key=lambda error: -error.severity)
         texts: list[str] = []
         for error in worst_first[:MAX_LOOP_LESSONS]:
@@ -714,12 +735,8 @@ class StageRunner:
                 memory.scope, patterns.seen, signature(error.check, error.key)
             )
             for lesson in seen.lessons:
-                # A mistake that nobody has fixed yet is a candidate of kind "check".
-                unverified = lesson["state"] == "unverified"
-                usable = lesson["state"] == "verified" or (
-                    unverified and lesson["kind"] != "check"
-                )
-                if usable and lesson["text"] and lesson["signature"] not in withheld:
+                usable = _has_known_fix(lesson) and lesson["text"]
+                if usable and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
 
@@ -738,7 +755,6 @@ class StageRunner:
         now = time.time()
         decision = decide.Decision(len(loop.attempts), verdict, at=now)
         self._decisions += (decision,)
-
         return StoredLoop(
             id=self.loop,
             head=Head(task=None, stage=run.stage),
@@ -764,23 +780,25 @@ class StageRunner:
         self._say_attempt(report, attempt)
         if not isinstance(verdict, decide.Done):
             self._run.say("      retrying with feedback")
-        stages.reports_of(self._attempts.state)[report.name] = attempt.plain()
+
+        reports = stages.reports_of(self._attempts.state)
+        reports[report.name] = attempt.plain()
         if self._pipeline.reports is not None:
             write_attempt(attempt, self._pipeline.reports)
-
         return report
 
     def _say_attempt(
         self, report: runs.StageReport, attempt: runs.StageAttempt
     ) -> None:
-        """Print the lines of progress about an attempt that has been judged."""
+        """Show lines of progress about an attempt that has been judged."""
         say = self._run.say
         sign = STATUS_SIGNS[attempt.overall_status]
         status = attempt.overall_status.replace("_", " ")
         if not attempt.checks:
             status = "done, nothing checked"
-        took = f"{attempt.execution_time_ms / 1000:.2f} s"
-        say(f"{self._place}: {sign} attempt {attempt.attempt} {status} in {took}")
+        seconds = f"{attempt.execution_time_ms / 1000:.2f} s"
+        say(f"{self._place}: {sign} attempt {attempt.attempt} {status} in {seconds}")
+
         if report.briefing and attempt.attempt == 1:
             for line in report.briefing.lines:
                 say(f"      memory {line}")
@@ -791,12 +809,23 @@ class StageRunner:
                 say(f"      {sign} {check.check_name}: {check.message}")
 
 
-def _instead(
+def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
+    """Return whether a stored lesson says how its mistake was fixed.
+
+    An unverified lesson of kind "check" does not: nobody has fixed its mistake yet.
+    """
+    if lesson["state"] == "unverified":
+        return bool(lesson["kind"] != "check")
+    return bool(lesson["state"] == "verified")
+
+
+def _unvalidated_finding(
     check: str, error: errors.CheckFailed | errors.ModelError
 ) -> record.Finding:
     """Return a warning about a check that raised; raise if a package is missing."""
     if isinstance(error.__cause__, ImportError):
         raise error
+
     return record.Finding(
         check,
         f"could not judge the output: {error}",
@@ -817,13 +846,14 @@ async def validate(
     """
     _check_name("name of a stage", stage)
     validate_options(checks=checks, policy=policies.stage)
+
     began = time.monotonic()
     evaluation = await evaluated(
         output,
         Context(stage, data=state),
         checks=checks,
         evaluate=None,
-        instead=_instead,
+        instead=_unvalidated_finding,
     )
     attempt = record.Attempt(
         1,
@@ -832,5 +862,6 @@ async def validate(
         usage=record.Usage(seconds=time.monotonic() - began),
         judged_by=stop.check_names(checks),
     )
+
     report = runs.report_attempt(runs.StageHead(run="", name=stage), attempt)
     return replace(report, timestamp=time.time())
