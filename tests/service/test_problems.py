@@ -11,6 +11,7 @@ from heedful.errors import HeedfulError
 from heedful.service import problems
 from heedful.service.client import refused
 from heedful.service.wire import ERROR_RESPONSES
+from tests.service.support import problem
 
 KINDS = [
     kind
@@ -144,6 +145,22 @@ def test_a_pointer_names_the_field_alone():
     assert (
         "errors" not in respond(errors.InvalidInput("a goal", "x", "written like y"))[0]
     )
+
+
+@pytest.mark.parametrize("body", ["[1]", '"a text"', "3", "null"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("POST", "/v1/recall", id="a body with declared fields"),
+        pytest.param("PUT", "/v1/loops/a", id="a body with data"),
+        pytest.param("POST", "/v1/hooks/claude", id="a body of any fields"),
+    ],
+)
+def test_a_body_that_is_no_object_is_refused_in_plain_words(api, method, path, body):
+    headers = {"content-type": "application/json"}
+    answer = api.request(method, path, content=body, headers=headers)
+    detail = problem(answer, 422, "invalid_request")["detail"]
+    assert detail == "body: a JSON object is needed"
 
 
 def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(caplog):

@@ -82,7 +82,11 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description, with examples and each POST's idempotency key."""
+    """Return the OpenAPI description, with examples and each POST's idempotency key.
+
+    FastAPI derives the rest from the routes; `description.json` has the examples, and
+    the parts and schemas that no function or class declares.
+    """
     spec = FastAPI.openapi(app)
     for path, method, operation in operations(spec):
         route = f"{method.upper()} {path}"
@@ -96,8 +100,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
             content = bodies[name].get("content", {})
             if JSON_TYPE in content:
                 content[JSON_TYPE]["example"] = example
-    # Schemas that no class declares: problems (RFC 9457), and what heedful reads of
-    # OTLP.
+
+    # Problems (RFC 9457), and what heedful reads of OTLP.
     spec["components"]["schemas"].update(_API_DESCRIPTION["schemas"])
     return spec
 

@@ -46,8 +46,8 @@ from heedful.store.store import Effects, also
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEY_CACHE_SECONDS = 1.0  # seconds for which a key is cached
-MAX_CACHED_KEYS = 10_000  # cached keys
+KEY_CACHE_SECONDS = 1.0
+MAX_CACHED_KEYS = 10_000
 MCP_SOURCE = "tool:mcp"  # the source of what an MCP client without a key sends
 Project = Annotated[
     str | None,
@@ -65,7 +65,8 @@ class Caller:
     setup: Setup = field(repr=False)
     key: Key
     scope: Scope
-    source: str = ""  # of what a caller without a key writes
+    # The source of what a caller without a key writes; a key is its own source.
+    source: str = ""
 
     @property
     def memory(self) -> Memory:
@@ -118,8 +119,8 @@ class Caller:
         """Call a route of the service `app` in this process, without a connection.
 
         Return the status and the JSON data of the answer. The caller was admitted
-        before, so neither its key nor its limits are checked again; what the route
-        needs is.
+        before, so its key and its limits are not checked again; the permission that the
+        route needs is.
         """
         content = b""
         if body is not None:
@@ -134,6 +135,9 @@ class Caller:
             messages.append(message)
 
         fields = {"content-type": "application/json", **(headers or {})}
+        raw_headers = [
+            (name.encode(), value.encode()) for name, value in fields.items()
+        ]
         scope: dict[str, Any] = {
             "type": "http",
             "http_version": "1.1",
@@ -142,13 +146,12 @@ class Caller:
             "path": path,
             "root_path": "",
             "query_string": urlencode(query or {}).encode(),
-            "headers": [
-                (name.encode(), value.encode()) for name, value in fields.items()
-            ],
+            "headers": raw_headers,
             "state": {"caller": self},
         }
         with Effects(actor=self.actor):
             await app(scope, receive, send)
+
         start, *parts = messages
         answer = b"".join(part.get("body", b"") for part in parts)
         return start["status"], json.loads(answer)
@@ -170,7 +173,8 @@ class Caller:
     def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write to the audit log, with the next write, that `action` was done.
 
-        It was done to `subject`; the entry also has `detail`, which is JSON data.
+        It was done to `subject`, such as the id of a loop; the entry also has `detail`,
+        which is JSON data.
         """
 
         def append(db: Db) -> None:
@@ -188,43 +192,53 @@ class Caller:
 
     def needs(self, *may: May) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
-        if not set(may) & set(self.key.may):
-            granted = ", ".join(
-                name for name in KEY_PERMISSIONS if name in self.key.may
-            )
-            needed = " or ".join(may)
-            raise Forbidden(
-                f"this needs a key with the permission {needed}; yours has {granted}"
-            )
+        if not set(may).isdisjoint(self.key.may):
+            return
+
+        granted = [name for name in KEY_PERMISSIONS if name in self.key.may]
+        needed = " or ".join(may)
+        raise Forbidden(
+            f"this needs a key with the permission {needed}; "
+            f"yours has {', '.join(granted)}"
+        )
 
 
 class Callers:
     """Finds the caller of a request, and caches each key for `KEY_CACHE_SECONDS`.
 
-    After `heedful key revoke`, a service may accept the key for as long; after the
-    first `heedful key create`, an open service may as long accept callers without one.
+    For this time, a service may still accept a key that `heedful key revoke` has
+    revoked, and an open service may still accept callers without a key after the first
+    `heedful key create`.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         # The digest of a key -> the key, and until when it is cached.
         self._cached: dict[bytes, tuple[Key, float]] = {}
-        # The number of keys that this process had made, and until when the store is
-        # assumed to have none as long as this process makes no other.
-        self._keyless = (0, 0.0)
+        # The number of keys that this process had made when the store had none, and
+        # until when it is assumed that no other process has made one.
+        self._keys_made = 0
+        self._keyless_until = 0.0
 
     async def identified(self, authorization: str | None) -> Caller:
         """Return who sent this Authorization header. Raises KeyRefused, StoreError."""
         if not authorization:
-            return await self._without_key()
+            if not self._setup.open or await self._store_has_keys():
+                raise KeyRefused(
+                    "no key was sent; send it as Authorization: Bearer heedful_…"
+                )
+            return local(self._setup)
+
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             raise KeyRefused("send the key as Authorization: Bearer heedful_…")
-        key = await self._holder(token.strip())
+
+        key = await self._find_key(token.strip())
         project = key.projects[0] if key.projects else "default"
         return Caller(setup=self._setup, key=key, scope=Scope(key.tenant, project))
 
-    async def _holder(self, token: str) -> Key:
+    async def _find_key(self, token: str) -> Key:
+        """Return the key with this secret token. Raises KeyRefused, StoreError."""
         digest = sha256(token.encode()).digest()
         now = time.monotonic()
         key, until = self._cached.get(digest, (None, 0.0))
@@ -235,17 +249,18 @@ class Callers:
             self._cached[digest] = key, now + KEY_CACHE_SECONDS
         return key
 
-    async def _without_key(self) -> Caller:
-        setup = self._setup
+    async def _store_has_keys(self) -> bool:
+        """Return whether any key exists; "no" is cached for `KEY_CACHE_SECONDS`."""
         keys_made = len(keys.created_ids)
         now = time.monotonic()
-        if not setup.open or self._keyless < (keys_made, now):
-            if not setup.open or await setup.store.read(Scope(), keys.any_key):
-                raise KeyRefused(
-                    "no key was sent; send it as Authorization: Bearer heedful_…"
-                )
-            self._keyless = keys_made, now + KEY_CACHE_SECONDS
-        return local(setup)
+        if self._keys_made == keys_made and now <= self._keyless_until:
+            return False
+        if await self._setup.store.read(Scope(), keys.any_key):
+            return True
+
+        self._keys_made = keys_made
+        self._keyless_until = now + KEY_CACHE_SECONDS
+        return False
 
 
 def local(setup: Setup) -> Caller:
@@ -265,11 +280,12 @@ def local(setup: Setup) -> Caller:
 class JsonRequest(Request):
     """A request whose JSON is parsed once, for its body and for its caller.
 
-    Text that is no JSON reads as None, and `unreadable` says why: FastAPI parses a body
-    before it asks a dependency, but a caller without permission gets 403 for any body.
+    FastAPI parses a body before it asks a dependency, but a caller without permission
+    gets 403 for any body. So text that is no JSON raises nothing here: it reads as
+    None, and `unreadable` says why.
     """
 
-    unreadable: str = ""
+    unreadable: str = ""  # "" if the body is JSON
 
     async def json(self) -> Any:
         """Return the body as JSON data, which is also kept in the state as `plain`."""
@@ -296,6 +312,7 @@ class Route(APIRoute):
             except RequestValidationError:
                 if not json_request.unreadable:
                     raise
+
             error = {
                 "loc": ("body",),
                 "type": "json",
@@ -325,6 +342,7 @@ class CallerDependency(SecurityBase):
         state = request.scope["state"]
         caller: Caller = state["caller"]
         caller.needs(*self.may)
+
         body = state.get("plain")
         if not isinstance(body, dict):
             body = {}

@@ -1,7 +1,7 @@
-"""An HTTP client of the service: what an agent calls, with the records and errors of
-the library.
+"""An HTTP client of the service, with the records and the errors of the library.
 
-`Client.call` reaches every other route, such as those of operators.
+It has a method for each route that an agent calls. `Client.call` reaches every other
+route, such as those of operators.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import httpx
 
 # The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
-# doubles up to MAX_PAUSE_SECONDS. If the service asks for a longer wait than
+# doubles up to MAX_RETRY_PAUSE_SECONDS. If the service asks for a longer wait than
 # MAX_RETRY_AFTER_SECONDS, there is no retry.
 FIRST_PAUSE_SECONDS = 0.2
 MAX_RETRY_PAUSE_SECONDS = 10.0
@@ -49,8 +49,7 @@ Plain = Mapping[str, Any]
 
 
 class Client(AbstractAsyncContextManager["Client"]):
-    """A client of the service at `url`. By default `project` is the first project of
-    `key`.
+    """A client of the service at `url`, in a project of `key`; by default in its first.
 
     If the service is unreachable, busy or broken, a call is tried `retries` more times
     with growing pauses. Each try has `timeout` seconds. A call takes effect only once,
@@ -76,13 +75,17 @@ class Client(AbstractAsyncContextManager["Client"]):
             import httpx
         except ImportError as error:
             raise errors.PackageMissing("heedful.Client", "httpx", "client") from error
+
         _check_address(url, key, insecure)
         require(timeout > 0, "timeout", timeout, "a number of seconds above 0")
         require(retries >= 0, "retries", retries, "an integer of at least 0")
+
         self.url: str = url.rstrip("/")
         self.project: str = project
         self._retries = retries
+        # httpx is imported only here, so its class of lost connections is kept.
         self._lost = httpx.TransportError
+
         headers = {"content-type": "application/json", "accept": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
@@ -111,8 +114,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> Any:
-        """Call a route under `/v1`: `call("POST", "quarantine", 12, "release",
-        body={…})`.
+        """Call a route under `/v1`, for example `call("GET", "quarantine", 12)`.
 
         `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records.
         `query` has the parameters of the URL. Returns the answer as JSON data, or None
@@ -122,9 +124,11 @@ class Client(AbstractAsyncContextManager["Client"]):
             text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data: {error}") from error
+
         all_headers = dict(headers or {})
         if method == "POST":
             all_headers.setdefault("idempotency-key", secrets.token_hex(16))
+
         fields = {**query, "project": self.project}
         parts = [quote(str(part), safe="") for part in path]
         request = self._http.build_request(
@@ -134,9 +138,10 @@ class Client(AbstractAsyncContextManager["Client"]):
             headers=all_headers,
             content=None if body is None else text.encode("ascii"),
         )
-        answer = await self._final(request)
+        answer = await self._send(request)
         if not answer.is_success:
             raise refused(answer.status_code, answer.text)
+
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -144,10 +149,10 @@ class Client(AbstractAsyncContextManager["Client"]):
                 answer.status_code, "", f"not JSON: {answer.text[:100]!r}"
             ) from error
 
-    async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; retry it if the service is unreachable or busy.
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again while the service is unreachable or busy.
 
-        Raises Unreachable.
+        Returns the last answer. Raises Unreachable.
         """
         tries = 0
         while True:
@@ -165,13 +170,9 @@ class Client(AbstractAsyncContextManager["Client"]):
                 if wait is None or tries >= self._retries:
                     return answer
                 pause += wait
+
             tries += 1
             await asyncio.sleep(pause)
-
-    async def _ask(
-        self, kind: type[T], method: str, *path: str | int, **options: Any
-    ) -> T:
-        return _read(kind, await self.call(method, *path, **options))
 
     async def open(
         self,
@@ -183,8 +184,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         context: Any = None,
         memory_key: str = "",
     ) -> Plain:
-        """Begin a loop with the id `loop`, or return the existing loop in its current
-        state.
+        """Begin a loop with the id `loop`, or return the existing loop as it is.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
         `Context.data`. Loops with the same `memory_key` tell each other the rules that
@@ -212,8 +212,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         checks: Sequence[Plain] = (),
         usage: Usage = NO_USAGE,
     ) -> Verdict:
-        """Report an attempt, numbered from 1, and return the verdict: make another
-        attempt or stop.
+        """Report an attempt, numbered from 1; return whether to make another or stop.
 
         Pass the `output` of the attempt, or only its `digest`. The attempt is judged by
         `evaluation`, by `checks` that the service runs (`{"name": …}` with arguments),
@@ -232,14 +231,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         return verdict(answer)
 
     async def loop(self, loop: str) -> Plain:
-        """Return a loop with its attempts (`made`) and its `decisions`. Raises
-        NotFound.
+        """Return a loop with its attempts (`made`) and its `decisions`.
+
+        Raises NotFound.
         """
         return cast("Plain", await self.call("GET", "loops", loop))
 
     async def explain(self, loop: str) -> str:
-        """Return a text that explains why a loop continued and why it stopped. Raises
-        NotFound.
+        """Return a text that explains why a loop continued and why it stopped.
+
+        Raises NotFound.
         """
         answer = await self.call("GET", "loops", loop, "explain")
         return _read(str, answer["text"])
@@ -270,6 +271,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                 "rejected": example.rejected,
                 "wrong": example.wrong,
             }
+
         body = {
             "error_type": error_type,
             "text": text,
@@ -284,14 +286,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         return _read(records.Remembered, lesson_from_wire(answer))
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
-        """Return how often an error was seen, and its lessons, as `Memory.seen`
-        does.
+        """Return how often an error was seen, and its lessons, as `Memory.seen` does.
+
+        Without a `text`, `error_type` is the text.
         """
         if not text:
             text = error_type
             error_type = ""
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
+
         lessons = tuple(map(lesson_from_wire, answer["lessons"]))
         group = None
         if answer["grouped"]:
@@ -299,14 +303,13 @@ class Client(AbstractAsyncContextManager["Client"]):
             # digests.
             members = tuple(dict.fromkeys(lesson["signature"] for lesson in lessons))
             group = Merge("", "", members)
+
         return Seen(answer["count"], lessons, group=group, lines=tuple(answer["lines"]))
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> ActionHistory:
-        """Return how an action failed before and what fixed it, as `Memory.before`
-        does.
-        """
+        """Return how an action failed and what fixed it, as `Memory.before` does."""
         body = {"tool": tool, "arguments": arguments}
         answer = await self.call("POST", "before", body=body)
         failures = [lesson_from_wire(failure) for failure in answer["failures"]]
@@ -320,8 +323,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[records.Match]:
-        """Return examples and lessons that fit the task, best first; record no
-        exposures.
+        """Return examples and lessons that fit the task, best first.
+
+        Exposures are not recorded.
         """
         body = {
             "task": task,
@@ -336,11 +340,10 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any
     ) -> list[records.Match]:
-        """Return lessons to read, best first, with those in quarantine, as
-        `Memory.query` does.
+        """Return lessons to read, best first, as `Memory.query` does.
 
-        The `filters` are `tags`, `match`, `kind` and `importance`. A key with the
-        permission `recall` in place of `read` does not get lessons in quarantine.
+        The `filters` are `tags`, `match`, `kind` and `importance`. Lessons that wait in
+        quarantine are among them, unless the key has `recall` in place of `read`.
         """
         body = {"text": text, "limit": limit, **filters}
         answer = await self.call("POST", "reflections", "query", body=body)
@@ -359,10 +362,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
-        """Return examples and lessons as one text between random delimiters; "" if
-        nothing fits.
+        """Return examples and lessons as one text between random delimiters.
 
-        `loop` has the same effect as in `render`.
+        The text is "" if nothing fits. `loop` has the same effect as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
         answer = await self.call("POST", "recall", body=body)
@@ -380,27 +382,29 @@ class Client(AbstractAsyncContextManager["Client"]):
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """Return the proof for all lessons together, and for each of the 200 most
-        exposed ones.
-        """
-        return await self._ask(Proof, "GET", "proof", limit=200)
+        """Return the proof for all lessons together, and for the 200 most exposed."""
+        return _read(Proof, await self.call("GET", "proof", limit=200))
 
     async def reflect(self, episode: Episode) -> Plain:
-        """Send a finished run, and return its `digest` and its `state`; a worker
-        reflects on it.
+        """Send a finished run for reflection; return its `digest` and its `state`.
 
-        If the same run is sent twice, heedful reflects on it once.
+        A worker reflects on it later, once even if the same run is sent twice.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
         return cast("Plain", await self.call("POST", "episodes", body=body))
 
 
 def _seconds_to_wait(answer: httpx.Response) -> float | None:
-    """Return how long to wait before another try; None if the answer is the last."""
+    """Return how many seconds the service asks to wait before another try.
+
+    It is 0.0 if the service names no time, and None if another try makes no sense.
+    """
     retry_after = answer.headers.get("retry-after", "")
-    busy = answer.status_code >= 500 or answer.status_code == 429
-    if not busy and not (answer.status_code == 409 and retry_after):
+    is_busy = answer.status_code >= 500 or answer.status_code == 429
+    is_at_work = answer.status_code == 409 and retry_after
+    if not is_busy and not is_at_work:
         return None
+
     seconds = float(retry_after) if retry_after.isdecimal() else 0.0
     return None if seconds > MAX_RETRY_AFTER_SECONDS else seconds
 
@@ -424,6 +428,7 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
         raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
     if key != key.strip() or not key.isascii() or not key.isprintable():
         raise InvalidInput("key", "…", "as `heedful key create` printed it")
+
     is_local = parts.hostname == "localhost"
     with suppress(ValueError):
         is_local = is_local or ip_address(parts.hostname).is_loopback
@@ -433,19 +438,27 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
 
 
 def refused(status: int, text: str) -> errors.HeedfulError:
-    """Return the error that an answer describes; `text` is the answer's body."""
+    """Return the error that an answer describes; `text` is the answer's body.
+
+    The error is of the same class as in the service, with the same attributes. An
+    answer that is not one of this service, such as that of a proxy, becomes Refused.
+    """
     problem: Any = None
     with suppress(ValueError):
         problem = json.loads(text)
     if not isinstance(problem, dict):
         problem = {}
+
     code = str(problem.get("code", ""))
     detail = str(problem.get("detail") or text[:300])
     kind = ERROR_CLASSES.get(code)
     if kind is None:  # an answer of a proxy or of a newer service
         return Refused(status, code, detail)
+
+    # The constructors make the message from their arguments; here it is already made.
     error = kind.__new__(kind)
     errors.HeedfulError.__init__(error, detail)
+
     fields = {**problem, "status": status}
     if isinstance(error, errors.NotQuarantined):
         fields = lesson_from_wire(fields)
@@ -453,6 +466,7 @@ def refused(status: int, text: str) -> errors.HeedfulError:
     return error
 
 
+# A TypeAdapter is slow to make, so there is one for each type.
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
@@ -465,10 +479,10 @@ def _read(kind: type[T], document: Any) -> T:
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(document))
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-            for fault in error.errors()[:3]
-        ]
+        faults = []
+        for fault in error.errors()[:3]:
+            place = ".".join(map(str, fault["loc"]))
+            faults.append(f"{place}: {fault['msg']}")
         wrong = "; ".join(faults)
         raise Refused(200, "", f"not a valid {kind.__name__}: {wrong}") from error
 

@@ -45,11 +45,10 @@ State = Literal["waiting", "running", "stalled", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How many jobs of a queue are in a state, and the age of the oldest of them in
-    seconds.
+    """The `number` of jobs of a queue in a state; `oldest` is their greatest age.
 
-    `stalled` jobs belong to a worker that no longer sends heartbeats; they will run
-    again.
+    The age is in seconds. `stalled` jobs belong to a worker that no longer sends
+    heartbeats; they will run again.
     """
 
     queue: str
@@ -59,10 +58,9 @@ class Depth:
 
 
 class Work:
-    """A job queue. This base class queues nothing; workers find unfinished work in the
-    store.
+    """A job queue; `heedful.service.jobs.TASKS` contains all tasks by name.
 
-    `heedful.service.jobs.TASKS` contains all tasks by name.
+    This base class queues nothing: workers find unfinished work in the store.
     """
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
@@ -76,19 +74,20 @@ class Work:
         return ()
 
 
-# Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy
-# by name.
+# A function that opens a stored loop. It is called with the task of the loop, and by
+# name with id, scope, store, memory, goals, and the policy if the loop has one.
 Opens = Callable[..., Run[Any]]
 WORKER_ACTOR = "heedful worker"
-# Seconds by which the clocks of two processes may differ, or for which a transaction
-# may last.
+# A text may be written with an earlier time than now: by a process whose clock differs,
+# or in a transaction that lasts. A search for new texts goes back by these seconds.
 CLOCK_OVERLAP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """The store and models of a service or worker, and the arguments of its `Memory`
-    objects.
+    """What a service or a worker makes its `Memory` objects of: store, models, limits.
+
+    The other fields are arguments of `Memory`.
     """
 
     store: Store
@@ -145,12 +144,14 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
     """
     if not tools.enabled:
         return
+
     memory = tools.memory(scope)
     episode = await reflect_waiting(
         memory, before=inf, digest=digest, model=tools.model
     )
     if episode is not None:
         return
+
     state = await tools.store.read(scope, episodes.state, digest)
     if state is None:
         raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
@@ -162,8 +163,9 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
 
 
 async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
-    """Learn from a session of a coding agent whose hooks the service answers. Raises
-    StoreError.
+    """Learn from a session of a coding agent whose hooks the service answers.
+
+    Raises StoreError.
     """
     await hooks.work(Host(memory=tools.memory(scope), strict=True), session, what)
 
@@ -171,13 +173,16 @@ async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
 async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
     """Compute and store the missing vectors of examples. Raises ModelError, StoreError.
 
-    With `since`, leaves out examples that an earlier run of this process has seen.
+    If `since` is not "", examples that an earlier run of this process has seen are left
+    out.
     """
-    if tools.embedder is not None:
-        began = time.time()
-        last = tools.embedded.get(scope, 0.0) if since else 0.0
-        await tools.memory(scope).reembed(since=last, pause=tools.pause)
-        tools.embedded[scope] = began - CLOCK_OVERLAP_SECONDS
+    if tools.embedder is None:
+        return
+
+    began = time.time()
+    last = tools.embedded.get(scope, 0.0) if since else 0.0
+    await tools.memory(scope).reembed(since=last, pause=tools.pause)
+    tools.embedded[scope] = began - CLOCK_OVERLAP_SECONDS
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
@@ -187,8 +192,9 @@ async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`. Raises
-    StoreError.
+    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`.
+
+    Raises StoreError.
     """
     if tools.prunes:
         memory = tools.memory(scope)
@@ -198,15 +204,15 @@ async def prune(tools: Tools, scope: Scope) -> None:
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire lessons proven to hurt; raise the rank of those proven to help. Raises
-    StoreError.
+    """Retire lessons proven to hurt; raise the rank of those proven to help.
+
+    Raises StoreError.
     """
     await tools.memory(scope).look()
 
 
 async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
-    """Run a stored loop from its current state to its end, with the function
-    `tools.loops[by]`.
+    """Run a stored loop from its state to its end; `tools.loops[by]` opens it.
 
     Raises UnknownName, NotFound, UserCodeError, ModelError, StoreError, and LeaseLost
     if another process runs the loop.
@@ -214,35 +220,39 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     if by not in tools.loops:
         names = sorted(tools.loops) or ["none"]
         raise errors.UnknownName("loop that this worker drives", by, names)
+
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    opens = partial(
-        tools.loops[by],
-        id=loop,
-        scope=scope,
-        store=tools.store,
-        memory=tools.memory(scope),
-        goals=tuple(codec.from_document(record.Goal, goal) for goal in head.goals),
-    )
+    arguments: dict[str, Any] = {
+        "id": loop,
+        "scope": scope,
+        "store": tools.store,
+        "memory": tools.memory(scope),
+        "goals": tuple(codec.from_document(record.Goal, goal) for goal in head.goals),
+    }
     if head.policy:
-        opens = partial(opens, policy=codec.policy_from(head.policy))
+        arguments["policy"] = codec.policy_from(head.policy)
+
+    opens = partial(tools.loops[by], **arguments)
     context = Context(head.task, loop_id=loop)
-    run = await call(partial(_no_run, by), opens, head.task, at=context)
+    run = await call(partial(_not_opened, by), opens, head.task, at=context)
     if not isinstance(run, Run):
-        raise _no_run(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
+        wrong = TypeError(f"it returned {type(run).__name__}, not a Run")
+        raise _not_opened(by, wrong)
+
     await run.finish()
 
 
-def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
+def _not_opened(by: str, error: BaseException) -> errors.GenerateFailed:
+    """Return the error that the function `tools.loops[by]` opened no loop, and why."""
     reason = f"{type(error).__name__}: {redact(str(error))[:300]}"
     return errors.GenerateFailed(f"{by!r} did not open a loop: {reason}; correct it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """A kind of job: its function, queue and priority, of which the highest runs first.
+    """A kind of job: its function, its queue and its priority; the highest runs first.
 
-    It is queued `delay` seconds late, once for all equal jobs that are deferred until
-    then.
+    A job waits `delay` seconds before it is queued; equal jobs of that time become one.
     """
 
     run: Callable[..., Awaitable[None]]
@@ -291,6 +301,7 @@ class Job:
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *parts: object) -> str:
+        """Return the first part and a digest of scope and parts, as a short name."""
         identity = json.dumps([self.scope.tenant, self.scope.project, *parts])
         digest = blake2b(identity.encode(), digest_size=16).hexdigest()
         return f"{parts[0]} {digest}"
@@ -310,17 +321,18 @@ def no_listener(job: Job, what: str) -> None:
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
-    """Return the seconds until a job that failed `tries` times runs again; None means
-    never.
+    """Return the seconds until a job that failed `tries` times runs again, or None.
 
-    `error` is the last failure. The wait doubles: 2, 4, 8 …. An error that would recur
-    gets no retry: wrong input, a missing object, or a defect of heedful. A cancelled
-    job waits 0 seconds.
+    None means never. `error` is the last failure. The wait doubles: 2, 4, 8 …. An error
+    that would recur gets no retry: wrong input, a missing object, or a defect of
+    heedful. A cancelled job waits 0 seconds.
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
-    lasting = isinstance(error, errors.UsageError | errors.NotFound)
-    if lasting or not isinstance(error, errors.HeedfulError) or tries >= MAX_JOB_TRIES:
+
+    is_defect = not isinstance(error, errors.HeedfulError)
+    would_recur = is_defect or isinstance(error, errors.UsageError | errors.NotFound)
+    if would_recur or tries >= MAX_JOB_TRIES:
         return None
     return min(MAX_JOB_WAIT_SECONDS, 2.0**tries)
 
@@ -328,7 +340,7 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
 async def do(
     job: Job, tools: Tools, tries: int, listener: JobListener = no_listener
 ) -> None:
-    """Run a job for the time `tries`, from 1, and report its progress to `listener`.
+    """Run a job and report its progress to `listener`; `tries` is 1 at the first try.
 
     Raises the errors of the task.
     """
@@ -337,6 +349,7 @@ async def do(
         listener(job, "begun")
     else:
         listener(job, f"begun again, try {tries}")
+
     try:
         with telemetry.task(job.task, job.scope.tenant, job.scope.project):
             await job.kind.run(tools, job.scope, **job.arguments)
@@ -348,6 +361,7 @@ async def do(
         after = "given up" if wait is None else f"again in {wait:g} s"
         listener(job, f"{after}: {type(error).__name__}: {error}")
         raise
+
     listener(job, f"done in {time.monotonic() - began:.2f} s")
 
 
@@ -359,19 +373,20 @@ MAX_SWEEP_EPISODES = 1_000
 
 
 async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
-    """In every scope, turn ended traces into episodes, and queue a job for each waiting
-    episode.
+    """Turn ended traces into episodes, and queue a job for each waiting episode.
 
-    With `failed`, failed episodes get a job, too. Episodes that a worker has claimed
-    get none. Raises StoreError.
+    This is done in every scope. With `failed`, failed episodes get a job, too. Episodes
+    that a worker has claimed get none. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
         if not tools.enabled:
             continue
+
         digests = await tools.store.read(
             scope, episodes.left, MAX_SWEEP_EPISODES, failed
         )
+
         for digest in digests:
             await work.defer("reflect", scope, digest=digest)
 
@@ -385,6 +400,7 @@ async def night(work: Work, tools: Tools) -> None:
         tasks.append("dream")
     if tools.prunes:
         tasks.append("prune")
+
     for scope in await tools.store.read(Scope(), lessons.scopes):
         for task in tasks:
             await work.defer(task, scope)
@@ -405,13 +421,12 @@ JOB_GRACE_SECONDS = 30.0
 
 
 class LocalQueue(Work):
-    """A job queue in this process, for a store that no other process uses; use `async
-    with`.
+    """A job queue in this process, for a store that no other process uses.
 
-    It queues waiting work every few seconds and maintenance every day, and tries failed
-    jobs again. On exit, running jobs have `JOB_GRACE_SECONDS` to finish before they are
-    cancelled. It ignores jobs of queues that are not in `queues`; None means all
-    queues. Jobs run in the order of arrival.
+    Use it with `async with`. It queues waiting work every few seconds and maintenance
+    every day, and tries failed jobs again. Jobs run in the order of arrival; those of
+    queues that are not in `queues` are ignored; None means all queues. On exit, running
+    jobs have `JOB_GRACE_SECONDS` to finish before they are cancelled.
     """
 
     def __init__(
@@ -430,6 +445,7 @@ class LocalQueue(Work):
         self._open = True
         # The name of a job -> its queue, and since when it waits.
         self._waiting: dict[str, tuple[str, float]] = {}
+        # The asyncio task of a job -> its queue, and since when it runs.
         self._running: dict[asyncio.Task[Any] | None, tuple[str, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds: list[asyncio.Task[None]] = []
@@ -449,6 +465,7 @@ class LocalQueue(Work):
             since[queue, "waiting"].append(began)
         for queue, began in self._running.values():
             since[queue, "running"].append(began)
+
         now = time.time()
         depths = []
         for (queue, state), times in since.items():
@@ -456,6 +473,7 @@ class LocalQueue(Work):
             depths.append(
                 Depth(queue=queue, state=state, number=len(times), oldest=oldest)
             )
+
         for queue, number in self._failed.items():
             depths.append(Depth(queue=queue, state="failed", number=number))
         return depths
@@ -473,10 +491,11 @@ class LocalQueue(Work):
         return self
 
     async def _repeat(
-        self, round: Callable[..., Awaitable[None]], seconds: float
+        self, upkeep: Callable[..., Awaitable[None]], seconds: float
     ) -> None:
+        """Call `upkeep`, which is `sweep` or `night`, and again after each pause."""
         while True:
-            await go_round(round.__name__, partial(round, self, self._tools))
+            await go_round(upkeep.__name__, partial(upkeep, self, self._tools))
             await asyncio.sleep(seconds)
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -485,13 +504,16 @@ class LocalQueue(Work):
         running = self._tasks & self._running.keys()
         for task in [*self._rounds, *(self._tasks - running)]:
             task.cancel()
+
         if running:
             await asyncio.wait(running, timeout=JOB_GRACE_SECONDS)
         for task in self._tasks:
             task.cancel()
+
         await asyncio.gather(*self._rounds, *self._tasks, return_exceptions=True)
 
     def _begin(self, job: Job, tries: int) -> None:
+        """Start the task of a job, unless the queue is closed."""
         if self._open:
             # A job does not inherit the context of the code that queued it.
             task = asyncio.create_task(self._run(job, tries), context=Variables())
@@ -499,13 +521,16 @@ class LocalQueue(Work):
             task.add_done_callback(partial(self._end, job))
 
     def _end(self, job: Job, task: asyncio.Task[None]) -> None:
+        """Forget the task of a job; if it failed for good, count and log this."""
         self._tasks.discard(task)
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
             return
+
         self._failed[job.kind.queue] += 1
+        # Only a defect of heedful is logged with its traceback.
         defect = None if isinstance(error, errors.HeedfulError) else error
         log.error(
             "job_failed",
@@ -514,9 +539,11 @@ class LocalQueue(Work):
         )
 
     async def _run(self, job: Job, tries: int) -> None:
+        """Run a job as soon as a slot is free; if it fails, queue its next try."""
         task = asyncio.current_task()
         if job.kind.delay and tries == 1:
             await asyncio.sleep(job.kind.delay)
+
         lock = self._locks[job.holds] if job.holds else nullcontext()
         async with lock, self._slots:
             del self._waiting[job.name]
@@ -530,6 +557,7 @@ class LocalQueue(Work):
                     raise
             finally:
                 del self._running[task]
+
         if job.name not in self._waiting:
             self._waiting[job.name] = job.kind.queue, time.time()
             asyncio.get_running_loop().call_later(wait, self._begin, job, tries + 1)

@@ -1,8 +1,8 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
-A request is refused as early as possible: its caller is identified before its rate and
-the number of running requests are compared with their limits, and both before its body
-is read; of the body, length and form are checked before anything parses it.
+A request is refused as early as possible. First its caller is identified. Then the rate
+of the caller and the number of running requests are compared with their limits. Then
+the body is read, and its length and its form are checked before anything parses it.
 
 Every answer gets its common headers, a log line and a metric here, and every error
 becomes a problem here. A call that is repeated with the same Idempotency-Key takes
@@ -45,9 +45,11 @@ from heedful.store.idempotency import (
 from heedful.store.store import Effects
 
 log: logging.Logger = logging.getLogger("heedful.http")
-MIN_THREAD_BODY_BYTES = 64 * 1024  # bytes of a body whose form is checked in a thread
+# The form of a longer body is checked in a thread.
+MIN_THREAD_BODY_BYTES = 64 * 1024
 TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
+# `application/json`, or a kind of it such as `application/merge-patch+json`.
 _JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
 # A body of at most n bytes may contain n / BODY_BYTES_PER_CONTAINER lists and objects.
 # Each of them needs 50 times its size in memory, and parsing a million of them takes a
@@ -57,7 +59,8 @@ _JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
 BODY_BYTES_PER_CONTAINER = 8
 TRACE_BYTES_PER_CONTAINER = 20
 MIN_TRACE_CONTAINERS = 1_000
-# Text that JSON allows but heedful does not, or that only Python accepts as JSON.
+# Signs of what JSON or heedful does not allow: NaN or Infinity, which only Python
+# accepts, half of a surrogate pair such as `\ud83d`, or a null character.
 _DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
@@ -74,9 +77,11 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body or (is_trace and media_type == PROTOBUF_TYPE):
         return body
+
     max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
     if is_trace:
         max_containers = MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
+
     if len(body) > MIN_THREAD_BODY_BYTES:
         await asyncio.to_thread(
             _check_form, body, media_type, max_containers, texts_count=not is_trace
@@ -98,14 +103,18 @@ async def _read(
             detail=f"send the body uncompressed or with gzip, not with {encoding!r}",
             headers={"Accept-Encoding": "gzip"},
         )
+
     gzip = None
     if encoding == "gzip":
+        # 16 more than the window's size means a gzip header and trailer.
         gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(seconds):
             async for part in Request(scope, receive).stream():
+                # One byte more than allowed shows that the body is too long.
                 if gzip is not None:
                     part = gzip.decompress(part, max_bytes - size + 1)
                 parts.append(part)
@@ -125,6 +134,7 @@ async def _read(
         ) from None
     except zlib.error as error:
         raise _bad_request(f"the body is not valid gzip: {error}") from error
+
     if gzip is not None and (not gzip.eof or gzip.unused_data):
         raise _bad_request("the body must be one complete gzip stream")
     return b"".join(parts)
@@ -150,6 +160,7 @@ def _check_form(
             detail=f"send JSON as Content-Type: application/json, not as {sent}",
             headers={"Accept": "application/json"},
         )
+
     containers = body.count(b"[") + body.count(b"{")
     if containers > max_containers and not texts_count:
         containers = _containers_outside_texts(body)
@@ -162,8 +173,10 @@ def _check_form(
                 f"not {containers}"
             ),
         )
+
     if not _DOUBTFUL_JSON_PATTERN.search(body):
         return
+
     try:
         # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
         data = json.loads(body.decode())
@@ -175,8 +188,11 @@ def _check_form(
 
 
 def _containers_outside_texts(body: bytes) -> int:
+    """Count the lists and objects of a JSON body, without brackets in its texts."""
     import numpy as np  # slow to import
 
+    # Without escaped quotes, a character is in a text if an odd number of quotes stands
+    # before it.
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     codes = np.frombuffer(unescaped, np.uint8)
     in_text = np.logical_xor.accumulate(codes == ord('"'))
@@ -203,28 +219,31 @@ class RateLimit:
             return
         if now is None:
             now = time.monotonic()
+
         tokens, since = self._buckets.pop(caller, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - since) * self._rate)
-        enough = tokens >= 1
-        if enough:
+        wait_seconds = 0
+        if tokens >= 1:
             tokens -= 1
+        else:
+            wait_seconds = ceil((1 - tokens) / self._rate)
         self._buckets[caller] = tokens, now
         if len(self._buckets) > MAX_RATE_KEYS:
             self._buckets.popitem(last=False)
-        if not enough:
-            wait = ceil((1 - tokens) / self._rate)
+
+        if wait_seconds:
             raise Problem(
                 status=429,
                 code="too_many_requests",
                 detail=(
                     f"this key may send {self._rate:g} requests a second; "
-                    f"try again in {wait} s"
+                    f"try again in {wait_seconds} s"
                 ),
-                headers={"Retry-After": str(wait)},
+                headers={"Retry-After": str(wait_seconds)},
             )
 
 
-ALL_TENANTS = ""  # all tenants together
+ALL_TENANTS = ""  # stands for all tenants together
 
 
 class Capacity:
@@ -237,7 +256,7 @@ class Capacity:
 
     @contextmanager
     def running(self, tenant: str = ALL_TENANTS) -> Iterator[None]:
-        """Count a request while the block runs; the limit is of one or of all tenants.
+        """Count a request of a tenant, or of all tenants, while the block runs.
 
         Raises Problem: 429 at the limit of a tenant, 503 at that of all.
         """
@@ -246,12 +265,14 @@ class Capacity:
             raise _too_busy(429, "too_many_requests", requests)
         if not tenant and self._running[tenant] >= self._most:
             raise _too_busy(503, "busy", f"{self._most} requests")
+
         self._running[tenant] += 1
         try:
             yield
         finally:
             self._running[tenant] -= 1
-            self._running += Counter()  # removes tenants without a request
+            # Adding a counter removes the tenants without a request.
+            self._running += Counter()
 
 
 def _too_busy(status: int, code: str, requests: str) -> Problem:
@@ -277,8 +298,10 @@ async def answer_once(
 ) -> None:
     """Answer a call; a call that repeats an idempotency key gets the stored answer.
 
-    If two processes answer the same call, only one of them takes effect. Raises Problem
-    422, LeaseLost, StoreError.
+    Each write of the call is stored together with its result. If a process stops before
+    it has stored the answer, a repeated call continues after these writes. If two
+    processes answer the same call, only one of them takes effect. Raises Problem 422,
+    LeaseLost, StoreError.
     """
     once = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
     if once is None or scope["method"] != "POST":
@@ -299,6 +322,7 @@ async def answer_once(
                 "use a new key"
             ),
         )
+
     stored_answer = earlier.answer
     if stored_answer is None:
 
@@ -312,7 +336,10 @@ async def answer_once(
             stored_answer = _without_secrets(stored_answer)
             await store.write(tenant, keep_answer, call, stored_answer)
 
-    headers = _as_bytes(stored_answer["headers"])
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in stored_answer["headers"]
+    ]
     if earlier.digest:
         headers.append((b"idempotent-replayed", b"true"))
     status = stored_answer["status"]
@@ -335,6 +362,7 @@ def _idempotent_call(
                 "printable ASCII characters"
             ),
         )
+
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     return IdempotentCall(
         tenant=caller.key.tenant,
@@ -352,12 +380,14 @@ async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, An
         messages.append(message)
 
     await app(scope, receive, hold)
+
     start, *parts = messages
     body = b"".join(part.get("body", b"") for part in parts)
     headers = [
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in start["headers"]
     ]
+
     return {
         "status": start["status"],
         "headers": headers,
@@ -366,13 +396,16 @@ async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, An
 
 
 def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with redacted secrets, if it is JSON, else as it is."""
     headers = dict(stored_answer["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
         return stored_answer
+
     data = json.loads(stored_answer["body"].encode("latin-1"))
     redacted = redact_data(data)
     if redacted == data:
         return stored_answer
+
     body = json.dumps(redacted, ensure_ascii=False).encode()
     headers["content-length"] = str(len(body))
     return {
@@ -380,12 +413,6 @@ def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
         "headers": [*headers.items()],
         "body": body.decode("latin-1"),
     }
-
-
-def _as_bytes(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [
-        (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers
-    ]
 
 
 # Paths that need no key, because they show no data of a tenant.
@@ -445,10 +472,10 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+
         response = _Response(scope, send)
         began = time.perf_counter()
-        max_seconds = self._setup.limits.answer
-        deadline = asyncio.timeout(max_seconds)
+        deadline = asyncio.timeout(self._setup.limits.answer)
         metrics = self._setup.metrics
         metrics.running += 1
         try:
@@ -459,43 +486,55 @@ class Entrance:
         except (Exception, asyncio.CancelledError) as error:
             if response.status:  # part of the answer is already sent
                 raise
-            failure: BaseException = error
-            if isinstance(error, asyncio.CancelledError):
-                failure = Problem(
-                    status=503,
-                    code="stopping",
-                    detail="the service stopped before it had an answer; try again",
-                    headers=RETRY_SOON_HEADERS,
-                )
-            elif isinstance(error, TimeoutError) and deadline.expired():
-                failure = Problem(
-                    status=504,
-                    code="took_too_long",
-                    detail=f"the request took more than {max_seconds:g} s",
-                )
+            failure = self._failure_of(error, deadline)
             await answer(failure, scope)(scope, receive, response.send)
         finally:
             metrics.running -= 1
             response.log(metrics, time.perf_counter() - began)
 
+    def _failure_of(
+        self, error: BaseException, deadline: asyncio.Timeout
+    ) -> BaseException:
+        """Return what to answer: the error, or why the request was ended."""
+        if isinstance(error, asyncio.CancelledError):
+            return Problem(
+                status=503,
+                code="stopping",
+                detail="the service stopped before it had an answer; try again",
+                headers=RETRY_SOON_HEADERS,
+            )
+        if isinstance(error, TimeoutError) and deadline.expired():
+            seconds = self._setup.limits.answer
+            return Problem(
+                status=504,
+                code="took_too_long",
+                detail=f"the request took more than {seconds:g} s",
+            )
+        return error
+
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application, or refuse it. Raises Problem."""
         headers = Headers(scope=scope)
         _check_length(headers)
+
+        # The pages admit their own visitors. A request that a page or a tool makes has
+        # its caller already.
         path = scope["path"]
-        # A tool and a page ask for their caller; a page admits its own visitors.
         is_public = path in PUBLIC_PATHS or path.startswith(PAGES_PATH)
         if is_public or "caller" in scope["state"]:
             await self._app(scope, receive, send)
             return
+
         with self._capacity.running():
             caller = await self._callers.identified(headers.get("authorization"))
             if not caller.key.id:
                 _check_local(headers)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key.id)
+
             with self._capacity.running(caller.key.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
-                _describe_plain_body(scope)
+                _remove_body_headers(scope)
                 await answer_once(
                     self._app,
                     caller,
@@ -507,9 +546,10 @@ class Entrance:
 
 
 def _check_length(headers: Headers) -> None:
-    """Refuse a request that states its length twice, which a proxy may read otherwise.
+    """Refuse a request that states its length twice. Raises Problem.
 
-    A proxy cannot do this for its own mistakes. Parsers refuse other ambiguities.
+    A proxy before the service may read it with the other length, and so pass on another
+    request in its body. Parsers refuse all other ambiguities.
     """
     if "content-length" in headers and "transfer-encoding" in headers:
         raise Problem(
@@ -531,8 +571,8 @@ def _check_local(headers: Headers) -> None:
         )
 
 
-def _describe_plain_body(scope: Scope) -> None:
-    """Remove what the headers say of the body as it was sent: now it is plain."""
+def _remove_body_headers(scope: Scope) -> None:
+    """Remove the headers that describe the body before it was decompressed."""
     gone = (b"content-encoding", b"content-length")
     scope["headers"] = [
         header for header in scope["headers"] if header[0].lower() not in gone
@@ -565,6 +605,7 @@ class _Response:
         self.status = 0
 
     async def send(self, message: Message) -> None:
+        """Send a message of the answer; add the common headers to the first."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -576,10 +617,10 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the template of the path, "(again)" for a stored answer, or "(none)".
+        """Return the template of the path, such as `/v1/loops/{id}`.
 
-        "(none)" is also the route of a request that is refused before its route is
-        found.
+        It is "(again)" for a stored answer, and "(none)" if there is no such route or
+        the request was refused before its route was found.
         """
         route = self._scope.get("route")
         template: str = getattr(route, "path", "").replace(":path}", "}")
@@ -597,18 +638,19 @@ class _Response:
         metrics.seconds.labels(method, route).observe(seconds)
 
         caller = self._scope["state"].get("caller")
-        key = "-"
-        if caller is not None:
-            key = caller.key.id or "-"
-        # Nobody without a key can fill the disk.
-        elif not ERROR_THROTTLE.allows(f"{method} {route} {self.status}"):
+        key_id = caller.key.id if caller is not None else ""
+        # Equal requests of unknown callers are logged rarely, so that nobody without a
+        # key can fill the disk.
+        line = f"{method} {route} {self.status}"
+        if caller is None and not ERROR_THROTTLE.allows(line):
             return
+
         log.info(
             "%s %s %d %.1f ms key=%s id=%s",
             method,
             route,
             self.status,
             seconds * 1000,
-            key,
+            key_id or "-",
             self._id,
         )

@@ -30,8 +30,8 @@ from heedful.telemetry import LogThrottle
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()
 RETRY_SOON_HEADERS = {"Retry-After": "1"}  # for errors with an unknown waiting time
-# Attributes of errors that a problem contains, and that the client sets on the error it
-# raises.
+# Attributes of the library's errors that a problem contains. From them, the client
+# makes the same error again.
 PROBLEM_ATTRIBUTES = "allowed count edition field id kind quota source state".split()
 
 
@@ -50,8 +50,8 @@ class Problem(Exception):
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
 
-# Routes of earlier systems have their own error bodies: prefix of the path -> further
-# fields.
+# Routes of earlier systems answer errors in their own form. Prefix of the path ->
+# fields of the request that such an answer repeats.
 COMPATIBLE_ERROR_FIELDS: Mapping[str, tuple[str, ...]] = {
     "/orchestrator": ("loop_id",),
     "/api/v1/reflections": (),
@@ -64,7 +64,7 @@ def of(error: BaseException) -> Problem:
         case Problem():
             return error
         case RequestValidationError():
-            return _invalid(error)
+            return _of_invalid_request(error)
         case HTTPException(status_code=404):
             detail = "there is no route with this path; /docs lists all routes"
             return Problem(status=404, code="unknown_path", detail=detail)
@@ -74,9 +74,10 @@ def of(error: BaseException) -> Problem:
             detail = str(error.detail)
             if "Allow" in headers:
                 detail += f"; this path allows {headers['Allow']}"
+
             return Problem(status=status, code=code, detail=detail, headers=headers)
         case errors.HeedfulError():
-            return _typed(error)
+            return _of_library_error(error)
         case RecursionError():
             return Problem(
                 status=422,
@@ -91,30 +92,30 @@ def of(error: BaseException) -> Problem:
             )
 
 
-def _typed(error: errors.HeedfulError) -> Problem:
-    status, code = next(
-        ERROR_RESPONSES[kind] for kind in type(error).__mro__ if kind in ERROR_RESPONSES
-    )
+def _of_library_error(error: errors.HeedfulError) -> Problem:
+    """Return the problem of one of heedful's own errors."""
+    kind = next(kind for kind in type(error).__mro__ if kind in ERROR_RESPONSES)
+    status, code = ERROR_RESPONSES[kind]
     headers: Mapping[str, str] = {}
     if status == 503 or code == "at_work":
         headers = RETRY_SOON_HEADERS
+
     attributes = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
-    fields = redact_data(
-        {
-            name: value
-            for name, value in attributes.items()
-            if isinstance(value, str | int)
-        }
-    )
+    for name, value in list(attributes.items()):
+        if not isinstance(value, str | int):
+            del attributes[name]
+    fields = redact_data(attributes)
+
     detail = str(error)
     match error:
-        # The name of a whole field; other errors name a part of a text.
+        # Only an identifier is the name of a field of the body; other errors name a
+        # part of a text, such as a check with its argument.
         case errors.InvalidInput() if error.field.isidentifier():
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotQuarantined() if "state" in fields:
             fields = lesson_to_wire(fields)
         case errors.NotFound():
-            # where the store is, is private
+            # The error's own text says where the store is, which is private.
             detail = f"no {error.kind} {error.id!r}{error.remedy}"
         case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
@@ -124,30 +125,36 @@ def _typed(error: errors.HeedfulError) -> Problem:
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
             pass
+
     return Problem(
         status=status, code=code, detail=detail, headers=headers, fields=fields
     )
 
 
-# In a union, pydantic adds the name of a type to the location, which is not a part of
-# the body.
+# In a union, pydantic adds the name of a type to the location, such as `dict[str,any]`,
+# which is not a part of the body.
 _UNION_TYPE_PATTERN = re.compile(
     r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$"
 )
 
 
-def _invalid(error: RequestValidationError) -> Problem:
+# Pydantic's types of the fault that a body is missing, or is no JSON object.
+_NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
+
+
+def _of_invalid_request(error: RequestValidationError) -> Problem:
     """Return a problem with a JSON pointer to each wrong field, without its value."""
     faults = []
     for fault in error.errors():
         part, *location = map(str, fault["loc"])
-        pointer = "".join(
-            f"/{name}" for name in location if not _UNION_TYPE_PATTERN.match(name)
-        )
+        names = [name for name in location if not _UNION_TYPE_PATTERN.match(name)]
         detail = redact(str(fault["msg"]).removeprefix("Value error, "))
-        if fault["type"] == "missing" and fault["loc"] == ("body",):
+        if fault["loc"] == ("body",) and fault["type"] in _NO_OBJECT_FAULTS:
             detail = "a JSON object is needed"
+
+        pointer = "".join(f"/{name}" for name in names)
         faults.append({"in": part, "pointer": pointer, "detail": detail})
+
     return Problem(
         status=422,
         code="invalid_request",
@@ -162,10 +169,12 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     if isinstance(error, errors.StoreCorrupt) and "app" in scope:
         scope["app"].state.readiness.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
-        _log(error, problem.code)
+        _log_error(error, problem.code)
+
     for prefix, names in COMPATIBLE_ERROR_FIELDS.items():
         if scope["path"].startswith(prefix):
             return _compatible_answer(problem, names, scope)
+
     body = {
         "type": "about:blank",
         "title": problem.code.replace("_", " ").capitalize(),
@@ -182,15 +191,17 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     )
 
 
-def _log(error: BaseException, code: str) -> None:
-    """Log an error without the path, which may contain private data.
+def _log_error(error: BaseException, code: str) -> None:
+    """Log an error with its traceback; log one of the store as a line, and not often.
 
-    The log line of the request follows.
+    The path of the request is left out, because it may contain private data; the log
+    line of the request follows.
     """
     if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
         trace = "".join(traceback.format_exception(error))
         log.error("%s\n%s", code, redact(trace))
         return
+
     line = redact(" ".join(str(error).split()))
     if ERROR_THROTTLE.allows(line):
         log.error("%s: %s", code, line)
@@ -204,9 +215,11 @@ def _compatible_answer(
     body = scope["state"].get("plain")
     if isinstance(body, dict):
         request = {**body, **request}
+
     fields = dict.fromkeys(names)
     for name in names:
         if isinstance(request.get(name), str):
             fields[name] = request[name]
+
     refusal = {"status": "error", "message": problem.detail, **fields}
     return JSONResponse(refusal, problem.status, headers=problem.headers)

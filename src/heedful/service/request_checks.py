@@ -40,8 +40,8 @@ TEXT_CHECKS = (
     "regex",
     "words",
 )
-# These checks may take long, so they run in a process. To judge an output, it has
-# `CHECK_TIMEOUT_SECONDS`; to start and to make the check, `CHECK_START_SECONDS`.
+# These checks may take long, so they run in a process. It has `CHECK_START_SECONDS` to
+# start and to make the check, and `CHECK_TIMEOUT_SECONDS` to judge an output.
 SLOW_CHECKS = ("insights", "json_schema", "precision", "predictions")
 CHECK_TIMEOUT_SECONDS = 5.0
 CHECK_START_SECONDS = 30.0
@@ -65,20 +65,24 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
         raise InvalidInput(
             "checks", f"{length} characters", f"at most {MAX_CHECKS_CHARS} as JSON"
         )
+
     critics = 0
     for spec in specs:
         if spec["name"] in CRITIC_CHECKS:
-            critics += max(1, len(schemas.inside(spec.get("members"))))
+            members = schemas.inside(spec.get("members"))
+            critics += max(1, len(members))
     require(
         critics <= MAX_REPORT_CRITICS,
         "critics of a report",
         critics,
         f"at most {MAX_REPORT_CRITICS}",
     )
+
     return [await _load(spec, setup) for spec in specs]
 
 
 async def _load(spec: Spec, setup: Setup) -> Check:
+    """Return the check that `spec` names; raises the errors of `load_checks`."""
     name = spec["name"]
     if name in setup.checks:
         arguments = {key: value for key, value in spec.items() if key != "name"}
@@ -89,18 +93,21 @@ async def _load(spec: Spec, setup: Setup) -> Check:
             "without arguments: the operator set them",
         )
         return setup.checks[name]
+
     if name in CRITIC_CHECKS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
     if name in TEXT_CHECKS:
         check = await asyncio.to_thread(loading.load, spec)
         return _ThreadCheck(check, setup.turns)
     if name in SLOW_CHECKS:
-        return await _slow_check(spec, setup)
+        return await _load_slow_check(spec, setup)
+
     allowed = sorted({*TEXT_CHECKS, *SLOW_CHECKS, *CRITIC_CHECKS, *setup.checks})
     raise UnknownName("check", name, allowed)
 
 
-async def _slow_check(spec: Spec, setup: Setup) -> Check:
+async def _load_slow_check(spec: Spec, setup: Setup) -> Check:
+    """Return a check that runs in a process, in which it could be made once."""
     name = spec["name"]
     for argument in DATA_ARGUMENTS:
         if isinstance(spec.get(argument), str):
@@ -109,11 +116,13 @@ async def _slow_check(spec: Spec, setup: Setup) -> Check:
                 spec[argument],
                 "data or left out: it is no path",
             )
+
     check = _ProcessCheck(name=name, spec=spec, turns=setup.turns)
     try:
         refusal, names = await check.run(CHECK_START_SECONDS, _try_to_load)
     except TimeoutError as error:
         raise InvalidInput(f"check {name!r}", "too complex", "simpler") from error
+
     if refusal:
         raise UsageError(refusal)
     return replace(check, names=names)
@@ -128,10 +137,12 @@ def _with_own_model(spec: Any, setup: Setup) -> Any:
             "this service has no judge, so no critic can judge; "
             "set HEEDFUL_JUDGE to a model, or send an evaluation"
         )
+
     members = spec.get("members")
     if isinstance(members, list):
         critics = [_with_own_model(member, setup) for member in members]
         return {**spec, "members": critics}
+
     if "model" in spec:
         raise InvalidInput(
             "model of a critic", spec["model"], "left out: the service has a judge"
@@ -165,10 +176,10 @@ class _ThreadCheck:
 
 
 def _forget_result(call: asyncio.Future[Any]) -> None:
-    """Retrieve what a call ended with, so that nobody warns that nobody did.
+    """Drop the result or error of a call whose request may have been cancelled.
 
-    A request that is cancelled leaves its thread running; what the thread returns or
-    raises then comes too late.
+    A cancelled request leaves its thread running, and what the thread returns or raises
+    comes too late. Unless it is retrieved, Python warns that nobody did.
     """
     if call.exception() is None and iscoroutine(call.result()):
         call.result().close()
@@ -212,7 +223,7 @@ class _ProcessCheck:
 
 
 def _try_to_load(spec: Spec) -> tuple[str, tuple[str, ...]]:
-    """Return why a check cannot be made, or "", and the names of its reports."""
+    """Return why a check cannot be made, or "" and the names of its reports."""
     try:
         return "", check_names([loading.load(spec)])
     except UsageError as error:
@@ -220,4 +231,5 @@ def _try_to_load(spec: Spec) -> tuple[str, tuple[str, ...]]:
 
 
 def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
+    """Make a check and return what it says of a candidate; runs in a process."""
     return loading.load(spec)(candidate, context)

@@ -36,6 +36,7 @@ def bound(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, address = addresses[0]
+
         listener = socket.create_server(
             address[:2], family=family, backlog=MAX_WAITING_CONNECTIONS
         )
@@ -45,6 +46,7 @@ def bound(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except (OSError, UnicodeError) as error:
+        # Without the address, which Python adds to some reasons.
         reason = str(error).partition(" (while")[0]
         raise UsageError(
             f"the service cannot listen on {host}:{port}: {reason}; "

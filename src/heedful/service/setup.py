@@ -49,8 +49,9 @@ DURATION_BUCKETS_SECONDS = (
 
 
 class Metrics:
-    """The Prometheus metrics of a service. No label contains a tenant, a project or a
-    key.
+    """The Prometheus metrics of a service.
+
+    No label contains a tenant, a project or a key.
     """
 
     def __init__(self) -> None:
@@ -100,11 +101,11 @@ class Metrics:
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: "again", "passed", or the first rule that stopped it."""
         outcome = "again"
-        if isinstance(verdict, Done) and verdict.passed:
-            outcome = "passed"
-        elif isinstance(verdict, Done):
-            outcome = verdict.stopped_by[0].rule
-        if "+" in outcome:  # a request can invent any number of names
+        if isinstance(verdict, Done):
+            outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
+        # A rule of several, such as `echo+fatigue`. A request can invent any number of
+        # them, and each would be a label.
+        if "+" in outcome:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
@@ -124,7 +125,7 @@ class Metrics:
 
 LIMITS_MIB_BYTES = 1024 * 1024
 MAX_COUNTED_TEXTS = 10_000  # the most texts without a vector that a metric counts
-MAX_CACHED_MEMORIES = 10_000  # memories that are kept
+MAX_CACHED_MEMORIES = 10_000  # one for each scope; at the limit, all are made again
 MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
 
 
@@ -165,13 +166,14 @@ class Setup(Resources):
     Callers without a key work in `scope`; they are accepted only if `open` is True and
     no key exists. `judge` is the model of critics and of scores that callers do not
     report. Requests may name the `checks`, besides those of heedful, but pass no
-    arguments to them. `policy` applies to loops without a policy. `pins` maps patterns
-    such as `TENANT/PROJECT/*`, which are compared with tenant, project and id of a
-    loop, to what is pinned to it: names of `checks`, which judge every attempt; goals;
-    and keys (`key:ID`), whose evaluations count. `turns` limits how many checks run in
-    processes at the same time. With `reflections` False, the service generates none.
-    `behind` has the scopes with texts that may not be embedded yet, and since when.
-    Raises UnknownName.
+    arguments to them. `policy` applies to loops without a policy. With `reflections`
+    False, the service generates none. `turns` limits how many checks run in processes
+    at the same time. `behind` has the scopes with texts that may not be embedded yet,
+    and since when.
+
+    `pins` maps patterns such as `TENANT/PROJECT/*` to what is pinned to the loops that
+    they match: names of `checks`, which judge every attempt; goals; and keys
+    (`key:ID`), whose evaluations count. Raises UnknownName for another name.
     """
 
     scope: Scope = Scope()
@@ -190,7 +192,7 @@ class Setup(Resources):
     memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sorted(self.pins.values())
+        self._sort_pins(self.pins.values())
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope; a job embeds what is written to it."""
@@ -214,6 +216,7 @@ class Setup(Resources):
             with suppress(StoreError):
                 await self.work.defer("embed", scope)
             return
+
         self.behind.setdefault(scope, time.time() - CLOCK_OVERLAP_SECONDS)
         with suppress(StoreError):
             await self.work.defer("embed", scope, since=since)
@@ -221,7 +224,8 @@ class Setup(Resources):
     async def unembedded(self) -> int:
         """Count texts that requests wrote and no job has embedded yet.
 
-        It counts no more than `MAX_COUNTED_TEXTS`.
+        It counts no more than `MAX_COUNTED_TEXTS`. Scopes without such a text are
+        removed from `behind`.
         """
         total = 0
         space = space_of(self.embedder)
@@ -242,12 +246,15 @@ class Setup(Resources):
     def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""
         place = f"{scope.tenant}/{scope.project}/{loop}"
-        return self._sorted(
+        return self._sort_pins(
             pins for pattern, pins in self.pins.items() if fnmatchcase(place, pattern)
         )
 
-    def _sorted(self, lists: Iterable[Sequence[str]]) -> LoopMeasures:
-        """Return the pins of these lists by what they are. Raises UnknownName."""
+    def _sort_pins(self, lists: Iterable[Sequence[str]]) -> LoopMeasures:
+        """Return the checks, the goals and the keys in these lists of pins.
+
+        Raises UnknownName.
+        """
         checks = list[str]()
         goals = list[Goal]()
         keys = set[str]()
@@ -262,4 +269,5 @@ class Setup(Resources):
                 raise UnknownName(
                     "check of [checks] in heedful.toml", pin, sorted(self.checks)
                 )
+
         return LoopMeasures(tuple(checks), tuple(goals), keys=frozenset(keys))

@@ -1,8 +1,8 @@
-"""Codes of errors, shapes of records and pages of lists, for the service and its
-client.
+"""Codes of errors, shapes of records and pages of lists.
 
-A record is declared once, as a dataclass of the library, and the service sends it as
-JSON. Where this JSON differs from the dataclass, `Shape` declares how.
+The service and its client share them. A record is declared once, as a dataclass of the
+library, and the service sends it as JSON. Where this JSON differs from the dataclass,
+`Shape` declares how.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Shape:
         """Return pydantic's schema of the record, changed as this Shape declares."""
         record_schema = dict(handler.resolve_ref_schema(handler(record)))
         del record_schema["ref"]  # the unchanged record has this name
+
         properties = []
         for name, alias in self._also.items():
             kind = get_type_hints(getattr(record, name).fget)["return"]
@@ -91,6 +92,7 @@ class Shape:
                     name, handler.generate_schema(kind), alias=alias
                 )
             )
+
         arguments = dict(record_schema["schema"])
         arguments["fields"] = [
             self._field(field, handler) for field in arguments["fields"]
@@ -99,13 +101,17 @@ class Shape:
         return {**record_schema, "schema": arguments}
 
     def _field(self, field: Any, handler: GetCoreSchemaHandler) -> Any:
-        if field["name"] in self._omit:
+        """Return pydantic's schema of a field, changed as this Shape declares."""
+        name = field["name"]
+        if name in self._omit:
             return {**field, "serialization_exclude": True}
-        if field["name"] in self._names:
-            field = {**field, "serialization_alias": self._names[field["name"]]}
-        if field["name"] not in self._types:
+        if name in self._names:
+            field = {**field, "serialization_alias": self._names[name]}
+        if name not in self._types:
             return field
-        kind = handler.generate_schema(self._types[field["name"]])
+
+        kind = handler.generate_schema(self._types[name])
+        # A field with a default keeps it, around the schema of its narrower type.
         if field["schema"]["type"] == "default":
             kind = {**field["schema"], "schema": kind}
         return {**field, "schema": kind}
@@ -150,6 +156,19 @@ Row = TypeVar("Row")
 MAX_ROW_ID = 2**63 - 1  # the largest id that a store holds
 
 
+def split_page(rows: Sequence[Any], limit: int, name: str) -> tuple[list[Any], Any]:
+    """Return the first `limit` rows, and the cursor of the next page; None at the end.
+
+    The cursor is the field `name` of the last of these rows.
+    """
+    if len(rows) <= limit:
+        return list(rows), None
+
+    last = rows[limit - 1]
+    cursor = last[name] if isinstance(last, Mapping) else getattr(last, name)
+    return list(rows[:limit]), cursor
+
+
 class Page(BaseModel, Generic[Row]):
     """One page of a list; `next` is the cursor of the next page, or null on the last
     page.
@@ -161,8 +180,5 @@ class Page(BaseModel, Generic[Row]):
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, name: str) -> Self:
         """Return the first `limit` rows; the cursor is the last row's field `name`."""
-        if len(rows) <= limit:
-            return cls(items=list(rows), next=None)
-        last = rows[limit - 1]
-        cursor = last[name] if isinstance(last, Mapping) else getattr(last, name)
-        return cls(items=list(rows[:limit]), next=str(cursor))
+        items, cursor = split_page(rows, limit, name)
+        return cls(items=items, next=None if cursor is None else str(cursor))

@@ -1,5 +1,8 @@
-"""A job queue in PostgreSQL, for any number of services and workers; built on
-procrastinate.
+"""A job queue in PostgreSQL, for any number of services and workers.
+
+It is built on procrastinate, which keeps the jobs in tables, takes each job once, and
+sends heartbeats. Which jobs there are, and when they are tried again, is decided in
+`heedful.service.jobs`.
 """
 
 from __future__ import annotations
@@ -42,15 +45,14 @@ from heedful.store.postgres_session import parse_url, translate_error
 
 # The queue of the periodic tasks; every worker runs them.
 UPKEEP_QUEUE = "upkeep"
-# Seconds between two heartbeats of a worker, seconds without a heartbeat before other
-# workers take its jobs, and seconds between two polls for jobs.
-HEARTBEAT_SECONDS = 5.0
-MAX_SILENCE_SECONDS = 20.0
-POLL_INTERVAL_SECONDS = 5.0
-# Cron times of the search for waiting and stalled work (the last field is seconds), and
-# of `night`.
+HEARTBEAT_SECONDS = 5.0  # between two heartbeats of a worker
+MAX_SILENCE_SECONDS = 20.0  # without a heartbeat, until other workers take its jobs
+POLL_INTERVAL_SECONDS = 5.0  # between two looks for jobs
+# The search for waiting and stalled work runs every 10 seconds: the last field of its
+# cron time is seconds. `night` runs at 3 o'clock.
 SWEEP_CRON = "* * * * * */10"
 NIGHT_CRON = "0 3 * * *"
+# A function of heedful's schema; it returns the fields of `Depth`.
 _QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
@@ -63,9 +65,7 @@ class Backoff(BaseRetryStrategy):
     def get_retry_decision(
         self, *, exception: BaseException, job: Row
     ) -> RetryDecision | None:
-        """Return the wait that `jobs.again_in` computes, or None if there is no
-        retry.
-        """
+        """Return the wait that `jobs.again_in` computes; None means no retry."""
         wait = jobs.again_in(exception, job.attempts + 1)
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
@@ -110,8 +110,9 @@ class PostgresQueue(jobs.Work):
         await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput,
-        StoreError.
+        """Queue a task, unless an equal job already waits.
+
+        Raises UnknownName, InvalidInput, StoreError.
         """
         job = Job(task, scope, arguments)
         if not job.kind.delay:
@@ -120,6 +121,7 @@ class PostgresQueue(jobs.Work):
             self._delayed[job.name] = asyncio.create_task(self._send_later(job))
 
     async def _send_later(self, job: Job) -> None:
+        """Queue a job after its delay, or at once when the queue is closed."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), job.kind.delay)
         del self._delayed[job.name]
@@ -127,6 +129,7 @@ class PostgresQueue(jobs.Work):
             await self._send(job)
 
     async def _send(self, job: Job) -> None:
+        """Queue a job, unless an equal one waits. Raises StoreError."""
         deferred = self._app.configure_task(
             TASK_NAME_PREFIX + job.task,
             queue=job.kind.queue,
@@ -158,11 +161,12 @@ class PostgresQueue(jobs.Work):
     ) -> None:
         """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        After cancellation, running jobs have `GRACE` seconds to finish. Raises
+        After cancellation, running jobs have `JOB_GRACE_SECONDS` to finish. Raises
         StoreError if the database server is not available at the start. If the server
         goes away later, the worker waits for it, but with `once` it raises StoreError.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
+
         for name, task in TASKS.items():
             declare = self._app.task(
                 name=TASK_NAME_PREFIX + name,
@@ -172,15 +176,16 @@ class PostgresQueue(jobs.Work):
             )
             declare(self._runner(name, tools, listener))
         await jobs.sweep(self, tools, failed=once)  # this also checks the database
+
+        all_queues = list(queues or JOB_QUEUES)
+        outages: tuple[type[StoreUnavailable], ...] = ()
         if once:
             await self._revive()
         else:
-            self._go_round(tools)
-        outages: tuple[type[StoreUnavailable], ...] = (StoreUnavailable,)
-        all_queues = [*(queues or JOB_QUEUES), UPKEEP_QUEUE]
-        if once:
-            outages = ()
-            all_queues.remove(UPKEEP_QUEUE)
+            self._register_upkeep(tools)
+            all_queues.append(UPKEEP_QUEUE)
+            outages = (StoreUnavailable,)
+
         while True:
             with suppress(*outages), _translate_errors():
                 await self._app.run_worker_async(
@@ -197,10 +202,17 @@ class PostgresQueue(jobs.Work):
                 )
             if once:
                 return
+
             # The worker ended because the server was unavailable.
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    def _go_round(self, tools: Tools) -> None:
+    def _register_upkeep(self, tools: Tools) -> None:
+        """Register the periodic tasks, so that this worker runs them, too."""
+
+        async def sweep() -> None:
+            await self._revive()
+            await jobs.sweep(self, tools)
+
         async def nightly() -> None:
             await jobs.night(self, tools)
             with _translate_errors():  # failed jobs stay visible for 30 days
@@ -208,26 +220,28 @@ class PostgresQueue(jobs.Work):
                     nb_hours=720, include_failed=True
                 )
 
-        def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
-            async def round(timestamp: int) -> None:
-                await jobs.go_round(name, work)
+        self._register("sweep", SWEEP_CRON, sweep)
+        self._register("night", NIGHT_CRON, nightly)
 
-            declare = self._app.task(
-                name=TASK_NAME_PREFIX + name,
-                queue=UPKEEP_QUEUE,
-                priority=100,
-                queueing_lock=TASK_NAME_PREFIX + name,
-            )
-            self._app.periodic(cron=cron)(declare(round))
+    def _register(
+        self, name: str, cron: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Register a task that one of all workers runs at the times of `cron`."""
 
-        async def sweep() -> None:
-            await self._revive()
-            await jobs.sweep(self, tools)
+        async def go_round(timestamp: int) -> None:
+            await jobs.go_round(name, work)
 
-        register("sweep", SWEEP_CRON, sweep)
-        register("night", NIGHT_CRON, nightly)
+        declare = self._app.task(
+            name=TASK_NAME_PREFIX + name,
+            queue=UPKEEP_QUEUE,
+            priority=100,
+            queueing_lock=TASK_NAME_PREFIX + name,
+        )
+        self._app.periodic(cron=cron)(declare(go_round))
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
+        """Return the function that procrastinate calls for a job of the task `name`."""
+
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job = Job(name, Scope(**scope), arguments)
             manager = self._app.job_manager
@@ -255,7 +269,8 @@ class PostgresQueue(jobs.Work):
                 seconds_since_heartbeat=MAX_SILENCE_SECONDS
             )
             for job in stalled:
-                if job.attempts + 1 >= MAX_JOB_TRIES:  # it may have killed the workers
+                # The job may have killed all these workers.
+                if job.attempts + 1 >= MAX_JOB_TRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
                     continue
                 try:
@@ -272,6 +287,7 @@ def _is_new_failure(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
+    """Raise the StoreError that says what an error of procrastinate means."""
     try:
         yield
     except failures.ConnectorException as error:
