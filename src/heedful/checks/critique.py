@@ -9,6 +9,7 @@ most judges do not share is only a warning.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,8 @@ MAX_REASON_CHARS = 400
 MAX_QUOTE_CHARS = 200
 MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
 MAX_CRITIC_ANSWER_TOKENS = 512
-MIN_SCORE_DIFFERENCE = 0.05  # that counts, as for an improvement
+# The least difference that counts, as for an improvement in a loop.
+MIN_SCORE_DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +80,15 @@ class Role:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for field_name, text in (
-            ("name", self.name),
-            ("instruction", self.instruction),
-        ):
+        texts = {"name": self.name, "instruction": self.instruction}
+        for field_name, text in texts.items():
             is_text = isinstance(text, str) and text.strip() != ""
             require(is_text, f"{field_name} of a role", text, "text that is not empty")
         require(
             bool(self.directions), f"scores of role {self.name!r}", self.scores, "given"
         )
+
+        # These are other keys of an answer, or the score of the tags.
         reserved = ("reason", "biases", BIAS_SCORE, "confidence")
         allowed = f"none of {', '.join(reserved)}"
         require(self.verdict not in reserved, "name of a score", self.verdict, allowed)
@@ -115,24 +117,26 @@ class Role:
         The model writes the reason before the scores.
         """
         share = {"type": "number", "minimum": 0, "maximum": 1}
+        reason = text_schema(MAX_REASON_CHARS)
         keys: dict[str, Any] = {
-            "reason": {
-                **text_schema(MAX_REASON_CHARS),
-                "description": _REASON_DESCRIPTION,
-            }
+            "reason": {**reason, "description": _REASON_DESCRIPTION}
         }
+
         if self.tags:
             bias = {
                 "tag": {"enum": [*self.tags]},
                 "severity": share,
                 "quote": text_schema(MAX_QUOTE_CHARS),
             }
-            tags = [f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items()]
+            tag_lines = [
+                f"\n  {tag}: it {meaning}" for tag, meaning in self.tags.items()
+            ]
             keys["biases"] = {
                 "type": "array",
                 "items": closed_object(bias),
-                "description": _BIASES_DESCRIPTION + "".join(tags),
+                "description": _BIASES_DESCRIPTION + "".join(tag_lines),
             }
+
         for score in self.scores:
             keys[score] = {**share, "description": "a number from 0 to 1"}
         if self.verdict:
@@ -169,7 +173,8 @@ _SUMMARY_INSTRUCTION = (
     "is true if the work supports everything in the summary and nothing important is "
     "missing."
 )
-open_judge: Callable[[str], Model] = cache(open_model)  # opens each model only once
+# Opens each model only once, for all critics.
+open_judge: Callable[[str], Model] = cache(open_model)
 ROLES: Mapping[str, Role] = {
     "alignment": Role(
         name="alignment",
@@ -201,16 +206,17 @@ Answer with one JSON object that has these keys:
 
 
 def plain_text(value: Any) -> str:
-    """Return a text, or data as JSON, made safe for a prompt.
+    """Return a text, or data as JSON, made safe for a prompt; "" for None.
 
     Control characters, role tokens and known secrets are removed.
     """
-    return redact(sanitize(record.Candidate.of(value).text or ""))
+    text = record.Candidate.of(value).text or ""
+    return redact(sanitize(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A role and the model that judges in this role."""
+    """A role and the model that judges in this role, with what the model is asked."""
 
     role: Role
     model: Model
@@ -223,58 +229,56 @@ class Judge:
 
         Raises MalformedAnswer, ModelError.
         """
-        texts = self._texts(candidate, context)
-        prompt_data = {
-            name: cut_middle(text, MAX_CRITIC_TEXT_CHARS)
-            for name, text in texts.items()
-        }
+        texts = self._collect_texts(candidate, context)
+        shown_texts = {}
+        for name, text in texts.items():
+            shown_texts[name] = cut_middle(text, MAX_CRITIC_TEXT_CHARS)
+        shortened = [name for name in texts if shown_texts[name] != texts[name]]
+
         schema = self.role.schema()
-        mark = delimiter(self.role.name, prompt_data)
+        mark = delimiter(self.role.name, shown_texts)
         opinion, usage = await ask_for_json(
             self.model,
-            self._rules(schema, mark),
+            self._write_rules(schema, mark),
             parts=[
-                *delimit(mark, prompt_data),
+                *delimit(mark, shown_texts),
                 f"Judge the candidate of {mark} now, as JSON.",
             ],
-            read=lambda answer: self._read(answer, prompt_data["candidate"]),
+            read=lambda answer: self._read_answer(answer, shown_texts["candidate"]),
             schema=schema,
             who=f"critic {self.role.name!r}",
             max_tokens=MAX_CRITIC_ANSWER_TOKENS,
             temperature=self.temperature,
             seed=self.seed,
         )
+
         findings = opinion.findings
-        shortened = " and ".join(
-            name for name in texts if prompt_data[name] != texts[name]
-        )
         if shortened:
             message = (
-                f"it was shown {MAX_CRITIC_TEXT_CHARS:,} characters of {shortened}, "
-                "without the middle"
+                f"it was shown {MAX_CRITIC_TEXT_CHARS:,} characters of "
+                f"{' and '.join(shortened)}, without the middle"
             )
             findings += (Finding(self.role.name, message, level="note", severity=0.0),)
         return replace(opinion, usage=usage, findings=findings)
 
-    def _texts(self, candidate: Any, context: Context) -> dict[str, str]:
+    def _collect_texts(self, candidate: Any, context: Context) -> dict[str, str]:
         """Return the texts that the judge sees, by name; an empty text is left out."""
         values = {"task": context.task, "goal": self.goal, "context": context.data}
-        texts = {
-            name: plain_text(value)
-            for name, value in values.items()
-            if value is not None
-        }
-        texts = {name: text for name, text in texts.items() if text}
+        texts = {}
+        for name, value in values.items():
+            text = "" if value is None else plain_text(value)
+            if text:
+                texts[name] = text
         texts["candidate"] = plain_text(candidate)
         return texts
 
-    def _rules(self, schema: Mapping[str, Any], mark: str) -> str:
-        keys = [
-            f'"{key}": {value["description"]}'
-            for key, value in schema["properties"].items()
-        ]
+    def _write_rules(self, schema: Mapping[str, Any], mark: str) -> str:
+        """Return the system prompt; `mark` delimits the texts that are data."""
+        key_lines = []
+        for key, value in schema["properties"].items():
+            key_lines.append(f'"{key}": {value["description"]}')
         return _CRITIC_PROMPT.format(
-            instruction=self.role.instruction, mark=mark, keys="\n".join(keys)
+            instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
         )
 
     def goodness(self, scores: Mapping[str, float]) -> float:
@@ -285,61 +289,71 @@ class Judge:
             total += score if directions[name] == "at_least" else 1 - score
         return total / len(scores)
 
-    def _read(self, answer: Mapping[str, Any], prompt: str) -> Evaluation:
-        """Return the evaluation in an answer; `shown` is the candidate as it was shown.
+    def _read_answer(self, answer: Mapping[str, Any], candidate: str) -> Evaluation:
+        """Return the evaluation in an answer about `candidate`, the text as shown.
 
-        Raises InvalidInput.
+        Raises InvalidInput if the answer does not fit the schema.
         """
         role = self.role
-        reason = _line(answer, "reason", MAX_REASON_CHARS)
+        reason = _read_line(answer, "reason", MAX_REASON_CHARS)
         require(reason != "", "reason", answer["reason"], "text that is not empty")
-        confidence = _share(answer, "confidence")
-        scores = {name: _share(answer, name) for name in role.scores}
+        confidence = _read_share(answer, "confidence")
+
+        scores = {name: _read_share(answer, name) for name in role.scores}
         if role.verdict:
             verdict = answer.get(role.verdict)
             require(isinstance(verdict, bool), role.verdict, verdict, "true or false")
             scores[role.verdict] = 1.0 if verdict else 0.0
         biases: tuple[Finding, ...] = ()
         if role.tags:
-            biases = tuple(_biases(role, answer, prompt))
+            biases = tuple(_read_biases(role, answer, candidate))
             severities = (bias.severity for bias in biases)
             scores[BIAS_SCORE] = max(severities, default=0.0)
 
-        evidence = f"judged by {self.model.name}, confidence {confidence:g}"
         goodness = self.goodness(scores)
+        level: Level = "note"
+        severity = round(1 - goodness, 3)
+        key = ""
         if role.verdict and not scores[role.verdict]:
-            why = Finding(
-                role.name,
-                reason,
-                severity=1.0,
-                key=f"{role.name}: not {role.verdict}",
-                evidence=evidence,
-            )
-        else:  # the tags are findings themselves, so the reason is a note
-            severity = round(1 - goodness, 3)
-            level: Level = "warning" if role.scores and severity else "note"
-            why = Finding(
-                role.name, reason, level=level, severity=severity, evidence=evidence
-            )
+            level = "error"
+            severity = 1.0
+            key = f"{role.name}: not {role.verdict}"
+        elif role.scores and severity:
+            # The tags of a role are findings themselves, so a role with tags alone has
+            # its reason as a note.
+            level = "warning"
+        reason_finding = Finding(
+            role.name,
+            reason,
+            level=level,
+            severity=severity,
+            key=key,
+            evidence=f"judged by {self.model.name}, confidence {confidence:g}",
+        )
+
         # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a
         # sure 0.7.
         preference = 0.5 + confidence * (goodness - 0.5)
-        return Evaluation((why, *biases), scores, preference=preference)
+        return Evaluation((reason_finding, *biases), scores, preference=preference)
 
 
-def _biases(role: Role, answer: Mapping[str, Any], prompt: str) -> Iterator[Finding]:
-    listed = answer.get("biases")
+def _read_biases(
+    role: Role, answer: Mapping[str, Any], candidate: str
+) -> Iterator[Finding]:
+    """Yield a warning for each bias tag in an answer. Raises InvalidInput."""
+    entries = answer.get("biases")
     require(
-        isinstance(listed, list), "biases", listed, "a list, empty if there is none"
+        isinstance(entries, list), "biases", entries, "a list, empty if there is none"
     )
-    for bias in listed or ():
+    for bias in entries or ():
         require(isinstance(bias, dict), "an entry of biases", bias, "an object")
         tag = bias.get("tag")
         is_tag = isinstance(tag, str) and tag in role.tags
         require(is_tag, "tag", tag, f"one of {', '.join(role.tags)}")
-        severity = _share(bias, "severity")
-        quote = _line(bias, "quote", MAX_QUOTE_CHARS)
-        if quote not in " ".join(prompt.split()):
+        severity = _read_share(bias, "severity")
+
+        quote = _read_line(bias, "quote", MAX_QUOTE_CHARS)
+        if quote not in " ".join(candidate.split()):
             quote = ""  # a quote that the candidate does not contain is no evidence
         message = f"{tag}: it {role.tags[tag]}"
         if quote:
@@ -356,13 +370,18 @@ def _biases(role: Role, answer: Mapping[str, Any], prompt: str) -> Iterator[Find
         )
 
 
-def _share(answer: Mapping[str, Any], name: str) -> float:
+def _read_share(answer: Mapping[str, Any], name: str) -> float:
+    """Return the number from 0 to 1 with this name. Raises InvalidInput."""
     value: Any = answer.get(name)
     check_share(name, value)
     return float(value)
 
 
-def _line(answer: Mapping[str, Any], name: str, max_chars: int) -> str:
+def _read_line(answer: Mapping[str, Any], name: str, max_chars: int) -> str:
+    """Return the text with this name as one line, safe for a prompt, and cut.
+
+    Raises InvalidInput.
+    """
     value = answer.get(name)
     require(isinstance(value, str), name, value, "text")
     return " ".join(plain_text(value).split())[:max_chars]
@@ -386,14 +405,15 @@ class Critic:
         """
         import asyncio
 
+        tasks = []
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(judge.opinion(candidate, context))
-                    for judge in self.judges
-                ]
+                for judge in self.judges:
+                    opinion = judge.opinion(candidate, context)
+                    tasks.append(group.create_task(opinion))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
+
         return combine([task.result() for task in tasks])
 
 
@@ -422,22 +442,24 @@ def critic(
         role = ROLES[role]
     elif isinstance(role, Mapping):
         role = Role(**role)
+
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
     check_number("temperature", temperature, low=0, high=1.5)
     check_integer("seed", seed, least=0)
-    judge = open_judge(model) if isinstance(model, str) else model
+
+    opened_model = open_judge(model) if isinstance(model, str) else model
     require(
-        isinstance(judge, Model),
+        isinstance(opened_model, Model),
         f"model of role {role.name!r}",
         model,
         "a Model or its name",
     )
-    assert isinstance(judge, Model)
-    return Critic(
-        (Judge(role=role, model=judge, goal=goal, temperature=temperature, seed=seed),),
-        f"critic {role.name}",
+    assert isinstance(opened_model, Model)
+    judge = Judge(
+        role=role, model=opened_model, goal=goal, temperature=temperature, seed=seed
     )
+    return Critic((judge,), f"critic {role.name}")
 
 
 def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
@@ -464,35 +486,43 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
 
 def combine(opinions: Sequence[Evaluation]) -> Evaluation:
     """Combine one or more opinions on a candidate, as `critics` describes."""
-    from statistics import fmean, median  # slow to import
+    from statistics import fmean  # slow to import
 
-    values: dict[str, list[float]] = {}
-    for opinion in opinions:
-        for name, score in opinion.scores.items():
-            values.setdefault(name, []).append(score)
-    scores: dict[str, float] = {}
-    for name, numbers in values.items():
-        scores[name] = median(numbers)
-    for name, numbers in values.items():
-        if len(numbers) > 1:
-            scores[f"{name}_disagreement"] = max(numbers) - min(numbers)
-
+    scores = _combine_scores(opinions)
     findings: dict[str, Finding] = {}
     for opinion in opinions:
         for finding in opinion.findings:
-            # Only a verdict is an error; it may be outvoted.
+            # Only a verdict is an error, with a key such as "summary: not
+            # summary_valid". If most judges answer true, its median is above 0.5.
             verdict = finding.key.rpartition(" ")[2]
             if finding.level == "error" and scores[verdict] > 0.5:
                 finding = replace(finding, level="warning")
             same = findings.get(finding.key)
             if same is None or same.severity < finding.severity:
                 findings[finding.key] = finding
+
     return Evaluation(
         tuple(findings.values()),
         scores,
         usage=sum((opinion.usage for opinion in opinions), record.NO_USAGE),
         preference=fmean(opinion.preference for opinion in opinions),
     )
+
+
+def _combine_scores(opinions: Sequence[Evaluation]) -> dict[str, float]:
+    """Return the median of each score, then how far the judges disagree about it."""
+    from statistics import median
+
+    scores_by_name: dict[str, list[float]] = defaultdict(list)
+    for opinion in opinions:
+        for name, score in opinion.scores.items():
+            scores_by_name[name].append(score)
+
+    combined = {name: median(scores) for name, scores in scores_by_name.items()}
+    for name, scores in scores_by_name.items():
+        if len(scores) > 1:
+            combined[f"{name}_disagreement"] = max(scores) - min(scores)
+    return combined
 
 
 async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
@@ -506,6 +536,7 @@ async def calibrate(model: Model) -> AsyncIterator[tuple[str, bool]]:
     for pair in json.loads(text):
         (judge,) = critic(pair["role"], model, pair.get("goal", "")).judges
         context = Context(pair["task"], data=pair.get("context"))
+
         is_right = False
         with suppress(MalformedAnswer):
             better = await judge.opinion(pair["better"], context)

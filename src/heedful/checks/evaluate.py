@@ -1,9 +1,10 @@
 """Judge one candidate by checks and an evaluator, which are functions of the user.
 
 `call` is the only place that calls code of the user and catches any exception of it.
-`evaluated` calls all checks in order and then the evaluator; what a check answers (a
+`evaluated` calls all checks in order and then the evaluator. What a check answers (a
 finding, a text, True or False, an Evaluation, an assertion that fails) becomes
-findings, scores and the share of what was asked that is met.
+findings and scores, and `Evaluation.met`: the share, from 0 to 1, of what the checks
+ask for that the candidate meets.
 """
 
 import asyncio
@@ -79,23 +80,27 @@ async def call(
     try:
         with UserCode(failed):
             if thread:
-                value = await asyncio.to_thread(_called, function, *arguments)
+                value = await asyncio.to_thread(_call_function, function, *arguments)
             else:
-                value = _called(function, *arguments)
-            return _read(await value) if hasattr(value, "__await__") else value
+                value = _call_function(function, *arguments)
+            if hasattr(value, "__await__"):
+                value = _read_iterator(await value)
+            return value
     finally:
         _context.reset(token)
 
 
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the user, and read what it yields."""
     try:
-        return _read(function(*arguments))
+        return _read_iterator(function(*arguments))
     except StopIteration as error:
         # A future cannot hold it; the caller would wait forever.
         raise RuntimeError("StopIteration") from error
 
 
-def _read(value: Any) -> Any:
+def _read_iterator(value: Any) -> Any:
+    """Return an iterator as a list, and any other value unchanged."""
     return list(value) if isinstance(value, Iterator) else value
 
 
@@ -106,11 +111,13 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     if code is None:
         code = getattr(type(function).__call__, "__code__", None)
         has_self = True
-    # This takes a tenth of the time of a signature.
+
+    # To read the code takes a tenth of the time of a signature.
     if code and not hasattr(function, "__wrapped__"):
         if has_self:
             count += 1
         return bool(count <= code.co_argcount or code.co_flags & inspect.CO_VARARGS)
+
     try:
         inspect.signature(function).bind_partial(*range(count))
     except TypeError:
@@ -122,16 +129,17 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 def blocking(function: Callable[..., Any]) -> bool:
     """Return whether a function is not async, so that it blocks the event loop."""
+    # An object is called by the method of its class.
     target = function if inspect.isroutine(function) else type(function).__call__
-    asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
-    return not (asynchronous or getattr(function, "is_async", False))
+    is_async = any(map(inspect.iscoroutinefunction, (function, target)))
+    return not is_async and not getattr(function, "is_async", False)
 
 
-# A check returns an Evaluation if it also gives scores: a task file names checks only.
-# A text is what is wrong, False that something is wrong; True, None and an empty text
-# are no finding.
+# What a check answers. A text is what is wrong, False that something is wrong; True,
+# None and an empty text are no finding. A check that also gives scores returns an
+# Evaluation, because a task file names only checks and no evaluator.
 Judged = Iterable[Finding | str] | Evaluation | Finding | str | bool | None
-# It is called with the candidate and the context, or with the candidate alone.
+# A check is called with the candidate and the context, or with the candidate alone.
 Check = Callable[..., Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 # Returns a finding for a check that raised; called with the name of the check and the
@@ -139,7 +147,7 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes the feedback for the next attempt; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-_texts = attrgetter("check", "message", "fix", "evidence", "key")
+_texts_of = attrgetter("check", "message", "fix", "evidence", "key")
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
 )
@@ -159,8 +167,15 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
 
     They declare it by `pure = True`.
     """
-    judges = [*checks] if evaluate is None else [*checks, evaluate]
+    judges = _list_judges(checks, evaluate)
     return all(getattr(judge, "pure", False) for judge in judges)
+
+
+def _list_judges(
+    checks: Sequence[Check], evaluate: Evaluate | None
+) -> list[Check | Evaluate]:
+    """Return what judges a candidate, in order: the checks, then the evaluator."""
+    return [*checks] if evaluate is None else [*checks, evaluate]
 
 
 async def evaluated(
@@ -186,34 +201,32 @@ async def evaluated(
     preference = 0.0
     asks = 0
     met_asks = 0.0
-    for check in [*checks] if evaluate is None else [*checks, evaluate]:
+    for check in _list_judges(checks, evaluate):
         try:
             answer = await _ask(check, candidate, at, tries)
             if check is evaluate and not isinstance(answer, Evaluation):
-                raise _wrong(
-                    check,
-                    answer,
-                    "an Evaluation, as Evaluation(scores={'quality': 0.8})",
-                )
-            check_findings = _findings(check, answer)
-            check_asks = _asks(check)
+                expected = "an Evaluation, as Evaluation(scores={'quality': 0.8})"
+                raise _answer_error(check, answer, expected)
+            check_findings = _read_findings(check, answer)
+            check_asks = _count_asks(check)
         except (errors.CheckFailed, errors.ModelError) as error:
             if instead is None:
                 raise
-            findings.append(_safe(instead(rule_name(check), error)))
+            findings.append(_redact_finding(instead(rule_name(check), error)))
             continue
+
         findings += check_findings
         if isinstance(answer, Evaluation):
             scores |= answer.scores
             usage += answer.usage
             preference += answer.preference
-            share = answer.met
+            met_share = answer.met
         else:
-            failed = sum(finding.level == "error" for finding in check_findings)
-            share = max(0.0, 1 - failed / check_asks)
-        if share is not None:
+            failed_asks = sum(finding.level == "error" for finding in check_findings)
+            met_share = max(0.0, 1 - failed_asks / check_asks)
+        if met_share is not None:
             asks += check_asks
-            met_asks += check_asks * share
+            met_asks += check_asks * met_share
 
     met = met_asks / asks if asks else None
     if isinstance(candidate, str) and not candidate.strip():
@@ -221,6 +234,7 @@ async def evaluated(
             findings.insert(0, EMPTY_ANSWER_FINDING)
         if met is not None:
             met = 0.0
+
     return Evaluation(
         tuple(findings), scores, usage=usage, preference=preference, met=met
     )
@@ -250,7 +264,11 @@ async def worded(
     return redact(text)
 
 
-def _asks(check: Any) -> int:
+def _count_asks(check: Any) -> int:
+    """Return how many things a check asks for: its `asks`, by default 1.
+
+    Raises CheckFailed.
+    """
     asks = getattr(check, "asks", 1)
     if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
@@ -265,6 +283,7 @@ async def _ask(
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
     arguments = (candidate, at) if takes(check, 2) else (candidate,)
+
     while True:
         tries -= 1
         try:
@@ -272,48 +291,52 @@ async def _ask(
         except (errors.CheckFailed, errors.ModelError) as error:
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
-            has_asked_twice = getattr(error, "usage", None)  # a judge does so itself
+            # A judge asks its model again itself; its error then has the usage.
+            has_asked_twice = getattr(error, "usage", None)
             if not tries or has_asked_twice:
                 raise
-        except (
-            errors.UsageError
-        ) as error:  # for example a Finding with a wrong severity
+        except errors.UsageError as error:
+            # For example the check made a Finding with a wrong severity.
             if not tries:
                 raise failed(error) from error
 
 
-def _findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
+def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
     """Return the findings in what a check answered. Raises CheckFailed."""
     findings: list[Finding] = []
-    for item in _items(check, answer):
+    for item in _answer_items(check, answer):
         if isinstance(item, Finding):
-            findings.append(_safe(item))
+            findings.append(_redact_finding(item))
         elif item is False:
-            findings.append(_safe(Finding(rule_name(check), _condition(check))))
+            finding = Finding(rule_name(check), _failed_condition(check))
+            findings.append(_redact_finding(finding))
         elif isinstance(item, str) and item:
-            findings.append(_safe(Finding(rule_name(check), item)))
+            findings.append(_redact_finding(Finding(rule_name(check), item)))
         elif item is not None and item is not True and item != "":
-            raise _wrong(check, item, _CHECK_ANSWER_FORMS)
+            raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
     return findings
 
 
-def _items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
+def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
     """Return what a check answered as a list of findings, texts and truth values."""
     if isinstance(answer, Evaluation):
         return answer.findings
+
     if getattr(answer, "shape", None) == ():  # a truth value of numpy
         answer = answer.item()
     if isinstance(answer, tuple) and list(map(type, answer)) == [bool, str]:
+        # Whether it holds, and what is wrong if it does not: (False, "too long").
         holds, message = answer
         answer = holds or message or False
+
     if answer is None or isinstance(answer, bool | str | Finding):
         return [answer]
     if isinstance(answer, Mapping) or not isinstance(answer, Iterable):
-        raise _wrong(check, answer, _CHECK_ANSWER_FORMS)
+        raise _answer_error(check, answer, _CHECK_ANSWER_FORMS)
     return answer
 
 
-def _condition(check: Check | Evaluate) -> str:
+def _failed_condition(check: Check | Evaluate) -> str:
     """Return what does not hold if a check answers False, by its docstring or name."""
     documentation = ""
     if inspect.isroutine(check):
@@ -323,23 +346,26 @@ def _condition(check: Check | Evaluate) -> str:
     return f"{rule_name(check)} does not hold"
 
 
-def _safe(finding: Finding) -> Finding:
-    """Redact the texts of a finding before they are shortened: half a secret is not
-    recognised.
+def _redact_finding(finding: Finding) -> Finding:
+    """Return a finding without secrets in its texts.
+
+    This comes before the texts are shortened, because half a secret is not recognised.
     """
-    texts = _texts(finding)
-    clean = tuple([text and redact(text) for text in texts])
-    if clean == texts:
+    texts = _texts_of(finding)
+    clean_texts = tuple([text and redact(text) for text in texts])
+    if clean_texts == texts:
         return finding
-    check, message, fix, evidence, key = clean
+
+    check, message, fix, evidence, key = clean_texts
     return replace(
         finding, check=check, message=message, fix=fix, evidence=evidence, key=key
     )
 
 
-def _wrong(
+def _answer_error(
     check: Callable[..., Any], value: object, expected: str
 ) -> errors.CheckFailed:
+    """Return the error that a check answered with a wrong value."""
     error = TypeError(
         f"it returned {type(value).__name__}; it has to return {expected}"
     )

@@ -1,5 +1,9 @@
 """Checks of tables: cells, ranges, keys, results files, and predictions.
 
+Each factory (`finite`, `ranges`, `rows`, `results`, `predictions`) returns a
+`TableCheck`, which opens its source and gives it to a judge. The numbers of a column
+become statistics (`Column`) batch by batch, and rules compare these.
+
 A `source` is a path (CSV, Parquet, JSON), data (a data frame, a mapping of columns, a
 list of rows, arrays), a callable `(candidate, state)` that returns a path or data, or
 None for the candidate itself. CSV and Parquet are read in batches, so memory does not
@@ -22,7 +26,7 @@ from typing import Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
-from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, report
+from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.checks.text import shorten
 from heedful.loop.record import Finding, Level
 from heedful.validation import check_integer, check_number, require
@@ -35,7 +39,8 @@ MAX_FINITE_VALUE = 1e150
 ROUNDING_SHARE = 1e-9
 # In seconds since 1970: the year 9892; dates end soon after.
 MAX_FILE_TIME_SECONDS = 2.5e11
-CLOCK_LAG_SECONDS = 0.05  # the clock of a file system may be late: its ticks are coarse
+# The clock of a file system may be late by this much, because its ticks are coarse.
+CLOCK_LAG_SECONDS = 0.05
 MIN_SKILL_ROWS = 10  # for the findings `leakage` and `skill`
 MIN_SHUFFLE_ROWS = 30  # for the finding `shuffled`
 MAX_SHUFFLED_CORRELATION = 0.2
@@ -64,15 +69,22 @@ class TableCheck:
         path = ""
         if isinstance(self.source, str | PathLike):
             path = str(self.source).lower()
+
         if path.endswith((".parquet", ".pq")):
             tables.load_package("pyarrow.parquet", "reading Parquet")
         if path:
             return
+
+        # A program that has imported one of these makes data frames.
         for name in ("pandas", "polars", "pyarrow"):
-            if name in sys.modules:  # the program makes data frames
+            if name in sys.modules:
                 tables.load_package("narwhals", f"checking data frames of {name}")
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        """Return the findings about the source; one that cannot be read is a finding.
+
+        Findings that `judge` yielded before the error are kept.
+        """
         findings: list[Finding] = []
         try:
             data = tables.locate(self.source, candidate, context)
@@ -82,15 +94,15 @@ class TableCheck:
             if not check:
                 check = self.names[0] if len(self.names) == 1 else self.name
             findings.append(
-                report(check, error.kind, error.what, error.fix, severity=0.9)
+                table_finding(check, error.kind, error.what, error.fix, severity=0.9)
             )
         return findings
 
 
-def _names(argument: str, columns: Any) -> tuple[str, ...]:
+def _column_names(argument: str, columns: Any) -> tuple[str, ...]:
     """Return `columns`, one name or several, as a tuple without repeats.
 
-    Raises InvalidInput.
+    `argument` is what an error calls them. Raises InvalidInput.
     """
     if isinstance(columns, str):
         columns = (columns,)
@@ -105,12 +117,14 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 class Column:
     """Statistics of one column, updated batch by batch.
 
-    The `n` finite values lie from `least` to `most`; `outside` counts the values,
-    infinite ones too, that are not from `low` to `high`. `wrong` counts the cells that
-    are not numbers; `example` is the first of them. `missing` counts missing and wrong
-    cells. `total` and `squares` are the sums of the distances of the values from
-    `origin`, the mean of the first batch, and of the squares of these distances: so no
-    digits are lost in large numbers that are close to each other.
+    There are `n` finite values, from `least` to `most`. `outside` counts the values,
+    infinite ones too, that are below `low` or above `high`. `wrong` counts the cells
+    that are not numbers; `example` is the first of them. `missing` counts missing and
+    wrong cells.
+
+    `origin` is the mean of the first batch. `total` is the sum of the distances of the
+    values from it, and `squares` is the sum of the squares of these distances. They are
+    small, so no digits are lost in large numbers that are close to each other.
     """
 
     name: str
@@ -137,23 +151,25 @@ class Column:
         """
         import numpy as np
 
-        finite = values[np.abs(values) <= MAX_FINITE_VALUE]
+        finite_values = values[np.abs(values) <= MAX_FINITE_VALUE]
         missing = int(np.isnan(values).sum())
         self.missing += missing
-        self.infinite += len(values) - missing - len(finite)
+        self.infinite += len(values) - missing - len(finite_values)
+        self.outside += int(((values < self.low) | (values > self.high)).sum())
         if not self.wrong:
             self.example = example
         self.wrong += wrong
-        self.outside += int(((values < self.low) | (values > self.high)).sum())
-        if len(finite):
-            if not self.n:
-                self.origin = float(finite.mean())
-            distances = finite - self.origin
-            self.total += float(distances.sum())
-            self.squares += float((distances * distances).sum())
-            self.least = min(self.least, float(finite.min()))
-            self.most = max(self.most, float(finite.max()))
-            self.n += len(finite)
+        if not len(finite_values):
+            return
+
+        if not self.n:
+            self.origin = float(finite_values.mean())
+        distances = finite_values - self.origin
+        self.total += float(distances.sum())
+        self.squares += float((distances * distances).sum())
+        self.least = min(self.least, float(finite_values.min()))
+        self.most = max(self.most, float(finite_values.max()))
+        self.n += len(finite_values)
 
     @property
     def rows(self) -> int:
@@ -163,7 +179,9 @@ class Column:
     @property
     def mean(self) -> float:
         """The mean of the finite values; 0 without values."""
-        return self.origin + self.total / self.n if self.n else 0.0
+        if not self.n:
+            return 0.0
+        return self.origin + self.total / self.n
 
     @property
     def std(self) -> float:
@@ -173,59 +191,71 @@ class Column:
         """
         if self.n < 2 or self.least == self.most:
             return 0.0
-        return sqrt(max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1))
+        # Rounding may make this sum negative.
+        squares_around_mean = max(0.0, self.squares - self.total**2 / self.n)
+        return sqrt(squares_around_mean / (self.n - 1))
 
     def unusable(self, missing: Level = "error") -> Iterator[Finding]:
         """Yield findings for wrong, missing and infinite cells.
 
         `missing` is the level of the finding for missing cells.
         """
-        example = shorten(self.example)
-        yield from self._count_finding(
-            self.wrong, "no numbers", f"that are no numbers, first {example}"
-        )
-        yield from self._count_finding(
-            self.missing - self.wrong,
-            "missing",
-            "that are NaN or missing",
-            level=missing,
-        )
-        yield from self._count_finding(
-            self.infinite, "infinite", "that are infinite or beyond ±1e150"
-        )
-
-    def _count_finding(
-        self, count: int, kind: str, message: str, level: Level = "error"
-    ) -> Iterator[Finding]:
-        if count:
-            yield report(
-                "finite",
-                kind=f"{self.name} {kind}",
-                what=f"{self.name} has {count} of {self.rows} cells {message}",
-                fix=f"write finite numbers in {self.name} for every row, or leave the "
-                "row out",
-                level=level,
+        if self.wrong:
+            example = shorten(self.example)
+            yield self._cells_finding(
+                "no numbers", self.wrong, f"that are no numbers, first {example}"
             )
+        if self.missing > self.wrong:
+            yield self._cells_finding(
+                "missing",
+                self.missing - self.wrong,
+                "that are NaN or missing",
+                level=missing,
+            )
+        if self.infinite:
+            yield self._cells_finding(
+                "infinite", self.infinite, "that are infinite or beyond ±1e150"
+            )
+
+    def _cells_finding(
+        self, kind: str, count: int, fault: str, level: Level = "error"
+    ) -> Finding:
+        """Return the finding that `count` cells have a `fault`."""
+        return table_finding(
+            "finite",
+            kind=f"{self.name} {kind}",
+            what=f"{self.name} has {count} of {self.rows} cells {fault}",
+            fix=f"write finite numbers in {self.name} for every row, or leave the row "
+            "out",
+            level=level,
+        )
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Yield findings for unusable cells, no numbers, and values out of bounds."""
         name = self.name
         yield from self.unusable()
+
         if not self.n:
-            message = f"{name} has no numbers in {self.rows} rows"
-            yield report(check, f"{name} empty", message, f"write numbers in {name}")
-        if self.outside:
-            bounds = f"{_exact(self.low)} to {_exact(self.high)}"
-            message = (
-                f"{name} has {self.outside} of {self.rows} values outside {bounds}; "
-                f"its finite values lie from {_exact(self.least)} to "
-                f"{_exact(self.most)}"
+            yield table_finding(
+                check,
+                kind=f"{name} empty",
+                what=f"{name} has no numbers in {self.rows} rows",
+                fix=f"write numbers in {name}",
             )
-            fix = f"keep {name} from {bounds}: correct the rows or how they are made"
-            yield report(check, f"{name} outside", message, fix)
+        if self.outside:
+            bounds = f"{_exact_text(self.low)} to {_exact_text(self.high)}"
+            extent = f"{_exact_text(self.least)} to {_exact_text(self.most)}"
+            yield table_finding(
+                check,
+                kind=f"{name} outside",
+                what=f"{name} has {self.outside} of {self.rows} values outside "
+                f"{bounds}; its finite values lie from {extent}",
+                fix=f"keep {name} from {bounds}: correct the rows or how they are made",
+            )
 
 
-def _exact(value: float) -> str:
+def _exact_text(value: float) -> str:
+    """Return a number with all its digits, a whole number without ".0"."""
     return repr(float(value)).removesuffix(".0")
 
 
@@ -248,14 +278,16 @@ def _check_columns(
     def judge(data: Any, _: Context) -> Iterator[Finding]:
         table = tables.open_table(data, tuple(bounds))
         columns = _read_columns(table, bounds)
-        if not bounds:  # then columns of text are left out
+        if not bounds:
+            # Nobody asked for the columns of text, so they are left out.
             columns = [column for column in columns if column.n or not column.wrong]
+
         if not columns:
-            yield report(
+            yield table_finding(
                 name,
-                "no numbers",
-                "there is no column of numbers",
-                "write a column of numbers",
+                kind="no numbers",
+                what="there is no column of numbers",
+                fix="write a column of numbers",
             )
         for column in columns:
             yield from column.findings(name)
@@ -266,19 +298,19 @@ def _check_columns(
 def _read_columns(
     table: tables.DataTable, bounds: Mapping[str, tuple[float, float]]
 ) -> list[Column]:
-    """Return the statistics of the columns in `bounds`; if empty, of all columns."""
-    if bounds:
-        columns = [
-            Column(name=name, low=low, high=high)
-            for name, (low, high) in bounds.items()
-        ]
-    else:
-        columns = [Column(name=name) for name in dict.fromkeys(table.columns)]
-    if columns:
-        for batch in table.batches([column.name for column in columns]):
-            for column, cells in zip(columns, batch, strict=True):
-                values, wrong, example = tables.to_numbers(cells)
-                column.add(values, wrong, example)
+    """Return the statistics of the columns in `bounds`; if it is empty, of all."""
+    if not bounds:
+        bounds = dict.fromkeys(table.columns, (-inf, inf))
+    columns = [
+        Column(name=name, low=low, high=high) for name, (low, high) in bounds.items()
+    ]
+    if not columns:
+        return []
+
+    for batch in table.batches([column.name for column in columns]):
+        for column, cells in zip(columns, batch, strict=True):
+            values, wrong, example = tables.to_numbers(cells)
+            column.add(values, wrong, example)
     return columns
 
 
@@ -287,7 +319,7 @@ def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
 
     By default these are all columns with numbers.
     """
-    names = _names("columns", columns)
+    names = _column_names("columns", columns)
     return _check_columns("finite", source, dict.fromkeys(names, (-inf, inf)))
 
 
@@ -317,6 +349,8 @@ def _bounds(name: str, pair: Any) -> tuple[float, float]:
         low = -inf
     if high is None:
         high = inf
+
+    # One bound at least has to be given, so a `pair` of another form is refused too.
     are_numbers = isinstance(low, int | float) and isinstance(high, int | float)
     require(
         are_numbers and low <= high and (low, high) != (-inf, inf),
@@ -327,13 +361,13 @@ def _bounds(name: str, pair: Any) -> tuple[float, float]:
     return low, high
 
 
-def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield the key of each row, empty if all its cells are missing."""
-    for batch in tables.open_table(data, key).batches(key):
+def _row_keys(data: Any, key_columns: Sequence[str]) -> Iterator[tuple[bytes]]:
+    """Yield the key of each row for SQLite; b"" if all cells of a key are missing."""
+    for batch in tables.open_table(data, key_columns).batches(key_columns):
         for cells in zip(*batch, strict=True):
             texts = [_key_text(cell) for cell in cells]
             joined = "\0".join(texts) if any(texts) else ""
-            yield joined.encode("utf-8", "surrogatepass")
+            yield (joined.encode("utf-8", "surrogatepass"),)
 
 
 def _key_text(cell: Any) -> str:
@@ -345,9 +379,11 @@ def _key_text(cell: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyProblem:
-    """What may be wrong with keys: how many keys have it, and what a finding says.
+    """What may be wrong with the keys of rows, and what a finding says about it.
 
-    `count` and `where` are SQL about the table `keys`; `what` follows the count.
+    `count` and `where` are SQL about a row of the table `keys` (see `_CREATE_KEYS`):
+    which keys have the problem, and how often one of them counts. `what` is the message
+    that follows the number.
     """
 
     kind: str
@@ -357,8 +393,9 @@ class KeyProblem:
     fix: str
 
 
-def _key_problems(key: Sequence[str], rows_count: int) -> list[KeyProblem]:
-    name = " and ".join(key)
+def _key_problems(key_columns: Sequence[str], rows_count: int) -> list[KeyProblem]:
+    """Return all problems that keys may have; `rows_count` rows are checked."""
+    name = " and ".join(key_columns)
     return [
         KeyProblem(
             kind="no key",
@@ -391,6 +428,8 @@ def _key_problems(key: Sequence[str], rows_count: int) -> list[KeyProblem]:
     ]
 
 
+# `own` counts the rows of the checked source that have the key; `wanted` is 1 if the
+# other source has it, else 0.
 _CREATE_KEYS = "create table keys (key blob primary key, own, wanted) without rowid"
 _ADD_KEY = "insert into keys values (?, 1, 0) on conflict do update set own = own + 1"
 _ADD_WANTED_KEY = (
@@ -399,7 +438,7 @@ _ADD_WANTED_KEY = (
 
 
 def _judge_keys(
-    key: Sequence[str], same_as: Any, data: Any, context: Context
+    key_columns: Sequence[str], same_as: Any, data: Any, context: Context
 ) -> Iterator[Finding]:
     """Yield findings for missing and repeated keys, and for keys of only one source.
 
@@ -409,21 +448,22 @@ def _judge_keys(
     with closing(sqlite3.connect("", isolation_level=None)) as database:
         database.execute(_CREATE_KEYS)
         database.execute("begin")
-        database.executemany(_ADD_KEY, ((text,) for text in _keys(data, key)))
+        database.executemany(_ADD_KEY, _row_keys(data, key_columns))
         ((rows_count,),) = database.execute("select coalesce(sum(own), 0) from keys")
         if not rows_count:
-            yield report(
+            yield table_finding(
                 MISSING_TABLE_CHECK,
-                "empty",
-                "the results have no rows",
-                "write the results",
+                kind="empty",
+                what="the results have no rows",
+                fix="write the results",
                 severity=0.9,
             )
             return
+
         if same_as is not None:
-            wanted = _keys(tables.locate(same_as, None, context), key)
-            database.executemany(_ADD_WANTED_KEY, ((text,) for text in wanted))
-        for problem in _key_problems(key, rows_count):
+            wanted_data = tables.locate(same_as, None, context)
+            database.executemany(_ADD_WANTED_KEY, _row_keys(wanted_data, key_columns))
+        for problem in _key_problems(key_columns, rows_count):
             if problem.kind == "unwanted" and same_as is None:
                 continue
             yield from _key_findings(database, problem)
@@ -432,21 +472,24 @@ def _judge_keys(
 def _key_findings(
     database: sqlite3.Connection, problem: KeyProblem
 ) -> Iterator[Finding]:
-    rows_found = database.execute(
+    """Yield a finding with the first keys that have the problem, if any has it."""
+    # Each row has the count over all keys with the problem, and one of these keys.
+    counted_keys = database.execute(
         f"select sum({problem.count}) over (), key from keys "
         f"where {problem.where} order by key limit {MAX_KEY_EXAMPLES}"
     ).fetchall()
-    if not rows_found:
+    if not counted_keys:
         return
-    count, first_key = rows_found[0]
+
+    count, first_key = counted_keys[0]
     message = f"{count} {problem.what}"
     if first_key:
         examples = []
-        for _, key in rows_found:
+        for _, key in counted_keys:
             text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
             examples.append(shorten(text))
         message += f", such as {'; '.join(examples)}"
-    yield report("rows", problem.kind, message, problem.fix)
+    yield table_finding("rows", problem.kind, message, problem.fix)
 
 
 def rows(
@@ -458,7 +501,7 @@ def rows(
     source; without it only this source is checked. The order of rows does not matter.
     Raises InvalidInput without `key`.
     """
-    names = _names("key", key)
+    names = _column_names("key", key)
     require(bool(names), "key", key, "the columns that identify a row")
     return TableCheck(
         name="rows",
@@ -477,32 +520,33 @@ def _check_age(
     """
     if not isinstance(path, Path) or not isfile(path):
         return
-    since = newer_than
-    limit = "allowed"
-    if since is None:
-        since = context.began
-        limit = "its stage, which began then"
+
+    limit = newer_than
+    limit_name = "allowed"
+    if limit is None:
+        limit = context.began
+        limit_name = "its stage, which began then"
     changed = path.stat().st_mtime
-    if changed >= since - CLOCK_LAG_SECONDS:
+    if changed >= limit - CLOCK_LAG_SECONDS:
         return
-    message = (
-        f"results file {path} is stale: written {_utc(changed)}, older than {limit} "
-        f"({_utc(since)})"
-    )
-    yield report(
+
+    yield table_finding(
         MISSING_TABLE_CHECK,
-        "stale",
-        message,
-        "write the results again, to this path",
+        kind="stale",
+        what=f"results file {path} is stale: written {_utc(changed)}, older than "
+        f"{limit_name} ({_utc(limit)})",
+        fix="write the results again, to this path",
         severity=0.5,
     )
 
 
 def _utc(seconds: float) -> str:
+    """Return a time in seconds since 1970 as text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
 
 
 def _check_newer_than(newer_than: float | None) -> None:
+    """Raise InvalidInput if `newer_than` is no time of a file."""
     if newer_than is not None:
         check_number("newer_than", newer_than, low=0, high=MAX_FILE_TIME_SECONDS)
 
@@ -525,37 +569,34 @@ def results(
     require(is_path, "path", path, "a path or a callable (candidate, state) -> path")
     check_integer("at_least_rows", at_least_rows, least=0)
     _check_newer_than(newer_than)
-    names = _names("columns", columns)
+    names = _column_names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
         if not isinstance(file, Path):
-            message = f"there is no path to a results file, but {shorten(file)}"
-            yield report(
+            yield table_finding(
                 MISSING_TABLE_CHECK,
-                "no path",
-                message,
-                "save the results and say where",
+                kind="no path",
+                what=f"there is no path to a results file, but {shorten(file)}",
+                fix="save the results and say where",
                 severity=0.5,
             )
             return
+
         yield from _check_age(file, newer_than, context)
         is_table = file.suffix.casefold() in tables.TABLE_SUFFIXES
         asks_for_table = is_table or names or at_least_rows > 1
         if not asks_for_table and isfile(file) and file.stat().st_size:
             return  # nothing else can be checked in a file of another format
-        table = tables.open_table(file)
-        count = 0
-        columns_to_read = names or table.columns[:1]
-        if columns_to_read:
-            for batch in table.batches(columns_to_read):
-                count += len(batch[0])
+
+        count = _count_rows(tables.open_table(file), names)
         if count < at_least_rows:
-            message = (
-                f"results file {file} has {count} rows, at least {at_least_rows} "
-                "asked for"
-            )
-            yield report(
-                MISSING_TABLE_CHECK, "rows", message, "save all rows", severity=0.9
+            yield table_finding(
+                MISSING_TABLE_CHECK,
+                kind="rows",
+                what=f"results file {file} has {count} rows, at least {at_least_rows} "
+                "asked for",
+                fix="save all rows",
+                severity=0.9,
             )
 
     return TableCheck(
@@ -563,9 +604,17 @@ def results(
     )
 
 
+def _count_rows(table: tables.DataTable, names: Sequence[str]) -> int:
+    """Read the columns `names`, by default the first column, and count their rows."""
+    columns = names or table.columns[:1]
+    if not columns:
+        return 0
+    return sum(len(batch[0]) for batch in table.batches(columns))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionLimits:
-    """The limits of `predictions`."""
+    """The limits of `predictions`, which says what each of them means."""
 
     deviation_sigma: float
     spread_ratio_min: float
@@ -578,23 +627,26 @@ def _judge_mean(
 ) -> Iterator[Finding]:
     """Yield a finding if the mean of the predictions is far from the actual mean."""
     distance = abs(predicted.mean - actual.mean)
-    # The mean of equal values may be wrong in its last digit.
-    allowed = 1e-12 * abs(actual.mean)
-    times = "infinitely many"
     if actual.std:
         allowed = limits.deviation_sigma * actual.std
-        times = f"{distance / actual.std:.4g}"
-    is_far = distance > allowed * (1 + ROUNDING_SHARE)
-    if not is_far:
+        deviations = f"{distance / actual.std:.4g}"
+    else:
+        # The mean of equal values may be wrong in its last digit.
+        allowed = 1e-12 * abs(actual.mean)
+        deviations = "infinitely many"
+    if distance <= allowed * (1 + ROUNDING_SHARE):
         return
-    message = (
-        f"predictions appear hallucinated: the mean of {predicted.name} is "
+
+    yield table_finding(
+        "hallucination_detection",
+        kind=predicted.name,
+        what=f"predictions appear hallucinated: the mean of {predicted.name} is "
         f"{short(predicted.mean)}, that of {actual.name} {short(actual.mean)}, "
-        f"{times} standard deviations ({short(actual.std)}) away; "
-        f"{short(limits.deviation_sigma)} are allowed"
+        f"{deviations} standard deviations ({short(actual.std)}) away; "
+        f"{short(limits.deviation_sigma)} are allowed",
+        fix="verify that the model uses the actual data and its scale, then retrain it",
+        severity=0.9,
     )
-    fix = "verify that the model uses the actual data and its scale, then retrain it"
-    yield report("hallucination_detection", predicted.name, message, fix, severity=0.9)
 
 
 def _judge_spread(
@@ -602,37 +654,40 @@ def _judge_spread(
 ) -> Iterator[Finding]:
     """Yield a finding if the predictions are spread unlike the actual values."""
     if not actual.std:
-        message = (
-            f"all {actual.n} values of {actual.name} are {short(actual.mean)}, its std "
-            f"is 0, that of {predicted.name} {short(predicted.std)}: there is no ratio"
-        )
-        yield report(
+        yield table_finding(
             "variance_hallucination",
             kind="no spread",
-            what=message,
+            what=f"all {actual.n} values of {actual.name} are {short(actual.mean)}, "
+            f"its std is 0, that of {predicted.name} {short(predicted.std)}: there is "
+            "no ratio",
             fix=f"verify that {actual.name} holds the actual data",
             level="error" if predicted.std else "warning",
         )
         return
 
-    least = limits.spread_ratio_min
-    limit = limits.spread_ratio_max
+    least_ratio = limits.spread_ratio_min
+    highest_ratio = limits.spread_ratio_max
     ratio = predicted.std / actual.std
-    if least * (1 - ROUNDING_SHARE) <= ratio <= limit * (1 + ROUNDING_SHARE):
+    is_low = ratio < least_ratio * (1 - ROUNDING_SHARE)
+    is_high = ratio > highest_ratio * (1 + ROUNDING_SHARE)
+    if not is_low and not is_high:
         return
+
     side = "low"
     cause = "the model has hardly learnt from its features"
-    if ratio > limit:
+    if is_high:
         side = "high"
         cause = "the model is unstable or its output on another scale"
-    message = (
-        f"unrealistic spread: the std of {predicted.name} is {short(predicted.std)}, "
-        f"that of {actual.name} {short(actual.std)}: std ratio {short(ratio)} "
-        f"(variance ratio {short(ratio**2)}); allowed is {short(least)} to "
-        f"{short(limit)}"
+    yield table_finding(
+        "variance_hallucination",
+        kind=side,
+        what=f"unrealistic spread: the std of {predicted.name} is "
+        f"{short(predicted.std)}, that of {actual.name} {short(actual.std)}: std ratio "
+        f"{short(ratio)} (variance ratio {short(ratio**2)}); allowed is "
+        f"{short(least_ratio)} to {short(highest_ratio)}",
+        fix=f"check for synthetic data, and whether {cause}; then retrain it",
+        severity=0.8,
     )
-    fix = f"check for synthetic data, and whether {cause}; then retrain it"
-    yield report("variance_hallucination", side, message, fix, severity=0.8)
 
 
 def _judge_constant(
@@ -642,43 +697,51 @@ def _judge_constant(
 
     The actual values may be missing; then only the mean is a measure.
     """
-    relative = limits.constant_relative_std
-    least = relative * (1 - ROUNDING_SHARE)
-    # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values
-    # vary alike.
-    least_ratio = limits.spread_ratio_min * (1 - ROUNDING_SHARE)
-    varies_like_actual = actual.std and predicted.std >= least_ratio * actual.std
-    is_small_by_mean = predicted.std < least * abs(predicted.mean)
-    is_small_by_actual = predicted.std < least * actual.std
-    is_constant = (
-        not predicted.std
-        or (is_small_by_mean and not varies_like_actual)
-        or is_small_by_actual
-    )
-    if not is_constant:
+    if not _are_constant(actual, predicted, limits):
         return
+
     actual_std = ""
     measure = "the mean"
     if actual.n:
         actual_std = f"the std of {actual.name} is {short(actual.std)}; "
         measure = "either"
-    message = (
-        f"{predicted.name} is nearly constant: std {short(predicted.std)} around mean "
-        f"{short(predicted.mean)} in {predicted.n} rows; {actual_std}the least allowed "
-        f"is {short(relative)} of {measure}"
+    yield table_finding(
+        "constant_predictions",
+        kind=predicted.name,
+        what=f"{predicted.name} is nearly constant: std {short(predicted.std)} around "
+        f"mean {short(predicted.mean)} in {predicted.n} rows; {actual_std}the least "
+        f"allowed is {short(limits.constant_relative_std)} of {measure}",
+        fix="retrain with diverse data, and check that the features reach the model",
+        severity=0.9,
     )
-    fix = "retrain with diverse data, and check that the features reach the model"
-    yield report("constant_predictions", predicted.name, message, fix, severity=0.9)
+
+
+def _are_constant(actual: Column, predicted: Column, limits: PredictionLimits) -> bool:
+    """Return whether the predictions vary too little."""
+    if not predicted.std:
+        return True
+
+    least_share = limits.constant_relative_std * (1 - ROUNDING_SHARE)
+    if predicted.std < least_share * actual.std:
+        return True
+
+    # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values
+    # vary alike.
+    least_ratio = limits.spread_ratio_min * (1 - ROUNDING_SHARE)
+    if actual.std and predicted.std >= least_ratio * actual.std:
+        return False
+    return predicted.std < least_share * abs(predicted.mean)
 
 
 @dataclass(slots=True, kw_only=True)
 class Pairs:
-    """Statistics of the rows with a number in every column, updated batch by batch.
+    """Statistics of pairs of an actual and a predicted value, updated batch by batch.
 
-    `columns` are the columns with all of their rows. `joint` is the sum of the products
-    of both values' distances from their `Column.origin`. `fractional` counts the actual
-    values that are not whole numbers; `copied` counts the predictions that equal such a
-    value exactly.
+    `actual` and `predicted` have the rows with a number in every column; `columns` are
+    the columns with all of their rows. `joint` is the sum, over the pairs, of the
+    distance of the actual value from its `Column.origin` times that of the prediction.
+    `fractional` counts the actual values that are not whole numbers; `copied` counts
+    the predictions that equal such a value exactly.
     """
 
     columns: Sequence[Column]
@@ -697,11 +760,13 @@ class Pairs:
             values, wrong, example = tables.to_numbers(cells)
             column.add(values, wrong, example)
             arrays.append(values)
+
         in_all = np.all([np.abs(values) <= MAX_FINITE_VALUE for values in arrays], 0)
         actual = arrays[0][in_all]
         predicted = arrays[-1][in_all]
         self.actual.add(actual)
         self.predicted.add(predicted)
+
         actual_distances = actual - self.actual.origin
         predicted_distances = predicted - self.predicted.origin
         self.joint += float((actual_distances * predicted_distances).sum())
@@ -709,62 +774,70 @@ class Pairs:
         self.fractional += int(fractional.sum())
         self.copied += int(((actual == predicted) & fractional).sum())
 
+    @property
+    def covariance(self) -> float:
+        """The covariance of the sample (ddof = 1); it needs two pairs."""
+        n = self.actual.n
+        return (self.joint - self.actual.total * self.predicted.total / n) / (n - 1)
+
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     """Yield a warning if rows seem shuffled, or the mean as good as the predictions."""
-    actual = pairs.actual
-    predicted = pairs.predicted
-    n = actual.n
-    # Of the sample.
-    covariance = (pairs.joint - actual.total * predicted.total / n) / (n - 1)
-    correlation = 0.0
-    if predicted.std:
-        correlation = covariance / (actual.std * predicted.std)
-    has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
-    has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
-    limit = min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(n))
-    is_alike = has_same_spread and has_same_mean
-    if n >= MIN_SHUFFLE_ROWS and is_alike and abs(correlation) < limit:
-        message = (
-            f"{predicted.name} is spread like {actual.name} (std ratio "
-            f"{short(predicted.std / actual.std)}) but does not vary with it: "
-            f"correlation {correlation:.3f} in {n} rows"
-        )
-        fix = (
-            "check that rows were not shuffled or joined by position: align them by "
-            "their key"
-        )
-        yield report(
-            "shuffled",
-            kind=predicted.name,
-            what=message,
-            fix=fix,
-            level="warning",
-            severity=0.5,
-        )
+    shuffled = _shuffled_finding(pairs)
+    if shuffled is not None:
+        yield shuffled
         return
 
-    share = (n - 1) / n
-    variance = predicted.std**2 + actual.std**2 - 2 * covariance
-    square = variance * share + (predicted.mean - actual.mean) ** 2
-    error = sqrt(max(0.0, square))
+    actual = pairs.actual
+    predicted = pairs.predicted
+    # The variances are of the sample, the mean square error is over all n values.
+    share = (actual.n - 1) / actual.n
+    variance = predicted.std**2 + actual.std**2 - 2 * pairs.covariance
+    square_error = variance * share + (predicted.mean - actual.mean) ** 2
+    error = sqrt(max(0.0, square_error))
     error_of_mean = actual.std * sqrt(share)
-    if error >= error_of_mean * (1 - ROUNDING_SHARE):
-        message = (
-            f"{predicted.name} is no better than the mean of all values: its root mean "
-            f"square error is {short(error)}, that of the mean {short(error_of_mean)}"
-        )
-        fix = (
-            "compare with the mean before the model is trusted; add features or retrain"
-        )
-        yield report(
-            "skill",
-            kind=predicted.name,
-            what=message,
-            fix=fix,
-            level="warning",
-            severity=0.4,
-        )
+    if error < error_of_mean * (1 - ROUNDING_SHARE):
+        return
+
+    yield table_finding(
+        "skill",
+        kind=predicted.name,
+        what=f"{predicted.name} is no better than the mean of all values: its root "
+        f"mean square error is {short(error)}, that of the mean {short(error_of_mean)}",
+        fix="compare with the mean before the model is trusted; add features or "
+        "retrain",
+        level="warning",
+        severity=0.4,
+    )
+
+
+def _shuffled_finding(pairs: Pairs) -> Finding | None:
+    """Return a warning if predictions are spread like the actual values by chance.
+
+    The mean and the spread are alike, but both values of a row do not go together.
+    """
+    actual = pairs.actual
+    predicted = pairs.predicted
+    has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
+    has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
+    if actual.n < MIN_SHUFFLE_ROWS or not has_same_spread or not has_same_mean:
+        return None
+
+    correlation = pairs.covariance / (actual.std * predicted.std)
+    # By chance, few samples of n pairs have a correlation beyond 3 standard errors.
+    if abs(correlation) >= min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(actual.n)):
+        return None
+    return table_finding(
+        "shuffled",
+        kind=predicted.name,
+        what=f"{predicted.name} is spread like {actual.name} (std ratio "
+        f"{short(predicted.std / actual.std)}) but does not vary with it: correlation "
+        f"{correlation:.3f} in {actual.n} rows",
+        fix="check that rows were not shuffled or joined by position: align them by "
+        "their key",
+        level="warning",
+        severity=0.5,
+    )
 
 
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
@@ -773,7 +846,7 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
         return
     actual = pairs.actual
     predicted = pairs.predicted
-    yield report(
+    yield table_finding(
         "leakage",
         kind=predicted.name,
         what=f"{predicted.name} equals {actual.name} to the last digit in "
@@ -788,7 +861,11 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
 def _judge_predictions(
     names: Sequence[str], limits: PredictionLimits, data: Any
 ) -> Iterator[Finding]:
-    """Yield findings about the last of the columns, compared with the first of two."""
+    """Yield findings about the predictions in `data`.
+
+    `names` are the columns of the actual values, which may be left out, and of the
+    predictions.
+    """
     pairs = Pairs(
         columns=[Column(name=name) for name in names],
         actual=Column(name=names[0]),
@@ -812,16 +889,19 @@ def _judge_predictions(
 
 
 def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
+    """Return the finding that there are not two rows to judge."""
     names = " and ".join(column.name for column in pairs.columns)
-    kind = "empty"
-    if rows_count:
-        kind = "one row" if pairs.predicted.n else "no pairs"
-    return report(
+    kind = "one row"
+    if not rows_count:
+        kind = "empty"
+    elif not pairs.predicted.n:
+        kind = "no pairs"
+    return table_finding(
         MISSING_TABLE_CHECK,
-        kind,
-        f"{pairs.predicted.n} of {rows_count} rows have a number in {names}; two are "
-        "needed",
-        f"write the results of all rows, {names} as numbers",
+        kind=kind,
+        what=f"{pairs.predicted.n} of {rows_count} rows have a number in {names}; two "
+        "are needed",
+        fix=f"write the results of all rows, {names} as numbers",
         severity=0.9,
     )
 
@@ -836,6 +916,7 @@ def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
         *_judge_leakage(pairs),
     ]
     yield from findings
+
     # After an error it says little that predictions are no better than the mean.
     has_error = any(finding.level == "error" for finding in findings)
     if actual.n >= MIN_SKILL_ROWS and actual.std and not has_error:
@@ -870,9 +951,10 @@ def predictions(
     """
     columns: tuple[str, ...] = ()
     if actual is not None:
-        columns = _names("actual", [actual])
-    columns += _names("predicted", [predicted])
+        columns = _column_names("actual", [actual])
+    columns += _column_names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
+
     limits = PredictionLimits(
         deviation_sigma=deviation_sigma,
         spread_ratio_min=spread_ratio_min,
@@ -888,6 +970,7 @@ def predictions(
         f"at most spread_ratio_max, {spread_ratio_max:g}",
     )
     _check_newer_than(newer_than)
+
     names: tuple[str, ...] = ("finite", "constant_predictions")
     if actual is not None:
         names = (

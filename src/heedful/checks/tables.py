@@ -1,5 +1,7 @@
 """Read tables in batches from files, data frames, mappings, rows and arrays.
 
+`open_table` makes a `DataTable` of any of these: first the sources in memory, then the
+files. A `DataTable` yields batches of cells, and `to_numbers` turns cells into floats.
 Memory does not grow with a Parquet or CSV file. JSON files and lazy data frames are
 read whole.
 
@@ -34,19 +36,22 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 BATCH_ROWS = 65_536
-CSV_ROW_COST = 8  # in rows of other formats: the cells of CSV are Python objects
+# A row of CSV takes the memory of this many rows of other formats, because its cells
+# are Python objects.
+CSV_ROW_COST = 8
 MAX_LISTED_COLUMNS = 20
 TABLE_SUFFIXES = (".csv", ".parquet", ".pq", ".json")
-# In lower case.
+# Texts that stand for a missing cell, in lower case.
 MISSING_CELL_WORDS = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
-MAX_MISSING_WORD_CHARS = 8  # with the blanks around it
+# A longer text is not compared with these words; blanks around a word count.
+MAX_MISSING_WORD_CHARS = 8
 MISSING_TABLE_CHECK = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
-Cells = Any  # of a column: a list, or a numpy array of numbers
-Batches = Iterator[Sequence[Cells]]
+Cells = Any  # the cells of one column: a list, or a numpy array of numbers
+Batches = Iterator[Sequence[Cells]]  # a batch has the cells of each column
 
 
-def report(
+def table_finding(
     check: str,
     kind: str,
     what: str,
@@ -54,7 +59,10 @@ def report(
     level: Level = "error",
     severity: float = 0.7,
 ) -> Finding:
-    """Return a finding with the message `what` and the key `check: kind`."""
+    """Return a finding about a table, with the message `what`.
+
+    Findings of a check with the same `kind` have the same key.
+    """
     return Finding(
         check, what, fix=fix, level=level, severity=severity, key=f"{check}: {kind}"
     )
@@ -64,7 +72,8 @@ def report(
 class TableError(Exception):
     """Raised if a source is no readable table.
 
-    `check` names the check of the finding, or is "".
+    The fields become a finding. `check` names its check; "" stands for the check that
+    opened the source.
     """
 
     kind: str
@@ -81,40 +90,44 @@ class DataTable:
     read: Callable[[Sequence[str]], Batches] = field(repr=False)
 
     def batches(self, names: Sequence[str]) -> Batches:
-        """Yield blocks of rows: one list of cells for each of `names`.
+        """Return an iterator over batches: one list of cells for each of `names`.
 
-        Raises TableError.
+        Raises TableError if a column is missing or not the only one of its name.
         """
         for name in names:
             count = self.columns.count(name)
             if count == 0:
-                message = f"there is no column {name!r}; there are: {self._listed()}"
+                listed = self._list_columns()
                 raise TableError(
                     kind="missing column",
-                    what=message,
+                    what=f"there is no column {name!r}; there are: {listed}",
                     fix=f"write a column called {name!r}",
                 )
+
             if count > 1:
                 raise TableError(
                     kind="columns",
                     what=f"{count} columns are called {name!r}",
                     fix="give every column a different name",
                 )
+
         return self.read(names)
 
-    def _listed(self) -> str:
+    def _list_columns(self) -> str:
+        """Return the first names of columns as text, and how many more there are."""
         listed = ", ".join(self.columns[:MAX_LISTED_COLUMNS]) or "none"
         more = len(self.columns) - MAX_LISTED_COLUMNS
         return f"{listed} and {more} more" if more > 0 else listed
 
 
 def locate(source: Any, candidate: Any, context: Context) -> Any:
-    """Return the data or Path to open.
+    """Return the data or the Path to open.
 
-    This is the `source`, its result if it is callable, or the candidate if it is None.
+    Without a `source` this is the candidate; a callable source is called for it.
     """
     if source is None:
         return candidate
+
     if callable(source):
         source = source(candidate, context.data)
     return Path(source) if isinstance(source, str | PathLike) else source
@@ -135,7 +148,7 @@ def open_table(data: Any, names: Sequence[str] = ()) -> DataTable:
             return _open_file(data, names)
         case str():
             fix = "answer with JSON, or give the path of the results"
-            return _open_json(data, names, "the answer", fix)
+            return _open_json(data, names, source="the answer", fix=fix)
         case None:
             raise TableError(
                 kind="no data", what="there are no data (None)", fix="give the data"
@@ -145,7 +158,7 @@ def open_table(data: Any, names: Sequence[str] = ()) -> DataTable:
         case np.ndarray() if data.ndim in (1, 2):
             arrays = [data] if data.ndim == 1 else list(data.T)
             return _open_arrays(arrays, names)
-        case tuple() if data and all(_as_column(item) is not None for item in data):
+        case tuple() if data and all(_column_cells(item) is not None for item in data):
             return _open_arrays(data, names)
         case list():
             return _open_rows(data, names)
@@ -154,7 +167,10 @@ def open_table(data: Any, names: Sequence[str] = ()) -> DataTable:
 
 
 def load_package(name: str, purpose: str) -> Any:
-    """Return an imported module of the extra "frames". Raises PackageMissing."""
+    """Import and return a module of the extra "frames".
+
+    `purpose` says in the error what needs it. Raises PackageMissing.
+    """
     try:
         return import_module(name)
     except ImportError as error:
@@ -163,24 +179,32 @@ def load_package(name: str, purpose: str) -> Any:
 
 def _open_mapping(data: Mapping[Any, Any]) -> DataTable:
     """Open a mapping: its lists are columns; without lists, the mapping is one row."""
-    columns = {str(name): _as_column(value) for name, value in data.items()}
-    lists = {name: cells for name, cells in columns.items() if cells is not None}
-    if lists:
-        return _open_columns(lists)
-    return _open_columns({str(name): [cell] for name, cell in data.items()})
+    columns: dict[str, Cells] = {}
+    for name, value in data.items():
+        cells = _column_cells(value)
+        if cells is not None:
+            columns[str(name)] = cells
+
+    if not columns:
+        columns = {str(name): [cell] for name, cell in data.items()}
+    return _open_columns(columns)
 
 
-def _as_column(value: Any) -> Cells | None:
-    """Return the cells of a column; None if the value is one cell."""
+def _column_cells(value: Any) -> Cells | None:
+    """Return the cells of a column; None if the value is only one cell."""
     import numpy as np
 
     if isinstance(value, Mapping):
         return list(value.values())
+
     is_flat = hasattr(value, "__len__") and getattr(value, "ndim", 1) == 1
     if isinstance(value, str | bytes) or not is_flat:
         return None
-    if type(value) is np.ndarray and value.dtype.kind in "fiu":
+
+    is_array_of_numbers = type(value) is np.ndarray and value.dtype.kind in "fiu"
+    if is_array_of_numbers:
         return value
+
     # Methods of pyarrow, of data frames and of numpy.
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(value, method):
@@ -189,16 +213,18 @@ def _as_column(value: Any) -> Cells | None:
 
 
 def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
+    """Open columns in memory; they have to be of the same length when they are read."""
+
     def read(names: Sequence[str]) -> Batches:
         lengths = {name: len(columns[name]) for name in names}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            message = f"the columns differ in length: {sizes}"
             raise TableError(
                 kind="unequal lengths",
-                what=message,
+                what=f"the columns differ in length: {sizes}",
                 fix="give one value a row in every column",
             )
+
         for start in range(0, max(lengths.values(), default=0), BATCH_ROWS):
             batch = []
             for name in names:
@@ -212,77 +238,89 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
 
 
 def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> DataTable:
-    names = names or [f"array {n}" for n in range(1, len(arrays) + 1)]
+    """Open arrays as columns called `names`; without names: "array 1", "array 2"."""
+    if not names:
+        names = [f"array {n}" for n in range(1, len(arrays) + 1)]
     if len(names) != len(arrays):
-        message = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
         raise TableError(
             kind="columns",
-            what=message,
+            what=f"arrays given: {len(arrays)}; asked for are {', '.join(names)}",
             fix=f"give {len(names)} arrays, or columns with names",
         )
-    return _open_columns(dict(zip(names, map(_as_column, arrays), strict=True)))
+
+    columns = {}
+    for name, array in zip(names, arrays, strict=True):
+        columns[name] = _column_cells(array)
+    return _open_columns(columns)
 
 
-def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> DataTable:
+def _open_rows(rows: Sequence[Any], array_names: Sequence[str]) -> DataTable:
+    """Open a list of mappings as rows, and a list of plain values as one array."""
     if rows and not any(isinstance(row, Mapping | list | tuple) for row in rows):
-        return _open_arrays([rows], names)
+        return _open_arrays([rows], array_names)
+
+    column_names: dict[Any, None] = {}  # a set that keeps its order
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            message = f"row {number} is {shorten(row)}, not an object of named values"
             raise TableError(
                 kind="not a table",
-                what=message,
+                what=f"row {number} is {shorten(row)}, not an object of named values",
                 fix="give every row as an object, or lists by name",
             )
-    columns: dict[Any, None] = {}
-    for row in rows:
-        columns |= dict.fromkeys(row)
-    if not columns:
+        column_names |= dict.fromkeys(row)
+
+    if not column_names:
         raise TableError(
             kind="empty",
             what="there are no rows",
             fix="write at least one row",
             check=MISSING_TABLE_CHECK,
         )
-    return _open_columns(
-        {str(name): [row.get(name) for row in rows] for name in columns}
-    )
+
+    columns = {}
+    for name in column_names:
+        columns[str(name)] = [row.get(name) for row in rows]
+    return _open_columns(columns)
 
 
 def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
+    """Open a data frame, or a Series as an array."""
     narwhals = load_package("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
         if isinstance(frame, narwhals.Series):
             return _open_arrays([frame.to_list()], array_names)
         frame = frame.lazy().collect()
-        native_names = frame.columns  # in pandas also numbers and tuples
-    except narwhals.exceptions.NarwhalsError as error:  # as two columns with one name
-        message = f"the data frame cannot be read: {error}"[:200]
+        native_names = frame.columns
+    except narwhals.exceptions.NarwhalsError as error:
+        # For example two columns have the same name.
         raise TableError(
-            kind="columns", what=message, fix="give every column a different name"
+            kind="columns",
+            what=f"the data frame cannot be read: {error}"[:200],
+            fix="give every column a different name",
         ) from error
     except TypeError:
-        message = f"the data are no table, but {shorten(data)} ({type(data).__name__})"
-        fix = "give a data frame, a mapping of columns, rows or a path"
-        raise TableError(kind="not a table", what=message, fix=fix) from None
-    except OSError as error:  # a lazy frame opens its file only now
-        raise _damaged("the data frame", error) from error
+        type_name = type(data).__name__
+        raise TableError(
+            kind="not a table",
+            what=f"the data are no table, but {shorten(data)} ({type_name})",
+            fix="give a data frame, a mapping of columns, rows or a path",
+        ) from None
+    except OSError as error:
+        # A lazy frame opens its file only when it is collected.
+        raise _damaged_error("the data frame", error) from error
 
     columns = {}
     for native_name in native_names:
         name = str(native_name)
-        if isinstance(native_name, tuple):
+        if isinstance(native_name, tuple):  # pandas has columns called ("price", "max")
             name = " ".join(map(str, native_name))
-        columns[name] = native_name
-    return _open_columns(
-        {name: frame.get_column(native) for name, native in columns.items()}
-    )
+        columns[name] = frame.get_column(native_name)
+    return _open_columns(columns)
 
 
 DAMAGED_TABLE_FIX = "write the complete file again"
-# Exceptions of readers for damaged files; the errors of pyarrow are subclasses of
-# these.
+# What readers raise for a damaged file; the errors of pyarrow are subclasses of these.
 _TABLE_READ_ERRORS = (
     OSError,
     ValueError,
@@ -292,73 +330,85 @@ _TABLE_READ_ERRORS = (
 )
 
 
-def _damaged(
-    message: Path | str, error: object, fix: str = DAMAGED_TABLE_FIX
+def _damaged_error(
+    source: Path | str, reason: object, fix: str = DAMAGED_TABLE_FIX
 ) -> TableError:
-    subject = f"results file {message}" if isinstance(message, Path) else message
+    """Return the error about a file or other source that cannot be read."""
+    subject = f"results file {source}" if isinstance(source, Path) else source
     return TableError(
         kind="corrupt",
-        what=f"{subject} cannot be read: {shorten(str(error), 160)}",
+        what=f"{subject} cannot be read: {shorten(str(reason), 160)}",
         fix=fix,
         check=MISSING_TABLE_CHECK,
     )
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _report_damage(path: Path) -> Iterator[None]:
+    """Raise TableError if the block fails to read the file."""
     try:
         yield
     except _TABLE_READ_ERRORS as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
-def _open_file(path: Path, names: Sequence[str]) -> DataTable:
-    suffix = path.suffix.casefold()
+def _open_file(path: Path, array_names: Sequence[str]) -> DataTable:
+    """Open a file by its suffix."""
     if not isfile(path):
-        there = "is no file" if exists(path) else "does not exist"
-        fix = "make sure that the stage saves its results there, and check the path"
+        fault = "is no file" if exists(path) else "does not exist"
         raise TableError(
             kind="missing",
-            what=f"results file {path} {there}",
-            fix=fix,
+            what=f"results file {path} {fault}",
+            fix="make sure that the stage saves its results there, and check the path",
             check=MISSING_TABLE_CHECK,
         )
+
     if not path.stat().st_size:
-        message = f"results file {path} is empty (0 bytes)"
         raise TableError(
             kind="empty",
-            what=message,
+            what=f"results file {path} is empty (0 bytes)",
             fix="write the results to it",
             check=MISSING_TABLE_CHECK,
         )
+
+    suffix = path.suffix.casefold()
     if suffix not in TABLE_SUFFIXES:
-        message = (
-            f"results file {path} ends in {suffix or 'nothing'}, an unknown format"
-        )
+        ending = suffix or "nothing"
         raise TableError(
             kind="format",
-            what=message,
+            what=f"results file {path} ends in {ending}, an unknown format",
             fix=f"save it as one of {', '.join(TABLE_SUFFIXES)}",
         )
-    with _reading(path):
+
+    with _report_damage(path):
         if suffix == ".csv":
             return _open_csv(path)
         if suffix == ".json":
-            return _open_json(path.read_text(encoding="utf-8-sig"), names, path)
+            text = path.read_text(encoding="utf-8-sig")
+            return _open_json(text, array_names, source=path)
         return _open_parquet(path)
 
 
 def _open_json(
-    text: str, names: Sequence[str], source: Path | str, fix: str = DAMAGED_TABLE_FIX
+    text: str,
+    array_names: Sequence[str],
+    *,
+    source: Path | str,
+    fix: str = DAMAGED_TABLE_FIX,
 ) -> DataTable:
+    """Open JSON text: an object of columns, or a list of rows.
+
+    Errors name the `source` of the text.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(source, error, fix) from error
+        raise _damaged_error(source, error, fix) from error
+
     if isinstance(data, Mapping):
         return _open_mapping(data)
     if isinstance(data, list):
-        return _open_rows(data, names)
+        return _open_rows(data, array_names)
     raise TableError(
         kind="not a table",
         what=f"{source} holds {shorten(data)}, no rows",
@@ -367,63 +417,71 @@ def _open_json(
 
 
 def _open_csv(path: Path) -> DataTable:
-    def lines() -> Iterator[list[str]]:
-        with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-            yield from filter(None, csv.reader(file, strict=True))
-
-    header = next(lines(), None)
+    """Open a CSV file; its first row has the names of the columns."""
+    header = next(_csv_rows(path), None)
     if header is None:
-        message = f"results file {path} has no rows"
         raise TableError(
             kind="empty",
-            what=message,
+            what=f"results file {path} has no rows",
             fix="write at least one row",
             check=MISSING_TABLE_CHECK,
         )
 
     def read(names: Sequence[str]) -> Batches:
-        places = [header.index(name) for name in names]
-        rows = islice(lines(), 1, None)
+        positions = [header.index(name) for name in names]
+        rows = islice(_csv_rows(path), 1, None)
         batch_rows = max(1, BATCH_ROWS // CSV_ROW_COST)
+
         while batch := list(islice(rows, batch_rows)):
-            for width in set(map(len, batch)) - {len(header)}:
-                raise _damaged(
-                    path, f"a row has {width} cells, the header {len(header)}"
-                )
-            yield [_csv_cells(batch, place) for place in places]
+            wrong_widths = set(map(len, batch)) - {len(header)}
+            if wrong_widths:
+                width = wrong_widths.pop()
+                reason = f"a row has {width} cells, the header {len(header)}"
+                raise _damaged_error(path, reason)
+            yield [_csv_cells(batch, position) for position in positions]
 
     return DataTable(tuple(header), read)
 
 
-def _csv_cells(rows: Sequence[Sequence[str]], place: int) -> list[str | None]:
-    """Return the cells of one column; an empty cell is missing."""
-    return [row[place] or None for row in rows]
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file, from the header on, without empty lines."""
+    with _report_damage(path), path.open(encoding="utf-8-sig", newline="") as file:
+        yield from filter(None, csv.reader(file, strict=True))
+
+
+def _csv_cells(rows: Sequence[Sequence[str]], position: int) -> list[str | None]:
+    """Return the cells of one column; an empty cell is missing (None)."""
+    return [row[position] or None for row in rows]
 
 
 def _open_parquet(path: Path) -> DataTable:
-    file = load_package("pyarrow.parquet", "reading Parquet").ParquetFile
+    """Open a Parquet file; its columns are read one batch of rows at a time."""
+    parquet = load_package("pyarrow.parquet", "reading Parquet")
 
     def read(names: Sequence[str]) -> Batches:
         with (
-            _reading(path),
-            file(path, buffer_size=1 << 20, pre_buffer=False) as opened,
+            _report_damage(path),
+            parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file,
         ):
-            for batch in opened.iter_batches(
+            batches = file.iter_batches(
                 BATCH_ROWS, columns=list(names), use_threads=False
-            ):
+            )
+            for batch in batches:
                 yield [_arrow_cells(batch.column(name)) for name in names]
 
-    with file(path) as opened:
-        return DataTable(tuple(opened.schema_arrow.names), read)
+    with parquet.ParquetFile(path) as file:
+        return DataTable(tuple(file.schema_arrow.names), read)
 
 
 def _arrow_cells(column: Any) -> Cells:
     """Return the cells of a column of pyarrow, as an array if they are all numbers."""
     from pyarrow import types
 
+    # Missing cells are NaN in an array of floats; whole numbers have no NaN.
     is_whole = types.is_integer(column.type) and not column.null_count
     if types.is_floating(column.type) or is_whole:
         return column.to_numpy(zero_copy_only=False)
+
     return column.to_pylist()
 
 
@@ -436,13 +494,16 @@ def to_number(cell: Any) -> float | None:
     """
     if is_missing(cell):
         return nan
+
     if isinstance(cell, str):
+        # `float` also reads "1_000" and digits of other scripts.
         may_be_number = "_" not in cell and cell.isascii()
     else:
-        is_truth_value = type(cell).__name__ in ("bool", "bool_")
+        is_truth_value = type(cell).__name__ in ("bool", "bool_")  # of Python, of numpy
         may_be_number = hasattr(cell, "__float__") and not is_truth_value
     if not may_be_number:
         return None
+
     try:
         return float(cell)
     except OverflowError:  # a whole number beyond all floats
@@ -452,37 +513,51 @@ def to_number(cell: Any) -> float | None:
 
 
 def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
-    """Return cells as floats, the number of wrong ones, and the first of these.
+    """Return the cells of a column as floats, and what is wrong with them.
 
-    Missing and wrong cells are NaN.
+    The results are the floats, the number of wrong cells (cells that are no numbers),
+    and the first wrong cell or None. Missing and wrong cells are NaN among the floats.
     """
     import numpy as np
 
     if isinstance(cells, np.ndarray):
         return cells.astype(np.float64), 0, None
-    document = _plain_floats(cells)
-    if document is not None:
-        return document, 0, None
 
-    floats = list(map(to_number, cells))
-    wrong = [cell for cell, value in zip(cells, floats, strict=True) if value is None]
-    values = [nan if value is None else value for value in floats]
-    first_wrong = wrong[0] if wrong else None
-    return np.array(values, dtype=float), len(wrong), first_wrong
+    plain_floats = _plain_floats(cells)
+    if plain_floats is not None:
+        return plain_floats, 0, None
+
+    floats = []
+    wrong_cells = []
+    for cell in cells:
+        number = to_number(cell)
+        if number is None:
+            wrong_cells.append(cell)
+            number = nan
+        floats.append(number)
+
+    first_wrong = wrong_cells[0] if wrong_cells else None
+    return np.array(floats, dtype=float), len(wrong_cells), first_wrong
 
 
 def _plain_floats(cells: Sequence[Any]) -> "Floats | None":
-    """Return the cells as floats, fast; None if not all of them are plain numbers."""
+    """Return the cells as floats, fast; None if `to_number` has to read each cell.
+
+    This is so if a cell is neither None nor a text or number that `float` reads alike.
+    """
     import numpy as np
 
-    kinds = set(map(type, cells))
-    if not kinds <= {float, int, str, NoneType}:
+    cell_types = set(map(type, cells))
+    if not cell_types <= {float, int, str, NoneType}:
         return None
-    if NoneType in kinds:
+
+    if NoneType in cell_types:
         cells = [nan if cell is None else cell for cell in cells]
-    text = "".join(map(str, cells)) if str in kinds else ""
-    if not text.isascii() or "_" in text:
-        return None
+    if str in cell_types:
+        joined = "".join(map(str, cells))
+        if not joined.isascii() or "_" in joined:
+            return None
+
     try:
         return np.fromiter(map(float, cells), float, len(cells))
     except (ValueError, OverflowError):
@@ -493,10 +568,17 @@ def is_missing(cell: Any) -> bool:
     """Return whether a cell is None, NaN, NaT or a text such as "" or "N/A"."""
     if cell is None:
         return True
+
     if isinstance(cell, str):
         if len(cell) > MAX_MISSING_WORD_CHARS:
             return False
         return cell.strip().casefold() in MISSING_CELL_WORDS
+
     if isinstance(cell, Decimal):
         return cell.is_nan()
-    return type(cell).__name__ in ("NAType", "NaTType") or str(cell != cell) == "True"
+
+    if type(cell).__name__ in ("NAType", "NaTType"):  # of pandas
+        return True
+    # NaN differs from itself. The result is compared as text, because that of an array
+    # has no truth value.
+    return str(cell != cell) == "True"
