@@ -1,5 +1,8 @@
-"""The `heedful` command. It imports commands when they are called, and reports their
-errors.
+"""The `heedful` command: which commands there are, and which options they share.
+
+A command is imported when it is called, so that `heedful --help` and the other commands
+do not wait for it. An option that is a setting is not passed to the command: it is
+stored in `output.CommandLine`, from which `settings()` reads it.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from typer.core import TyperGroup
 
 from heedful.cli import exits, output
 
-# The groups of `heedful --help`: command -> its function or group of commands, and its
-# summary.
+# The groups of `heedful --help`. Each command has a summary, and before it the place of
+# its function or its group of commands, as `module:attribute`.
 COMMAND_GROUPS = {
     "Run and understand": {
         "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
@@ -117,8 +120,7 @@ COMMAND_TABLE = {
     name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()
 }
 
-# The options of each command that are settings; most commands also have --db and
-# --json.
+# The settings that are options of a command. Most commands also have --db and --json.
 COMMAND_SETTINGS = {
     "run": "model policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
@@ -147,20 +149,23 @@ class Group(TyperGroup):
 
 def group() -> typer.Typer:
     """Return an empty group of commands; its summary is in `COMMAND_GROUPS`."""
-    commands = _typer(Group, no_args_is_help=True)
+    commands = _plain_typer(Group, no_args_is_help=True)
+    # Without a callback, Typer would take a group of one command for that command.
     commands.callback()(lambda: None)
     return commands
 
 
 def group_with_default() -> typer.Typer:
     """Return an empty group whose callback is what the group does without a command."""
-    return _typer(Group)
+    return _plain_typer(Group)
 
 
-def _typer(cls: type[TyperGroup], *, no_args_is_help: bool = False) -> typer.Typer:
+def _plain_typer(
+    cls: type[TyperGroup], *, no_args_is_help: bool = False
+) -> typer.Typer:
     """Return a Typer whose help has no colours, with line breaks as written.
 
-    `Commands.main` prints errors.
+    Errors pass through it: `Commands.main` prints them.
     """
     return typer.Typer(
         cls=cls,
@@ -171,56 +176,63 @@ def _typer(cls: type[TyperGroup], *, no_args_is_help: bool = False) -> typer.Typ
     )
 
 
-def _command(function: Callable[..., Any]) -> Any:
-    single = _typer(TyperGroup)
+def _command_of(function: Callable[..., Any]) -> Any:
+    """Return the command that calls a function with the options of its signature."""
+    single = _plain_typer(TyperGroup)
     single.command()(function)
     return typer.main.get_command(single)
 
 
-def _keep(parameter: typer.CallbackParam, value: Any) -> None:
+def _store_option(parameter: typer.CallbackParam, value: Any) -> None:
+    """Store a setting that is given as an option in the running command line."""
     if value is not None:
-        output.call().options[str(parameter.name)] = value
+        output.current_command().options[str(parameter.name)] = value
 
 
-def _option(help: str, *names: str) -> Any:
-    return Option(*names, callback=_keep, help=help)
+def _setting_option(help: str, *names: str) -> Any:
+    """Return the declaration of an option that is a setting."""
+    return Option(*names, callback=_store_option, help=help)
 
 
 def _shared(
-    model: Annotated[str | None, _option("The model.")] = None,
+    model: Annotated[str | None, _setting_option("The model.")] = None,
     policy: Annotated[
-        str | None, _option("The policy: when to stop. [default]")
+        str | None, _setting_option("The policy: when to stop. [default]")
     ] = None,
     memory: Annotated[
-        bool | None, _option("Learn and recall.", "--memory/--no-memory")
+        bool | None, _setting_option("Learn and recall.", "--memory/--no-memory")
     ] = None,
     holdout: Annotated[
-        float | None, _option("Share of lessons to withhold. [0.1]")
+        float | None, _setting_option("Share of lessons to withhold. [0.1]")
     ] = None,
-    jobs: Annotated[int | None, _option("Tasks at the same time. [1]")] = None,
-    timeout: Annotated[float | None, _option("Seconds for an attempt. [120]")] = None,
-    max_tokens: Annotated[int | None, _option("Tokens for an answer. [256]")] = None,
+    jobs: Annotated[int | None, _setting_option("Tasks at the same time. [1]")] = None,
+    timeout: Annotated[
+        float | None, _setting_option("Seconds for an attempt. [120]")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, _setting_option("Tokens for an answer. [256]")
+    ] = None,
     host: Annotated[
-        str | None, _option("The address to listen on. [127.0.0.1]")
+        str | None, _setting_option("The address to listen on. [127.0.0.1]")
     ] = None,
     port: Annotated[
-        int | None, _option("The port; 0 selects a free one. [8765]")
+        int | None, _setting_option("The port; 0 selects a free one. [8765]")
     ] = None,
     key_required: Annotated[
-        bool | None, _option("Require a key.", "--key-required")
+        bool | None, _setting_option("Require a key.", "--key-required")
     ] = None,
     workers: Annotated[
-        int | None, _option("Jobs at a time, only on SQLite. [2]")
+        int | None, _setting_option("Jobs at a time, only on SQLite. [2]")
     ] = None,
     rate: Annotated[
-        float | None, _option("Requests a second for each key. [no limit]")
+        float | None, _setting_option("Requests a second for each key. [no limit]")
     ] = None,
     drain: Annotated[
-        float | None, _option("Seconds for requests to end on stop. [30]")
+        float | None, _setting_option("Seconds for requests to end on stop. [30]")
     ] = None,
-    tenant: Annotated[str | None, _option("The tenant. [the setting]")] = None,
+    tenant: Annotated[str | None, _setting_option("The tenant. [the setting]")] = None,
     db: Annotated[
-        str | None, _option("The database. [heedful.db]", "--db", "--store")
+        str | None, _setting_option("The database. [heedful.db]", "--db", "--store")
     ] = None,
     json: Annotated[
         bool, Option("--json", help="Print exactly one JSON document.")
@@ -238,20 +250,22 @@ def _shared_options(name: str) -> list[Any]:
         names.add("db")
     if name not in COMMANDS_WITHOUT_JSON:
         names.add("json")
-    options: list[Any] = _command(_shared).params
+
+    options: list[Any] = _command_of(_shared).params
     for option in options:
-        option.expose_value = False
+        option.expose_value = False  # the function of the command has no such parameter
     return [option for option in options if option.name in names]
 
 
 class Commands(TyperGroup):
-    """A group that imports a command when it is called, and prints errors without a
-    traceback.
+    """The commands of heedful: each is imported when it is called.
+
+    Errors are printed without a traceback.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # The names, for "Did you mean".
+        # All names, for "Did you mean"; a command is None until it is imported.
         self.commands: Any = dict.fromkeys(COMMAND_TABLE)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -267,26 +281,29 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command `cmd_name`, or None if there is no such command."""
         if cmd_name in COMMAND_TABLE and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _imported(cmd_name)
-            gc.enable()
+            self.commands[cmd_name] = _import_command(cmd_name)
+            gc.enable()  # `heedful.cli.main` disables it until here
         return self.commands.get(cmd_name)
 
     def main(
         self, args: Sequence[str] | None = None, *rest: Any, **options: Any
     ) -> Any:
-        """Run one command line and exit with its code; without `standalone_mode`,
-        return the code.
+        """Run one command line and exit with its code.
 
-        `--debug` may be anywhere before a `--`.
+        Without `standalone_mode`, return the code. `--debug` may be anywhere before a
+        `--`.
         """
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
-        before_end = words[:end]
-        arguments = [word for word in before_end if word != "--debug"] + words[end:]
+        own_words = words[:end]
+        arguments = [word for word in own_words if word != "--debug"] + words[end:]
+
+        # Typer would print errors itself.
         exits_process = options.get("standalone_mode", True)
         options["standalone_mode"] = False
+
         running = output.CommandLine(
-            arguments=words, json="--json" in before_end, debug="--debug" in before_end
+            arguments=words, json="--json" in own_words, debug="--debug" in own_words
         )
         token = output.CURRENT_COMMAND.set(running)
         try:
@@ -294,7 +311,7 @@ class Commands(TyperGroup):
             # Typer itself is silent about Ctrl-C outside of `drive`.
             if code == exits.INTERRUPTED_EXIT_CODE:
                 raise exits.Interrupted("interrupted")
-        except typer.Abort:  # the same in earlier versions of typer
+        except typer.Abort:  # Ctrl-C in earlier versions of Typer
             code = exits.report_error(exits.Interrupted("interrupted"))
         except Exception as error:
             code = exits.report_error(error)
@@ -302,25 +319,28 @@ class Commands(TyperGroup):
             if running.progress:
                 running.progress.close()
             output.CURRENT_COMMAND.reset(token)
+
         code = code if isinstance(code, int) else 0
         if exits_process:
             sys.exit(code)
         return code
 
 
-def _imported(name: str) -> Any:
+def _import_command(name: str) -> Any:
     """Import the command `name`, and add the options that it shares with others."""
     place, summary = COMMAND_TABLE[name]
     module, _, attribute = place.partition(":")
     target = getattr(import_module(f"heedful.cli.{module}"), attribute)
+
     if isinstance(target, typer.Typer):
         command: Any = typer.main.get_command(target)
         parts = list(command.commands.values())
         if command.invoke_without_command:
             parts.append(command)
     else:
-        command = _command(target)
+        command = _command_of(target)
         parts = [command]
+
     command.name = name
     command.help = command.help or summary
     for part in parts:
@@ -328,7 +348,8 @@ def _imported(name: str) -> Any:
     return command
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
+    """Print the version and end, if `--version` is given."""
     if wanted:
         from heedful import __version__
 
@@ -337,7 +358,7 @@ def _version(wanted: bool) -> None:
 
 
 VERSION_OPTION = Option(
-    "--version", is_eager=True, callback=_version, help="Show the version."
+    "--version", is_eager=True, callback=_print_version, help="Show the version."
 )
 HELP_SETTINGS = {"help_option_names": ["-h", "--help"]}
 app: typer.Typer = typer.Typer(

@@ -1,4 +1,7 @@
-"""`heedful doctor`, `model`, `judge`: check this machine, the database and models."""
+"""`heedful doctor`, `model`, `judge`: check this machine, the database and models.
+
+Each check of the doctor returns a `Sign`. No key and no password is in what it shows.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +42,20 @@ from heedful.sanitize import clean
 from heedful.store import POSTGRES_PREFIXES, episodes, search, shown
 from heedful.store.connection import Db
 
-# The kind of model -> the package that it needs, and the extra that installs it.
+# The package that a kind of model needs, and the extra of heedful that installs it.
 MODEL_EXTRAS: dict[str, tuple[str, str]] = {
     "embedded": ("xllamacpp", "embedded"),
     **dict.fromkeys(("openai", "http", "https"), ("pydantic-ai-slim", "models")),
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
 MIN_SQLITE_VERSION = (3, 35, 0)
-MAX_EPISODE_ERROR_CHARS = 200
+MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 )
 MODEL_KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
-# Tables of heedful and its queue, without those that belong to no tenant.
+# The tables of heedful and its queue, such as "lessons", without the two that belong to
+# no tenant. `locked`: row-level security is on, and a policy says who sees which rows.
 TENANT_TABLES_SQL = """
 select c.relname::text as name, c.relrowsecurity and exists (
   select from pg_policy p where p.polrelid = c.oid
@@ -64,8 +68,9 @@ order by 1
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """The result of one check: whether it passed, what was found, and what to do if it
-    failed.
+    """The result of one check: whether all is well, and what was found.
+
+    If it is not well, `todo` says what to do about it.
     """
 
     name: str
@@ -88,27 +93,30 @@ def doctor() -> int:
     """
     values = settings()
     signs = [
-        _sqlite(),
-        *_model_package_and_key(values),
-        _recall(values),
-        _judge(values),
-        *_weights(values),
+        _check_sqlite(),
+        *_check_package_and_key(values),
+        _describe_recall(values),
+        _check_stored_judge(values),
+        *_check_weights(values),
     ]
     try:
-        signs += _database(values)
+        signs += _check_database(values)
     except (HeedfulError, OSError) as error:
         problem = f"{shown(values.db)}: {error}"
         signs.append(Sign(name="database", well=False, found=problem))
+
     well = all(sign.well for sign in signs)
     answer({"well": well, "signs": signs}, list(map(str, signs)))
     return 0 if well else 1
 
 
-def _sqlite() -> Sign:
+def _check_sqlite() -> Sign:
+    """Check the version of SQLite, and that it has full-text search."""
     with closing(sqlite3.connect(":memory:")) as db:
         (has_fts5,) = db.execute(
             "select sqlite_compileoption_used('ENABLE_FTS5')"
         ).fetchone()
+
     search_state = "there" if has_fts5 else "missing"
     return Sign(
         name="sqlite",
@@ -118,7 +126,10 @@ def _sqlite() -> Sign:
     )
 
 
-def _model_package_and_key(values: Settings) -> Iterator[Sign]:
+def _check_package_and_key(values: Settings) -> Iterator[Sign]:
+    """Check the package of the model, and the key of its provider, where it needs
+    them.
+    """
     kind = values.model.partition(":")[0]
     if kind in MODEL_EXTRAS:
         package, extra = MODEL_EXTRAS[kind]
@@ -132,6 +143,7 @@ def _model_package_and_key(values: Settings) -> Iterator[Sign]:
             found=f"{package} {version or 'missing'}",
             todo=f"pip install 'heedful[{extra}]'",
         )
+
     key = f"{kind.upper()}_API_KEY"
     if key in MODEL_KEY_VARIABLES:
         is_set = bool(os.environ.get(key))  # its value is never shown
@@ -143,50 +155,56 @@ def _model_package_and_key(values: Settings) -> Iterator[Sign]:
         )
 
 
-def _recall(values: Settings) -> Sign:
+def _describe_recall(values: Settings) -> Sign:
+    """Say whether recall compares meanings or words; both are well."""
     compared = "meanings (minilm)" if compares_meanings(values) else "words"
     return Sign(name="recall", well=True, found=f"compares {compared}")
 
 
-def _judge(values: Settings) -> Sign:
+def _check_stored_judge(values: Settings) -> Sign:
+    """Check what `heedful judge check` has stored about the judge."""
     doubt = judge_doubt(values)
     state = f"{values.judge}: {doubt}" if doubt else values.judge
     return Sign(name="judge", well=not doubt, found=state, todo=UNFIT_JUDGE_FIX)
 
 
-def _weights(values: Settings) -> Iterator[Sign]:
+def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
     needed_by_model = weights.needed(values.model)
     for file in weights.known():
-        state = drive(weights.check(file, values.cache))
         is_embedder = file.name in weights.EMBEDDER_WEIGHTS
-        needed = file == needed_by_model or (
-            is_embedder and values.embedder == "minilm"
-        )
+        needed_by_recall = is_embedder and values.embedder == "minilm"
+        is_needed = needed_by_recall or file == needed_by_model
+
+        state = drive(weights.check(file, values.cache))
         yield Sign(
             name=f"weights {file.name}",
-            well=state.kind == "good" or (state.kind == "absent" and not needed),
+            well=state.kind == "good" or (state.kind == "absent" and not is_needed),
             found=f"{state.kind}, {state.path}",
             todo=f"heedful model fetch {file.name}",
         )
 
 
-def _database(values: Settings) -> list[Sign]:
+def _check_database(values: Settings) -> list[Sign]:
+    """Check the database and, on PostgreSQL, the queue. No database yet is well."""
     if not db_exists(values.db):
         state = f"{values.db} does not exist yet; heedful run creates it"
         return [Sign(name="database", well=True, found=state)]
+
     scope = scope_of(values)
-    signs = ask_store(values, lambda store: store.read(scope, _look_inside, values))
+    signs = ask_store(values, lambda store: store.read(scope, _check_contents, values))
     if values.db.startswith(POSTGRES_PREFIXES):
-        signs.append(drive(_queue(values)))
+        signs.append(drive(_check_queue(values)))
     return signs
 
 
-async def _queue(values: Settings) -> Sign:
+async def _check_queue(values: Settings) -> Sign:
+    """Check that no job of the queue is stalled or has failed."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queue:
         depths = await queue.depth()
+
     counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
     states = {depth.state for depth in depths}
     return Sign(
@@ -197,12 +215,13 @@ async def _queue(values: Settings) -> Sign:
     )
 
 
-def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
+def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
     """Check the tables, and the vectors and episodes that this connection may read."""
     if values.db.startswith(POSTGRES_PREFIXES):
-        signs = [_row_level_security(db, values.db)]
+        signs = [_check_row_level_security(db, values.db)]
     else:
-        signs = [_integrity(db, values.db)]
+        signs = [_check_integrity(db, values.db)]
+
     space = space_of(embedder_of(values))
     if space:
         spaces = Spaces.of(search.spaces(db, scope), space)
@@ -214,18 +233,20 @@ def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
                 todo="heedful reembed",
             )
         )
+
     counts = episodes.counts(db, scope)
     if counts:
-        signs.append(_episodes(db, scope, counts))
+        signs.append(_check_episodes(db, scope, counts))
     return signs
 
 
-def _row_level_security(db: Db, url: str) -> Sign:
+def _check_row_level_security(db: Db, url: str) -> Sign:
     """Check that PostgreSQL protects tenants even from a statement that forgets the
     tenant.
     """
     tables = db.execute(TENANT_TABLES_SQL).fetchall()
     unprotected = ", ".join(row["name"] for row in tables if not row["locked"])
+
     state = f"{shown(url)}, row-level security for {len(tables)} tables"
     if unprotected:
         state += f"; not for {unprotected}"
@@ -237,7 +258,8 @@ def _row_level_security(db: Db, url: str) -> Sign:
     )
 
 
-def _integrity(db: Db, file: str) -> Sign:
+def _check_integrity(db: Db, file: str) -> Sign:
+    """Check that a SQLite file is not damaged; up to five problems are shown."""
     rows = db.execute("pragma integrity_check(5)")
     result = "; ".join(row[0] for row in rows)
     return Sign(
@@ -248,12 +270,13 @@ def _integrity(db: Db, file: str) -> Sign:
     )
 
 
-def _episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
+def _check_episodes(db: Db, scope: Scope, counts: Mapping[Any, int]) -> Sign:
+    """Check that no reflection on an episode has failed. `counts` are by state."""
+    reflected = counts.get("reflected", 0)
+    waiting = counts.get("waiting", 0)
     failed = counts.get("failed", 0)
-    state = (
-        f"{counts.get('reflected', 0)} reflected on, {counts.get('waiting', 0)} "
-        f"waiting, {failed} failed"
-    )
+
+    state = f"{reflected} reflected on, {waiting} waiting, {failed} failed"
     for episode in episodes.page(db, scope, limit=1, state="failed"):
         state += f" (the last: {clean(episode.error, MAX_EPISODE_ERROR_CHARS)})"
     return Sign(
@@ -281,9 +304,11 @@ def fetch(
         chosen = weights.find(name)
     else:
         chosen = weights.needed(values.model) or weights.find("embedded")
-    path = drive(
-        weights.fetch(chosen, path=source, cache=values.cache, progress=output.fetched)
+
+    fetching = weights.fetch(
+        chosen, path=source, cache=values.cache, progress=output.fetched
     )
+    path = drive(fetching)
     return answer({"name": chosen.name, "path": path}, f"{chosen.name}: {path}")
 
 
@@ -316,10 +341,12 @@ def check_judge(
 
     drive(rank())
     pairs = judged.total()
+
     path, results = judge_results(values)
     results[values.judge] = (right.total(), pairs)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2))
+
     doubt = judge_doubt(values)
     words = f"{doubt}; {UNFIT_JUDGE_FIX}" if doubt else "it can judge"
     rows = [(role, right[role], number) for role, number in judged.items()]

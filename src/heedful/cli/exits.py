@@ -18,12 +18,14 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from heedful import errors
-from heedful.cli.output import call, print_json, say
+from heedful.cli.output import current_command, print_json, say
 
 T = TypeVar("T")
+
 # How long cancelled work may clean up; a user's check may block for ever.
 GRACE_SECONDS = 1.0
-LEAVING_THREAD = "heedful-leave"  # the thread that exits after `GRACE_SECONDS`
+# The name of the thread that exits after `GRACE_SECONDS`.
+LEAVING_THREAD = "heedful-leave"
 
 
 class Interrupted(Exception):
@@ -32,6 +34,7 @@ class Interrupted(Exception):
 
 USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
+# An error has the code of the first of these classes that it is an instance of, else 1.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED_EXIT_CODE),
     (errors.UsageError, USAGE_EXIT_CODE),
@@ -57,14 +60,14 @@ def drive(
         say(f"heedful: {last_words()}")
         os._exit(INTERRUPTED_EXIT_CODE)
 
-    late = threading.Timer(GRACE_SECONDS, give_up)
-    late.daemon = True
-    late.name = LEAVING_THREAD
+    grace = threading.Timer(GRACE_SECONDS, give_up)
+    grace.daemon = True
+    grace.name = LEAVING_THREAD
 
     def interrupt(signum: int, frame: object) -> None:
-        if late.is_alive():
+        if grace.is_alive():  # the second Ctrl-C
             os._exit(INTERRUPTED_EXIT_CODE)
-        late.start()
+        grace.start()
         loop.call_soon_threadsafe(task.cancel)
 
     previous_handler = signal.getsignal(signal.SIGINT)
@@ -81,27 +84,31 @@ def drive(
             f"a model or a check called sys.exit({error.code!r})"
         ) from error
     finally:
-        late.cancel()
+        grace.cancel()
         signal.signal(signal.SIGINT, previous_handler)
 
 
 def report_error(error: BaseException, **more: Any) -> int:
-    """Print the error, with --json as one document that includes `more`. Return its
-    exit code.
+    """Print the error and return its exit code.
+
+    With --json, it is printed as one document, which includes `more`.
     """
-    kind = type(error).__name__
     code = exit_code(error)
-    if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
+    command = current_command()
+    if _is_help(error) and not command.json:
         say(message_of(error))
         return code
-    if call().debug:
+
+    if command.debug:
         traceback.print_exception(error, file=sys.stderr)
     message = message_of(error)
-    if call().json:
-        kind = "UsageError" if is_of_command_line(error) else kind
+
+    if command.json:
+        kind = "UsageError" if is_of_command_line(error) else type(error).__name__
         with suppress(OSError):  # stdout itself may be broken
             print_json({"error": {"type": kind, "message": message}, **more})
             return code
+
     say(f"heedful: {message}")
     return code
 
@@ -121,18 +128,27 @@ def is_of_command_line(error: BaseException) -> bool:
     return hasattr(error, "format_message")
 
 
+def _is_help(error: BaseException) -> bool:
+    """Return True if the error's message is the help, as Typer raises without a
+    command.
+    """
+    return type(error).__name__ == "NoArgsIsHelpError"
+
+
 def message_of(error: Any) -> str:
     """Return the message of an error, with its notes or a hint what to do."""
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+    command = current_command()
     if is_of_command_line(error):
         message: str = error.format_message()
         context = getattr(error, "ctx", None)
-        is_help = type(error).__name__ == "NoArgsIsHelpError"
-        if context is None or call().json or is_help:
+        if context is None or command.json or _is_help(error):
             return message
         return f"{message.rstrip('.')} (see {context.command_path} --help)"
-    hint = "" if call().debug else "; run it again with --debug for the traceback"
+
+    hint = "" if command.debug else "; run it again with --debug for the traceback"
     return f"unexpected {type(error).__name__}: {error}{hint}"
 
 
@@ -147,11 +163,13 @@ def leave(code: int) -> NoReturn:
     except OSError:  # at exit Python would write again, and change the exit code
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
     deadline = time.monotonic() + GRACE_SECONDS
     for thread in threading.enumerate():
         is_awaited = not thread.daemon or thread.name == LEAVING_THREAD
         if is_awaited and thread is not threading.current_thread():
             thread.join(max(0.0, deadline - time.monotonic()))
+
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

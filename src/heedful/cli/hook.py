@@ -1,11 +1,14 @@
-"""`heedful hook`: install the hooks of a coding agent, remove them, and answer an
-event.
+"""`heedful hook`: install the hooks of a coding agent, remove them, and answer events.
+
+`install` shows what it would write, and writes it only if the user agrees. Hooks run
+commands, so they follow a settings file only after `approve`, and only as it was then.
+What a program prints is trusted only if the user has said so.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +29,9 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 
 hook: Typer = group()
-# The tools of Claude Code that work on this machine; all other names are programs.
+
+# The tools of Claude Code that work on this machine. Every other name that a user may
+# trust is taken for a program, such as pytest.
 LOCAL_AGENT_TOOLS = (
     "Bash Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
 )
@@ -37,20 +42,26 @@ User = Annotated[bool, Option("--user", help="In your own settings, for all proj
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
 
 
-def _write(changes: Sequence[plans.FileChange], yes: bool) -> list[str]:
-    """Show what changes, write it if the user agrees, and return the names of the
-    files.
+def _write_if_agreed(changes: Sequence[plans.FileChange], yes: bool) -> list[str]:
+    """Show the changes, ask unless `yes`, and write them. Return the changed files.
+
+    Raises UsageError if the user does not agree, or cannot be asked.
     """
     if not any(changes):
         return []
+
     say("".join(change.diff for change in changes))
-    if not (yes or (_is_terminal() and confirm("Write this?", err=True))):
-        raise UsageError("nothing was written; --yes writes it without a question")
+    if not yes:
+        agrees = _is_terminal() and confirm("Write this?", err=True)
+        if not agrees:
+            raise UsageError("nothing was written; --yes writes it without a question")
+
     plans.apply_all(changes)
     return [str(change.path) for change in changes if change]
 
 
 def _is_terminal() -> bool:
+    """Return True if the user can read a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -77,18 +88,21 @@ def install(
         raise UsageError(
             f"heedful writes no settings of {agent}; docs/coding-agents.md shows them"
         )
+
+    # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
-    files = {} if everywhere else _checked_settings()["ignored"]
+    files_to_approve = {} if everywhere else _checked_settings()["ignored"]
+
     events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
         changes = [plans.plan_install(plans.settings_path(user), events)]
     else:
         changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
-    written = _write(changes, yes)
-    process.approve("files", files)
+    written = _write_if_agreed(changes, yes)
+    process.approve("files", files_to_approve)
 
-    asks = _is_terminal() and not yes
-    if asks and not trust and not _is_trust_stated(everywhere):
+    may_ask = _is_terminal() and not yes
+    if may_ask and not trust and not _is_trust_stated(everywhere):
         say(plans.TRUST_QUESTION)
         trust = prompt("Trusted programs", default="none", err=True)
     if trust:
@@ -99,48 +113,58 @@ def install(
         lines = [f"wrote {', '.join(written)}"]
     if trust:
         lines.append(f"trusted: {trust}")
-    past = plans.past_sessions()
-    if past and asks and written:
-        _offer_to_learn(past)
-    elif past and not asks:
-        lines.append(f"to learn from past sessions: heedful learn-sessions {past}")
+
+    past_sessions = plans.past_sessions()
+    if past_sessions and not may_ask:
+        lines.append(
+            f"to learn from past sessions: heedful learn-sessions {past_sessions}"
+        )
+    elif past_sessions and written:
+        _offer_to_learn(past_sessions)
     return answer({"written": written}, lines)
 
 
-def _offer_to_learn(past: Path) -> None:
-    if confirm(f"Learn from your past sessions in {past}?", err=True):
+def _offer_to_learn(past_sessions: Path) -> None:
+    """Ask whether to learn from the past sessions in a folder, and do it."""
+    if confirm(f"Learn from your past sessions in {past_sessions}?", err=True):
         from heedful.cli.sessions import learn_sessions
 
-        learn_sessions([past])
+        learn_sessions([past_sessions])
 
 
 def _is_trust_stated(everywhere: bool) -> bool:
-    """Return True if the user has said before whom to trust."""
+    """Return True if the user has said before whom to trust.
+
+    The answer for all projects is in a file of heedful, that for one project in its
+    database.
+    """
     if everywhere:
         return bool(process.approvals()["trust"])
     return bool(_stated_trust())
 
 
 def _stated_trust() -> Mapping[str, Trust]:
+    """Return the trust of each source in this project; {} if it has no database yet."""
     try:
         return ask(lambda memory: memory.stated_trust())
-    except NotFound:  # there is no database yet
+    except NotFound:
         return {}
 
 
 def _state_trust(names: Sequence[str], everywhere: bool) -> None:
-    """Record that the user's words and the output of programs are trusted, or that none
-    is.
+    """Record that the user's words and the output of the named programs are trusted.
+
+    The only name "none" means that nothing is trusted.
     """
-    sources: dict[str, Trust] = dict.fromkeys(map(_source, names), "measured")
-    sources["user"] = "operator"
-    if list(names) == ["none"]:
-        sources = {"tool": "tool"}
-    for source, trust in sources.items():
+    trust_by_source: dict[str, Trust] = {"tool": "tool"}
+    if list(names) != ["none"]:
+        trust_by_source = dict.fromkeys(map(_source_of, names), "measured")
+        trust_by_source["user"] = "operator"
+    for source, trust in trust_by_source.items():
         check_statement(source, trust)
 
     async def record(memory: Memory) -> None:
-        for source, trust in sources.items():
+        for source, trust in trust_by_source.items():
             await memory.set_trust(
                 source,
                 trust,
@@ -150,19 +174,21 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
             )
 
     if everywhere:
-        process.approve("trust", sources)
+        process.approve("trust", trust_by_source)
     else:
         ask(record, new=True)
 
 
-def _source(name: str) -> str:
-    """Return the source that a name means: a source as it is, a tool of the agent, a
-    program.
+def _source_of(name: str) -> str:
+    """Return the source that a user means: `make` is program:make, `Read` tool:Read.
+
+    A name that is a source already stays; "all" means all tools of the agent.
     """
     if name in ("tool", "user") or name.startswith(("tool:", "program:")):
         return name
     if name == "all":
         return "tool"
+
     kind = "tool" if name in LOCAL_AGENT_TOOLS else "program"
     return f"{kind}:{name}"
 
@@ -173,7 +199,7 @@ def uninstall(
 ) -> int:
     """Remove the hooks from the settings, which are then as they were before."""
     path = plans.settings_path(user)
-    written = _write([plans.plan_uninstall(path)], yes)
+    written = _write_if_agreed([plans.plan_uninstall(path)], yes)
     words = f"wrote {path}" if written else f"no hooks in {path}"
     return answer({"written": written}, words)
 
@@ -186,15 +212,17 @@ def approve() -> int:
     settings = _checked_settings()
     files = settings["ignored"]
     process.approve("files", files)
+
     lines = ["there is nothing to approve"]
     if files:
-        lines = [*files, *_effects(settings)]
+        lines = [*files, *_describe_effects(settings)]
     return answer({"approved": list(files)}, lines)
 
 
 def _checked_settings() -> dict[str, Any]:
-    """Return the settings of this project with what waits for approval. Raises
-    UsageError.
+    """Return the settings of this project, with those that wait for approval.
+
+    Raises UsageError if hooks could not follow them.
     """
     settings = process.read_settings(Path.cwd(), every=True)
     rules, _ = follow(settings, ":memory:")
@@ -202,20 +230,20 @@ def _checked_settings() -> dict[str, Any]:
     return settings
 
 
-def _effects(settings: Mapping[str, Any]) -> Iterable[str]:
-    """Return what hooks do with settings: the commands that they run, the database, the
-    trust.
-    """
+def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
+    """Return what hooks do with these settings: their commands, database and trust."""
     rules, _ = follow(settings, ":memory:")
-    commands = "; ".join(rules.stop)
-    stated = dict(settings["trust"]) | dict(_stated_trust())
-    trust = ", ".join(
-        f"{source} is {level}" for source, level in sorted(stated.items())
-    )
+    commands = "; ".join(rules.stop) or "nothing"
+
+    trust_by_source = {**settings["trust"], **_stated_trust()}
+    statements = [
+        f"{source} is {trust}" for source, trust in sorted(trust_by_source.items())
+    ]
+    trust_words = ", ".join(statements) or "none"
     return [
-        f"each stop runs: {redact(commands or 'nothing')}",
+        f"each stop runs: {redact(commands)}",
         f"database: {redact(settings['db'])}",
-        f"trust: {redact(trust or 'none')}",
+        f"trust: {redact(trust_words)}",
     ]
 
 
@@ -230,13 +258,15 @@ def status() -> int:
         events, missing_programs = plans.installed(path)
         events_by_file[str(path)] = events
         lines.append(f"{path}: {', '.join(events) or 'no hooks'}{missing_programs}")
+
     try:
         settings = process.read_settings(Path.cwd())
         for file in settings["ignored"]:
             say(f"{file} is ignored: read it, then run heedful hook approve")
-        lines += _effects(settings)
+        lines += _describe_effects(settings)
     except UsageError as error:
         say(f"the hooks do nothing: {error}")
+
     return answer(events_by_file, lines)
 
 

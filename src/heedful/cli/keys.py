@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
@@ -12,19 +11,21 @@ from typer import Argument, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, following, when
 from heedful.cli.resources import ask_store
-from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, seconds, settings
+from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.store import Store
 
 T = TypeVar("T")
+# Who acted, as the audit names it: on the command line nobody signs in.
 COMMAND_LINE_ACTOR = "the command line"
 DEFAULT_PERMISSIONS = ["recall,write"]
 service_keys: Typer = group()
 audit: Typer = group()
 
 
-def _end(key: keys.Key) -> Any:
+def _end_cell(key: keys.Key) -> Any:
+    """Return when a key was revoked, or when it expires, in seconds since 1970."""
     if key.revoked:
         return f"revoked {when(key.revoked)}"
     return key.expires or "never"
@@ -35,7 +36,7 @@ KEY_COLUMNS = columns(
     projects=lambda key: key.projects or "all",
     key="shown",
     made="at",
-    ends=_end,
+    ends=_end_cell,
 )
 AUDIT_ENTRY_COLUMNS = columns("action subject by detail n at")
 
@@ -53,6 +54,7 @@ def _ask(work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False) -> 
 
 
 def _document(key: keys.Key) -> dict[str, Any]:
+    """Return a key as JSON data, with the part of it that may be shown."""
     return {**asdict(key), "key": key.shown, "revoke": key.revoke}
 
 
@@ -74,9 +76,8 @@ def create(
     attempts and episodes, remember. approve: overrides, and reviews of quarantine.
     admin: list the keys and the audit.
     """
-    expires_at = None
-    if expires is not None:
-        expires_at = time.time() + seconds("--expires", expires)
+    expires_at = time_after("--expires", expires)
+    # --may is repeatable, and one of them may list several permissions.
     permissions = ",".join(may or DEFAULT_PERMISSIONS).split(",")
 
     async def make(store: Store, scope: Scope) -> tuple[keys.Key, str]:
@@ -92,11 +93,11 @@ def create(
 
     key, secret = _ask(make, new=True)
     projects = ", ".join(key.projects) or "all projects"
+    rights = f"{key.name} may {', '.join(key.may)} in {projects}"
     return answer(
         {**_document(key), "secret": secret},
         secret,
-        f"{key.name} may {', '.join(key.may)} in {projects} of tenant "
-        f"{settings().tenant}; this key is not shown again",
+        f"{rights} of tenant {settings().tenant}; this key is not shown again",
         f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
     )
 

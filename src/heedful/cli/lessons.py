@@ -1,4 +1,8 @@
-"""Commands that ask memory, and that show and change lessons, patterns and pins."""
+"""`heedful seen`, `before`, `recall`, `lessons`, `patterns`, `pin`, `prune`, `reembed`.
+
+They ask memory, and show and change what is in it. `seen`, `before` and `recall` ask
+one's own memory beside that of the project. Texts in quarantine are never printed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 from typer import Argument, Context, Option, Typer
 
@@ -35,7 +39,7 @@ from heedful.cli.settings import (
     Limit,
     UnusedFor,
     Why,
-    seconds,
+    seconds_if_given,
     where,
 )
 from heedful.errors import UsageError
@@ -48,11 +52,11 @@ from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
 from heedful.store.workspace import own_db
 
-MAX_LINE_TEXT_CHARS = 200  # characters of a text that are shown
+MAX_LINE_TEXT_CHARS = 200
 # Of a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
-MAX_TASK_INPUT_BYTES = 1_000_000  # bytes of a task on standard input
+MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
 QUARANTINE_NOTICE = (
@@ -65,6 +69,7 @@ LessonId = Annotated[
 
 
 def _last_use(lesson: Mapping[str, Any]) -> float:
+    """Return when a lesson was last seen or shown, in seconds since 1970."""
     return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
 
 
@@ -80,9 +85,11 @@ def list_lessons(context: Context, limit: Limit = 50) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     if context.invoked_subcommand is not None:
         return 0
+
     top_lessons = ask(lambda memory: memory.top(limit))
     if not top_lessons:
         return answer({"lessons": []}, f"no lesson in {where()}")
+
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
@@ -107,6 +114,7 @@ def edit_lesson(
     if entry:
         words += ", which wait in quarantine"
         then = following("quarantine", "release", entry, by=by)
+
     document = {"lesson": lesson, "entry": entry, "by": by, "why": why}
     return answer(document, words, then)
 
@@ -131,50 +139,65 @@ def seen(
     source = text or error
     error_text = _errors_in(source)
     pattern = signature(error_type, error_text)
+
     db = ""
     result = Seen(0)
     if error_text.strip():
-        db, result = _best_seen(
-            ask_all(lambda memory: memory.seen(error_type, error_text))
-        )
-    if not result and error_text == source and len(source.split()) < 2:
+        answers = ask_all(lambda memory: memory.seen(error_type, error_text))
+        db, result = _best_seen(answers)
+
+    # One word that is no file and no known error may be a file name with a typo.
+    is_one_word = error_text == source and len(source.split()) < 2
+    if is_one_word and not result:
         say(
             f"heedful: there is no file {source!r}; it was looked up as the text of an "
             "error"
         )
 
-    lines = list(result.lines) or [
-        pattern.pattern.strip() or "no line looks like an error; pass the line"
-    ]
-    lines = [clean(line, MAX_LINE_TEXT_CHARS) for line in lines]
-    notes: list[str] = []
-    if result.group is not None:
-        patterns_count = counted(len(result.group.members), "pattern")
-        template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
-        lines = [*lines, f"{patterns_count} merged as: {template}"]
-        notes.append(following("patterns", "list", error_type))
-    if result.release:
-        notes = [QUARANTINE_NOTICE, f"Next: {result.release}", *notes]
+    lines, notes = _seen_texts(result, pattern.pattern, error_type)
+    document = {
+        "seen": result.count,
+        "signature": pattern.digest,
+        "pattern": pattern.pattern,
+        "group": result.group,
+        "lessons": result.lessons,
+        "lines": result.lines,
+    }
+    lessons_with_text = [lesson for lesson in result.lessons if lesson["text"]]
     answer(
-        {
-            "seen": result.count,
-            "signature": pattern.digest,
-            "pattern": pattern.pattern,
-            "group": result.group,
-            "lessons": result.lessons,
-            "lines": result.lines,
-        },
+        document,
         f"seen: {result.count}",
         [f"  {line}" for line in lines],
-        page("lessons", found=[lesson for lesson in result.lessons if lesson["text"]]),
+        page("lessons", found=lessons_with_text),
         [*notes, _origin(db)],
     )
     return 0 if result else 1
 
 
+def _seen_texts(
+    result: Seen, pattern: str, error_type: str
+) -> tuple[list[str], list[str]]:
+    """Return the lines that show what was looked up, and the notes for the end."""
+    no_line = "no line looks like an error; pass the line"
+    lines = list(result.lines) or [pattern.strip() or no_line]
+    lines = [clean(line, MAX_LINE_TEXT_CHARS) for line in lines]
+
+    notes: list[str] = []
+    if result.release:
+        notes = [QUARANTINE_NOTICE, f"Next: {result.release}"]
+    if result.group is not None:
+        patterns_count = counted(len(result.group.members), "pattern")
+        template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
+        lines.append(f"{patterns_count} merged as: {template}")
+        notes.append(following("patterns", "list", error_type))
+    return lines, notes
+
+
 def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
-    """Return the database that has seen the error, if possible with a lesson's text,
-    and its answer.
+    """Return the database to answer from, and its answer.
+
+    It is the first that has a lesson's text about the error, else the first that has
+    seen the error, else the first.
     """
     seen_answers = [(db, result) for db, result in answers if result]
     for db, result in seen_answers:
@@ -184,7 +207,7 @@ def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
 
 
 def _origin(db: str) -> str:
-    """Return how to address one's own memory, if `db` is that memory."""
+    """Return how to address one's own memory if `db` is that memory, else ""."""
     if db != str(own_db()):
         return ""
     return f"This is from your own memory: add --db {db} to a command about it."
@@ -200,10 +223,9 @@ def before(
     """
     command_line = shlex.join(command) if len(command) > 1 else command[0]
     answers = ask_all(lambda memory: memory.before("", command_line))
-    db, result = answers[0]
-    for other in answers[1:]:
-        if not result:
-            db, result = other
+    known_answers = [(db, result) for db, result in answers if result]
+    db, result = known_answers[0] if known_answers else answers[-1]
+
     lines = []
     for failure in result.failures:
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
@@ -211,23 +233,22 @@ def before(
         lines.append(
             f"A failure of this is known, but it waits in quarantine: {result.release}"
         )
-    answer(
-        {
-            "failures": result.failures,
-            "waiting": result.waiting,
-            "release": result.release,
-        },
-        lines or "no failure is known that has not worked since",
-        _origin(db),
-    )
+
+    document = {
+        "failures": result.failures,
+        "waiting": result.waiting,
+        "release": result.release,
+    }
+    no_failure = "no failure is known that has not worked since"
+    answer(document, lines or no_failure, _origin(db))
     return 0 if result else 1
 
 
 def _errors_in(source: str) -> str:
-    """Return the text `source`, or the error lines of the file `source`; "-" is
-    standard input.
+    """Return the text `source`, or the error lines of the file `source`.
 
-    A short file is returned whole. Raises UsageError for an empty or a binary file.
+    "-" is standard input. A short file is returned whole. Raises UsageError for an
+    empty or a binary file.
     """
     if source == STANDARD_INPUT:
         return _errors_of_file(sys.stdin.buffer, "standard input")
@@ -238,6 +259,7 @@ def _errors_in(source: str) -> str:
 
 
 def _errors_of_file(file: IO[bytes], name: str) -> str:
+    """Return the error lines of an open file, or the whole text of a short one."""
     start = file.read(MAX_WHOLE_FILE_BYTES) + file.readline(MAX_WHOLE_FILE_BYTES)
     if not start.strip():
         raise UsageError(f"{name} is empty; pass what the command wrote: {SEEN_USAGE}")
@@ -247,19 +269,22 @@ def _errors_of_file(file: IO[bytes], name: str) -> str:
         )
     if len(start) < MAX_WHOLE_FILE_BYTES:
         return start.decode("utf-8", "replace")
+
     from heedful.traces.error_lines import error_lines
 
-    return "\n".join(error_lines(_lines(start, file)))
+    return "\n".join(error_lines(_read_lines(start, file)))
 
 
-def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of `start` and of the rest of `file`, and show how much is
-    read.
+def _read_lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
+    """Yield the lines of `start` and of the rest of `file`, and show the progress.
+
+    A very long line comes in parts, so that memory is enough for any file.
     """
     done_bytes = 0
     total_bytes = 0  # a pipe has no size
     with suppress(OSError):
         total_bytes = os.fstat(file.fileno()).st_size
+
     later_lines = iter(partial(file.readline, MAX_WHOLE_FILE_BYTES), b"")
     for line in chain(start.splitlines(), later_lines):
         yield line.decode("utf-8", "replace")
@@ -267,6 +292,18 @@ def _lines(start: bytes, file: IO[bytes]) -> Iterator[str]:
         progress().counted(
             "reading", done_bytes, total=total_bytes, noun="KB", unit=1_000
         )
+
+
+class Recalled(NamedTuple):
+    """What one memory recalls for a task.
+
+    `waiting` says whether texts wait in quarantine. `spaces` is None if recall compares
+    only words.
+    """
+
+    matches: Sequence[Match]
+    waiting: bool
+    spaces: Spaces | None
 
 
 def recall(
@@ -287,47 +324,51 @@ def recall(
     if why:
         return _explain_recall(task, key)
 
-    async def recall_task(
-        memory: Memory,
-    ) -> tuple[Sequence[Match], bool, Spaces | None]:
-        matches = await memory.recall(task, limit)
-        waiting = await memory.quarantine.waiting(1)
-        spaces = None if memory.embedder is None else await memory.spaces()
-        if spaces is not None and spaces.behind:
-            examples = counted(spaces.behind, "example")
-            say(f"recall compares {examples} by words only ({spaces})")
-            say(following("reembed"))
-        return matches, bool(waiting), spaces
-
-    answers = ask_all(recall_task)
+    answers = ask_all(lambda memory: _recall_task(memory, task, limit))
     matches: list[Match] = []
     notices: list[str] = []
-    for db, (matches_of_db, has_waiting, _) in answers:
-        matches += matches_of_db
-        if has_waiting:
+    for db, recalled in answers:
+        matches += recalled.matches
+        if recalled.waiting:
             then = following("quarantine", "list", db=db)
             notices.append(f"{QUARANTINE_NOTICE}\n{then}")
+
     if len(answers) > 1:
         matches.sort(key=lambda match: -match.relevance)
     matches = matches[:limit]
-    _, (_, _, spaces) = answers[0]
-    document = {"examples": matches, "spaces": spaces}
+
+    _, first = answers[0]
+    document = {"examples": matches, "spaces": first.spaces}
     if matches:
         return answer(document, page("recall", found=matches))
     return answer(document, "nothing related", notices)
+
+
+async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
+    """Ask one memory, and say if some of its examples have no vectors yet."""
+    matches = await memory.recall(task, limit)
+    waiting = await memory.quarantine.waiting(1)
+
+    spaces = None if memory.embedder is None else await memory.spaces()
+    if spaces is not None and spaces.behind:
+        examples = counted(spaces.behind, "example")
+        say(f"recall compares {examples} by words only ({spaces})")
+        say(following("reembed"))
+    return Recalled(matches, waiting=bool(waiting), spaces=spaces)
 
 
 def _explain_recall(task: str, key: str) -> int:
     """Show every candidate for the prompt of a task, and why it is in it or not."""
 
     async def brief(memory: Memory) -> Briefing:
-        memory.holdout = 0.0
+        memory.holdout = 0.0  # nothing is withheld by chance
         return await memory.brief(task, "", memory_key=key, every=True)
 
     briefings = ask_all(brief)
     lines: list[str] = []
     for db, briefing in briefings:
         lines += [*briefing.lines, _origin(db)]
+
     _, first = briefings[0]
     others = {db: briefing.plain() for db, briefing in briefings[1:]}
     return answer({**first.plain(), "beside": others}, lines)
@@ -346,9 +387,9 @@ def list_patterns(
     """
     groups = ask(lambda memory: memory.patterns(error_type))[:limit]
     if not groups:
-        return answer(
-            {"patterns": []}, "no patterns are merged, and none are kept apart"
-        )
+        nothing = "no patterns are merged, and none are kept apart"
+        return answer({"patterns": []}, nothing)
+
     first = groups[0]
     digest = first["patterns"][0]["signature"]
     then = following("patterns", "unmerge", digest, by="NAME", undo=first["apart"])
@@ -383,11 +424,10 @@ def pin(
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows the
     ids.
     """
-    pinned = not undo
-    ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=pinned))
-    words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
+    ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
+    state = "no longer pinned" if undo else "pinned"
     document = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
-    return answer(document, words, following("lessons"))
+    return answer(document, f"lesson {lesson} is {state}", following("lessons"))
 
 
 def prune(
@@ -400,9 +440,7 @@ def prune(
         raise UsageError(
             "nothing says what to remove: give --unused-for 180d, --keep 1000 or both"
         )
-    unused_seconds = None
-    if unused_for is not None:
-        unused_seconds = seconds("--unused-for", unused_for)
+    unused_seconds = seconds_if_given("--unused-for", unused_for)
 
     async def remove(memory: Memory) -> Sequence[Mapping[str, Any]]:
         return await memory.prune(

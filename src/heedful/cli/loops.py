@@ -1,14 +1,13 @@
-"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and
-pipeline runs.
+"""`heedful why`, `ask`, `runs`, `loops`, `log`, `override`: stored loops and runs.
 
-Every command that names a loop takes the beginning of its id, or `last`.
+A run of a pipeline is stored as a loop, and so is each of its stages. Every command
+that names a loop takes the beginning of its id, or `last`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -18,15 +17,15 @@ from typer import Argument, Option
 from heedful.cli.output import (
     TextTable,
     answer,
-    call,
     columns,
     counted,
+    current_command,
     emit,
     following,
     page,
 )
 from heedful.cli.resources import ask as ask_memory
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, seconds, where
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, time_after, where
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -48,12 +47,14 @@ from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 
 LAST = "last"  # the name of the newest loop or run
-MAX_AMBIGUOUS_IDS = 10
-MAX_LOOPS_OF_PREFIX = 200  # that begin with the given text
+MAX_AMBIGUOUS_IDS = 10  # that an error lists
+MAX_LOOPS_OF_PREFIX = 200  # that are looked at if their ids begin with the given text
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
 MAX_TASK_CELL_CHARS = 80
-MAX_CANDIDATE_CHARS = 400  # characters of a candidate that are shown
-# An id that heedful made up, and the part of it that is enough to name the loop.
+MAX_LOOP_ID_CHARS = 200
+MAX_CANDIDATE_CHARS = 400
+# An id that heedful made up has 32 hexadecimal digits; the first 8 are enough to name
+# the loop. An id that a caller gave, such as "tasks-1/add", does not match.
 MADE_UP_ID_PATTERN = re.compile(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z")
 
 
@@ -88,14 +89,17 @@ def why(
 
 
 async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
-    """Return the loop called `name`; `last` is the newest loop, or the run of which it
-    is a stage.
+    """Return the loop called `name`.
+
+    `last` is the newest loop; if that is a stage of a run, the run.
     """
     if name != LAST:
         return await loop_of(memory, name)
+
     newest, _ = await memory.store.read(memory.scope, loops.newest, limit=1)
     if not newest:
         raise NotFound("loop", name, f"{where()}, which has no loop yet")
+
     stored_loop = await loop_of(memory, newest[0].id)
     if stored_loop.head.stage is None:
         return stored_loop
@@ -103,41 +107,48 @@ async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
 
 
 def _explain_loop(stored_loop: StoredLoop) -> int:
+    """Print the attempts of a loop with the reasons of its decisions."""
     explanation = stored_loop.explain()
-    feedback = {}  # by attempt
+    feedback_by_attempt = {}
     for decision in stored_loop.decisions:
         if isinstance(decision.verdict, Again):
-            feedback[decision.attempt] = decision.verdict.feedback
+            feedback_by_attempt[decision.attempt] = decision.verdict.feedback
+
     document: dict[str, Any] = {}
-    if call().json:
+    if current_command().json:
         from heedful.service.schemas import explanation_record, loop_record
 
         document = {**loop_record(stored_loop), **explanation_record(explanation)}
+
     text = page(
         "why",
         stored=stored_loop,
         explanation=explanation,
-        text=_text,
+        text=_shorten_value,
         state=state_after(latest_verdict(stored_loop.decisions)),
-        fed=feedback,
+        fed=feedback_by_attempt,
     )
     return answer(document, text)
 
 
 def _explain_run(report: Report, stage_name: str | None) -> int:
+    """Print the report of a run, or of the one stage that is named."""
     then = following("ask", report.run)
     if not stage_name:
         summary = questions.describe_run(report)
         text = f"{summary}\n\n{markdown(report, escape=False)}"
         return answer(report.plain(), text, then)
+
     stage = questions.find_stage(report, stage_name)
     summary = questions.describe_stage(report, stage)
-    text = f"{summary}\n\n{markdown(replace(report, stages=(stage,)), escape=False)}"
+    stage_only = replace(report, stages=(stage,))
+    text = f"{summary}\n\n{markdown(stage_only, escape=False)}"
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
     return answer(document, text, then)
 
 
-def _text(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
+    """Return a candidate or a task as a text that a terminal can show."""
     text = value if isinstance(value, str) else json.dumps(value)
     return clean(text, MAX_CANDIDATE_CHARS)
 
@@ -151,21 +162,27 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     try:
         return await memory.store.read(memory.scope, loops.read, name)
     except NotFound as error:
-        if name == LAST:
-            runs = await newest_runs(memory, 1)
-            if runs:
-                return runs[0]
-            raise NotFound("run of a pipeline", name, where()) from None
-        matches, _ = await memory.store.read(
-            memory.scope, loops.newest, limit=MAX_LOOPS_OF_PREFIX, prefix=name
-        )
-        if not matches:
-            hint = "heedful loops and heedful runs list them"
-            raise NotFound("loop", name, f"{error.where}; {hint}") from None
+        not_found = error
+
+    if name == LAST:
+        runs = await newest_runs(memory, 1)
+        if runs:
+            return runs[0]
+        raise NotFound("run of a pipeline", name, where())
+
+    matches, _ = await memory.store.read(
+        memory.scope, loops.newest, limit=MAX_LOOPS_OF_PREFIX, prefix=name
+    )
+    if not matches:
+        hint = "heedful loops and heedful runs list them"
+        raise NotFound("loop", name, f"{not_found.where}; {hint}")
+
+    # A stage of a run is a loop, too: its id is that of the run, a slash, and more.
     stage_prefixes = tuple(f"{match.id}/" for match in matches if match.is_run)
     ids = [match.id for match in matches if not match.id.startswith(stage_prefixes)]
     if len(ids) == 1:
         return await memory.store.read(memory.scope, loops.read, ids[0])
+
     listed = ", ".join(sorted(ids)[:MAX_AMBIGUOUS_IDS])
     more = ", …" if len(ids) > MAX_AMBIGUOUS_IDS else ""
     raise UsageError(
@@ -176,21 +193,26 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
 async def newest_runs(
     memory: Memory, limit: int, pipeline: str = ""
 ) -> list[StoredLoop]:
-    """Return the newest runs, newest first, of the named pipeline or of all
-    pipelines.
+    """Return the newest runs, newest first, of the named pipeline or of all pipelines.
+
+    The store lists loops, so more and more of them are read until there are enough
+    runs.
     """
     loop_limit = LOOPS_PER_RUN * limit
     while True:
         newest, _ = await memory.store.read(memory.scope, loops.newest, loop_limit)
-        runs = [
-            stored_loop
-            for stored_loop in newest
-            if stored_loop.is_run
-            and pipeline in ("", stored_loop.head.task["pipeline"])
-        ]
-        if len(runs) >= limit or len(newest) < loop_limit:
+        runs = [loop for loop in newest if _is_run_of(loop, pipeline)]
+        has_all_loops = len(newest) < loop_limit
+        if has_all_loops or len(runs) >= limit:
             return runs[:limit]
         loop_limit *= 4
+
+
+def _is_run_of(stored_loop: StoredLoop, pipeline: str) -> bool:
+    """Return True if the loop is a run of the pipeline; "" is any pipeline."""
+    if not stored_loop.is_run:
+        return False
+    return pipeline in ("", stored_loop.head.task["pipeline"])
 
 
 def ask(
@@ -214,10 +236,12 @@ def ask(
 
     report = ask_memory(read)
     run_answer = questions.answer(report, question)
+
     then = following("why", report.run)
     stages = {fact.stage for fact in run_answer.facts if fact.stage}
     if len(stages) == 1:
         then = following("why", report.run, stages.pop())
+
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
     return answer(document, f"{run_answer}\n", then)
 
@@ -252,10 +276,12 @@ def runs(
     then = following("why", reports[0].run) if reports else ""
     if not stats:
         return emit(rows, RUN_COLUMNS, key="runs", text=3, empty=empty, then=then)
+
     counts = questions.statistics(reports)
     document = {"runs": rows, "stats": counts}
     if not reports:
         return answer(document, empty)
+
     retries = "1 retry" if counts.retries == 1 else f"{counts.retries} retries"
     cost = f"{format_score(counts.seconds)} s, {counts.tokens} tokens"
     failed_checks = [check for check in counts.checks if check.failed]
@@ -266,30 +292,31 @@ def runs(
 
 
 def _run_row(report: Report) -> dict[str, Any]:
+    """Return what the table and the JSON document of `runs` say of one run."""
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     passed = [stage for stage in report.stages if stage.action == "passed"]
+    retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
+    _, seconds_taken, _ = questions.cost(attempts)
     return {
         "run": report.run,
         "pipeline": report.pipeline,
         "state": report.status,
         "passed": f"{len(passed)}/{len(report.stages)}",
         "attempts": len(attempts),
-        "retries": sum(max(0, len(stage.attempts) - 1) for stage in report.stages),
-        "seconds": questions.cost(attempts)[1],
+        "retries": sum(retries),
+        "seconds": seconds_taken,
         "began": report.began,
     }
 
 
 def _short_id(id: str) -> str:
-    """Return the beginning of an id that heedful made up, which is enough to name the
-    loop.
-    """
+    """Return the first part of an id that heedful made up; another id stays whole."""
     return MADE_UP_ID_PATTERN.sub(r"\1", id)
 
 
 def _task_cell(row: Mapping[str, Any]) -> str:
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
-    return clean(_text(task), MAX_TASK_CELL_CHARS)
+    return clean(_shorten_value(task), MAX_TASK_CELL_CHARS)
 
 
 LOOP_COLUMNS = columns(
@@ -310,14 +337,10 @@ def list_loops(limit: Limit = 50) -> int:
         newest, _ = await memory.store.read(memory.scope, loops.newest, limit)
         return newest
 
-    rows = [
-        {
-            **stored_loop.summary(),
-            "task": stored_loop.head.task,
-            "kind": stored_loop.head.kind,
-        }
-        for stored_loop in ask_memory(read)
-    ]
+    rows = []
+    for stored_loop in ask_memory(read):
+        head = stored_loop.head
+        rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
     empty = f"no loop in {where()}"
     return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=empty)
 
@@ -365,18 +388,18 @@ def log(
         return newest
 
     decisions: list[Reasoning] = []
-    briefings = {}  # what memory showed each loop
+    briefing_by_loop = {}  # what memory showed
     for stored_loop in ask_memory(read):
         decisions += reasoning(stored_loop.loop, stored_loop.decisions)
         if stored_loop.briefing:
-            briefings[stored_loop.id] = stored_loop.briefing
+            briefing_by_loop[stored_loop.id] = stored_loop.briefing
 
     def memory_cell(reasons: Reasoning) -> str:
-        briefing = briefings.get(reasons.loop)
+        briefing = briefing_by_loop.get(reasons.loop)
         return briefing.summary if briefing else ""
 
     def document(reasons: Reasoning) -> dict[str, Any]:
-        briefing = briefings.get(reasons.loop)
+        briefing = briefing_by_loop.get(reasons.loop)
         return {
             **asdict(reasons),
             "rerun": reasons.rerun,
@@ -384,12 +407,14 @@ def log(
         }
 
     shown_columns = dict(DECISION_COLUMNS)
-    if briefings:
+    if briefing_by_loop:
         shown_columns["memory"] = memory_cell
+
     then = ""
-    if decisions:  # the newest loop comes first, its newest decision last
-        chosen = decisions[-1] if loop else decisions[0]
-        then = following("why", chosen.loop)
+    if decisions:
+        # The newest loop comes first, the newest decision of each loop last.
+        decision_to_explain = decisions[-1] if loop else decisions[0]
+        then = following("why", decision_to_explain.loop)
     return emit(
         decisions,
         shown_columns,
@@ -420,9 +445,7 @@ def override(
     """
     from heedful.drive.report import override as override_loop
 
-    until = None
-    if expires is not None:
-        until = time.time() + seconds("--expires", expires)
+    until = time_after("--expires", expires)
     stored_loop = ask_memory(lambda memory: loop_of(memory, loop))
 
     async def suspend(memory: Memory) -> Verdict:
@@ -449,16 +472,17 @@ def override(
     }
     suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
     state = _state_words(stored_loop.id, verdict)
-    words = f"{suspended}; loop {clean(stored_loop.id, 200)} {state}"
+    words = f"{suspended}; loop {clean(stored_loop.id, MAX_LOOP_ID_CHARS)} {state}"
     return answer(document, words, following("why", stored_loop.id))
 
 
 def _state_words(id: str, verdict: Verdict) -> str:
     """Return in which state an override leaves the loop, and how it continues."""
     if isinstance(verdict, Done):
-        return (
-            f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
-        )
+        rules = ", ".join(stop.rule for stop in verdict.stopped_by)
+        return f"is still stopped by {rules}"
+
+    # `heedful run` calls the loop of a task RUN/TASK.
     run, _, task = id.rpartition("/")
     if run and task:
         return f"is open; heedful run TASKS --run {run} --resume continues it"

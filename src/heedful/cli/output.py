@@ -18,13 +18,16 @@ from typing import Any
 from heedful.cli.progress import Progress
 from heedful.sanitize import clean
 
-Column = str | Callable[[Any], Any]  # the name of a field, or a function of a record
+# What a column of a table shows: the field with this name, or the result of a function
+# of the record.
+Column = str | Callable[[Any], Any]
+# The columns of a table by their heads.
 Columns = Mapping[str, Column]
 
-MAX_TABLE_ROWS = 50  # rows of a table that may be very long
+MAX_TABLE_ROWS = 50  # of a table that may be very long
 MAX_CELL_CHARS = 200
-PIPE_WIDTH_COLUMNS = 120  # columns of a table that is not printed to a terminal
-# Columns that contain times.
+PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
+# The heads of columns that contain times, as seconds since 1970.
 TIME_COLUMNS = {
     "at",
     "began",
@@ -39,8 +42,10 @@ TIME_COLUMNS = {
 
 @dataclass(kw_only=True)
 class CommandLine:
-    """The running command line; `options` are the settings that are given as
-    options.
+    """The running command line: its words, and what the words say.
+
+    `options` are the settings that are given as options. `progress` is None until the
+    command shows how far it is.
     """
 
     arguments: Sequence[str] = ()
@@ -53,7 +58,7 @@ class CommandLine:
 CURRENT_COMMAND: ContextVar[CommandLine] = ContextVar("call")
 
 
-def call() -> CommandLine:
+def current_command() -> CommandLine:
     """Return the running command line, or one without options if no command is
     running.
     """
@@ -64,7 +69,7 @@ def progress() -> Progress:
     """Return the progress of the running command, which ends when a result is
     printed.
     """
-    running = call()
+    running = current_command()
     if running.progress is None:
         running.progress = Progress()
     return running.progress
@@ -77,7 +82,7 @@ def fetched(name: str, done: int, total: int, what: str) -> None:
 
 def show(text: object = "") -> None:
     """Print a result to stdout."""
-    running = call().progress
+    running = current_command().progress
     if running is not None:
         running.close()
     print(text, flush=True)
@@ -89,13 +94,15 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print `document` as JSON in ASCII. Dataclasses become objects, other types become
-    text.
+    """Print `document` as JSON in ASCII.
+
+    Dataclasses become objects; values of other types that JSON lacks become text.
     """
     show(json.dumps(document, default=_json_value, indent=2))
 
 
 def _json_value(value: Any) -> Any:
+    """Return what stands in JSON for a value that JSON does not know."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return str(value)
@@ -106,15 +113,17 @@ def answer(document: Any, *texts: object) -> int:
 
     An empty text is left out. A list has a line in each item.
     """
-    if call().json:
+    if current_command().json:
         print_json(document)
         return 0
+
     lines: list[str] = []
     for text in texts:
         if isinstance(text, list):
             lines += map(str, text)
         else:
             lines.append(str(text))
+
     show("\n".join(filter(None, lines)).lstrip("\n"))
     return 0
 
@@ -129,11 +138,11 @@ def emit(
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
-    """Print `records`: as the JSON document `{key: [...]}` with --json, else as a
-    TextTable. Return 0.
+    """Print `records` as a table, or with --json as the document `{key: [...]}`.
 
-    `columns` and `text` are those of the table. `then` is printed below it, `empty`
-    instead of an empty table. `document` converts a record to JSON data.
+    `columns` and `text` are those of `TextTable`. `then` is printed below the table,
+    `empty` instead of a table without rows. `document` converts a record to JSON data.
+    Returns 0.
     """
     documents = {key: [document(record) for record in records]}
     if not records:
@@ -149,23 +158,22 @@ def page(template: str, **values: object) -> str:
 
 
 def columns(names: str, **special: Column) -> Columns:
-    """Return the columns that `names` lists, separated by blanks; a table shows `_` as
-    a blank.
+    """Return the columns that `names` lists, separated by blanks.
 
-    A column shows the field with its name, unless `special` gives another field or a
-    function.
+    A table shows `_` in a name as a blank. A column shows the field with its name,
+    unless `special` gives another field, or a function of the record.
     """
     return {name.replace("_", " "): special.get(name, name) for name in names.split()}
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table as text. The first `text` columns contain words, the other columns
-    numbers.
+    """A table as text.
 
-    If `columns` is a mapping, each row is a record, and each column shows a field of
-    the record or the result of a function. A narrow terminal folds words, never
-    numbers.
+    The first `text` columns contain words, the other columns numbers, which stand at
+    the right. A narrow terminal folds words, never numbers. If `columns` is a mapping,
+    each row is a record, and each column shows a field of the record or the result of a
+    function; otherwise a row is a sequence of cells.
     """
 
     columns: Columns | Sequence[str]
@@ -180,16 +188,18 @@ class TextTable:
 
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
         console = Console(width=width, highlight=False)
+
         lines = self._lines()
-        widths = [
-            max(map(len, column)) for column in zip(self.columns, *lines, strict=True)
-        ]
+        cells_by_column = zip(self.columns, *lines, strict=True)
+        widths = [max(map(len, cells)) for cells in cells_by_column]
+
+        # A column needs its widest cell, a blank at each side, and one between columns.
         is_narrow = console.width < sum(widths) + 3 * len(widths)
+        left_padding = 0 if is_narrow else 1
         table = RichTable(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0 if is_narrow else 1),
+            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, left_padding)
         )
+
         for place, head in enumerate(self.columns):
             if place < self.text:
                 table.add_column(head, overflow="fold")
@@ -197,28 +207,33 @@ class TextTable:
                 table.add_column(head, justify="right", min_width=widths[place])
         for line in lines:
             table.add_row(*map(Text, line))
+
         with console.capture() as captured:
             console.print(table, crop=False)
         return captured.get().removesuffix("\n")
 
     def _lines(self) -> list[list[str]]:
-        """Return the rows as texts of one line."""
+        """Return the cells of each row as texts of one line."""
         lines = []
         for row in self.rows:
             cells = row
             if isinstance(self.columns, Mapping):
-                cells = [_cell(head, col, row) for head, col in self.columns.items()]
+                cells = [
+                    _cell_of(row, head, column) for head, column in self.columns.items()
+                ]
             lines.append([clean(str(cell), MAX_CELL_CHARS) for cell in cells])
         return lines
 
 
-def _cell(head: str, column: Column, record: Any) -> Any:
+def _cell_of(record: Any, head: str, column: Column) -> Any:
+    """Return what the column called `head` shows of a record."""
     if not isinstance(column, str):
         value = column(record)
     elif isinstance(record, Mapping):
         value = record[column]
     else:
         value = getattr(record, column)
+
     if isinstance(value, float):
         return when(value) if head in TIME_COLUMNS else f"{value:.1f}"
     if isinstance(value, Mapping):
@@ -229,12 +244,15 @@ def _cell(head: str, column: Column, record: Any) -> Any:
 
 
 def shorten(columns: Columns, rows: Sequence[Any], text: int) -> list[object]:
-    """Return a table of the first `MAX_TABLE_ROWS` rows, and how many others there
-    are.
+    """Return a table of the first `MAX_TABLE_ROWS` rows, and a line that counts the
+    others.
+
+    `columns` and `text` are those of `TextTable`. The list is empty without a row.
     """
     lines: list[object] = []
     if rows:
         lines.append(TextTable(columns, rows[:MAX_TABLE_ROWS], text))
+
     others = len(rows) - MAX_TABLE_ROWS
     if others > 0:
         lines.append(f"and {counted(others, 'other')}; --json shows them")
@@ -246,8 +264,8 @@ def when(seconds: float) -> str:
     number.
     """
     try:
-        local = datetime.fromtimestamp(seconds).astimezone()
-        return local.strftime("%Y-%m-%d %H:%M:%S")
+        local_time = datetime.fromtimestamp(seconds).astimezone()
+        return local_time.strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s after 1970"
 
@@ -258,9 +276,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def following(*words: object, db: str | None = None, **options: object) -> str:
-    """Return the line `Next: heedful …` with a command, its options, and --db unless it
-    is the default.
+    """Return the line `Next: heedful …`, which names the command to run next.
 
+    The command ends with its options, and with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
     """
     from heedful.store import shown  # slow to import, and --help needs no store
@@ -271,7 +289,8 @@ def following(*words: object, db: str | None = None, **options: object) -> str:
             command.append(f"--{name}")
         if value and value is not True:
             command.append(str(value))
-    db = db or call().options.get("db")
+
+    db = db or current_command().options.get("db")
     if db not in (None, "", "heedful.db"):
         command += ["--db", shown(db)]
     return f"Next: {shlex.join(command)}"
@@ -283,5 +302,7 @@ def repeated() -> str:
     """
     from heedful.store import shown
 
-    words = [word for word in call().arguments if word not in ("--dry-run", "--json")]
-    return f"Next: {shlex.join(['heedful', *map(shown, words)])}"
+    left_out = ("--dry-run", "--json")
+    arguments = current_command().arguments
+    words = [shown(word) for word in arguments if word not in left_out]
+    return f"Next: {shlex.join(['heedful', *words])}"

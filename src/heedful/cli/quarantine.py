@@ -1,4 +1,8 @@
-"""`heedful quarantine` and `trust`: review what waits, and say whom to trust."""
+"""`heedful quarantine` and `trust`: review what waits, and say whom to trust.
+
+A text of a source that is not trusted waits in quarantine, and recall does not show it
+until somebody releases it. Every review is recorded with who made it and why.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db
 from heedful.store.store import Effects, Store, also
 
-MAX_SOURCE_CHARS = 80
+MAX_SOURCE_CHARS = 80  # of a source in a cell of a table
 Id = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
 ]
@@ -45,12 +49,14 @@ def list_waiting(limit: Limit = 50) -> int:
     """
     lesson_ids = read(quarantine_store.lessons_of_waiting)
     waiting = ask(lambda memory: memory.quarantine.waiting(limit))
+
     rows = []
     for entry in waiting:
         row = asdict(entry)
         del row["provenance"]  # only `show` prints it
         row["of"] = lesson_ids.get(entry.id, 0)
         rows.append(row)
+
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = f"nothing waits in the quarantine of {where()}"
     return emit(rows, QUARANTINE_COLUMNS, key="waiting", text=2, empty=empty, then=then)
@@ -85,6 +91,7 @@ def reject(ids: Ids, by: By, why: Why = "") -> int:
 def _review(
     action: Literal["release", "reject"], ids: Sequence[int], *, by: str, why: str
 ) -> int:
+    """Release or reject lessons, with an entry in the audit, and say what was done."""
     reviewed = sorted(set(ids))
     names = ", ".join(map(str, reviewed))
 
@@ -105,7 +112,11 @@ def _review(
 def _audited(
     scope: Scope, action: str, *, subject: str, by: str, why: str
 ) -> Iterator[None]:
-    """Record the review of the block in the audit, in its transaction."""
+    """Record in the audit what the block does.
+
+    The entry is written in the transaction of the block's first write, so it stands
+    there exactly if that was done.
+    """
 
     def append(db: Db) -> None:
         keys.append(
@@ -135,32 +146,39 @@ class Removal:
     dry_run: bool
 
     async def in_scope(self, scope: Scope) -> dict[str, Any]:
-        """Return the fields of the RevocationResult of one scope. Raises NotFound."""
+        """Remove what the source wrote in one scope.
+
+        Return the fields of the RevocationResult. Raises NotFound if it wrote nothing.
+        """
         with ExitStack() as stack:
             if not self.dry_run:
                 audited = _audited(
                     scope, "revoke", subject=self.source, by=self.by, why=self.why
                 )
                 stack.enter_context(audited)
+
             result = await Quarantine(self.store, scope).revoke(
                 self.source, by=self.by, why=self.why, dry_run=self.dry_run
             )
         return asdict(result)
 
     async def in_scopes(self, scopes: Iterable[Scope]) -> dict[str, Any]:
-        """Return the sums over the scopes. The ids of loops get their project, because
-        several projects may have the same id.
+        """Remove what the source wrote in several scopes, and return the sums.
+
+        Several projects may have a loop with the same id, so an id gets its project.
         """
-        total = asdict(RevocationResult())
+        sums = asdict(RevocationResult())
         for scope in scopes:
             try:
                 removed = await self.in_scope(scope)
-            except NotFound:  # the source wrote nothing in this project
+            except NotFound:
                 continue
+
             ids = [f"{scope.project}/{id}" for id in removed["loop_ids"]]
             removed["loop_ids"] = tuple(ids)
-            total = {name: value + removed[name] for name, value in total.items()}
-        return total
+            for name in sums:
+                sums[name] += removed[name]
+        return sums
 
 
 @quarantine.command()
@@ -193,6 +211,7 @@ def revoke(
     removed = ask(remove)
     for name in ("loop_ids", "lesson_ids"):
         removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
+
     then = following("quarantine", "log")
     if any(removed.values()) and not yes:
         then = following(
@@ -203,18 +222,22 @@ def revoke(
     return answer(document, text, then)
 
 
-def _subject(review: Mapping[str, Any]) -> str:
-    """Return what a review was about: an example with its source, or a source."""
+def _subject_cell(review: Mapping[str, Any]) -> str:
+    """Return what a review was about: an example with its source, or a source.
+
+    A statement of trust has the trust behind the source.
+    """
     record = review["record"]
     example = record.get("example")
     if example:
         source = clean(str(record.get("source") or ""), MAX_SOURCE_CHARS)
         return f"example {example} of {source}"
+
     trust = record.get("trust", "") if review["action"] == "trust" else ""
     return f"{review['subject']} {trust}".strip()
 
 
-REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject)
+REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
 
 
 @quarantine.command("log")
@@ -239,8 +262,10 @@ def list_trust() -> int:
     """List the trust of sources, of the settings too; `quarantine log` has by whom and
     why.
     """
-    stated = ask(lambda memory: memory.stated_trust(), new=True)
-    rows = [{"source": source, "trust": trust} for source, trust in stated.items()]
+    trust_by_source = ask(lambda memory: memory.stated_trust(), new=True)
+    rows = [
+        {"source": source, "trust": trust} for source, trust in trust_by_source.items()
+    ]
     return emit(
         rows,
         columns("source trust"),
@@ -280,10 +305,9 @@ def set_trust(
 @trusts.command("unset")
 def unset_trust(source: Source, by: Actor = "", why: Why = "") -> int:
     """Take back a statement. What was learnt or released meanwhile stays."""
-    actor = by or getuser()
 
     async def unset(memory: Memory) -> None:
-        await memory.set_trust(source, None, by=actor, why=why)
+        await memory.set_trust(source, None, by=by or getuser(), why=why)
 
     ask(unset, new=True)
     document = {"source": source, "trust": None}

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from heedful.cli.output import answer, call, counted, following, page, progress, say
+from heedful.cli.output import (
+    answer,
+    counted,
+    current_command,
+    following,
+    page,
+    progress,
+    say,
+)
 from heedful.cli.resources import ask_store, memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
@@ -76,7 +84,7 @@ def reflect(
     # Failures are printed below.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     values = settings()
-    names_model = "model" in call().options and values.model != NO_MODEL
+    names_model = "model" in current_command().options and values.model != NO_MODEL
     results: list[EpisodeResult] = []
 
     async def work(store: Store) -> None:
@@ -97,7 +105,7 @@ def reflect(
     document = {"episodes": [result.document for result in results], "failed": failed}
     text = page("reflect", results=results, again=REFLECT_RETRY_HINT)
     answer(document, text, _counts(results), _next_command(results))
-    if failed and not call().json:
+    if failed and not current_command().json:
         say(f"heedful: where a model failed, {REFLECT_RETRY_HINT}")
     return 1 if failed else 0
 

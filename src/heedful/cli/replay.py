@@ -1,5 +1,4 @@
-"""`heedful replay` and `policy check`: compare policies on recorded loops, and check
-rules.
+"""`heedful replay` and `policy check`: compare policies, and prove their rules.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -38,7 +37,7 @@ from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 
-MAX_RECORDED_LOOPS = 100_000  # of a database
+MAX_RECORDED_LOOPS = 100_000  # that are read from a database
 UNKNOWN_OUTCOME_LEGEND = (
     "cannot tell: loops whose record is too short to show how they would have ended"
 )
@@ -70,35 +69,38 @@ def replay(
     """
     chosen = [presets.policy(text) for text in policy or ()]
     records = read_records(source)
-    left_out: list[Policy] = []
+
+    notes: list[str] = []
     if not chosen:
-        left_out = [
-            preset for preset in PRESETS.values() if count_unscored(records, preset)
-        ]
-        chosen = [preset for preset in PRESETS.values() if preset not in left_out]
-    aims = with_policy_goals(records, chosen)
-    recorded, figures = _compare(aims, chosen)
-    notes = [
-        f"{preset.name} is left out: no scores for its goals are recorded"
-        for preset in left_out
-    ]
+        for preset in PRESETS.values():
+            if count_unscored(records, preset):
+                reason = "no scores for its goals are recorded"
+                notes.append(f"{preset.name} is left out: {reason}")
+            else:
+                chosen.append(preset)
     notes += _caveats(records, chosen)
-    without_goals = [
+
+    # A loop that was recorded without goals is judged by those of the policies.
+    judged_loops = with_policy_goals(records, chosen)
+    loops_without_goals = [
         recorded_loop
-        for recorded_loop, aim in zip(records, aims, strict=True)
-        if recorded_loop is not aim
+        for recorded_loop, judged_loop in zip(records, judged_loops, strict=True)
+        if judged_loop is not recorded_loop
     ]
-    if without_goals:
-        number = counted(len(without_goals), "loop")
+    if loops_without_goals:
+        number = counted(len(loops_without_goals), "loop")
         notes.append(f"{number} without goals: judged by the policies' goals")
+
+    recorded, figures = _compare(judged_loops, chosen)
     if plot is not None:
         _draw(plot, recorded, figures)
-    attempts = sum(len(aim.loop.attempts) for aim in aims)
+
     document = {
         "recorded": recorded.plain(),
         "policies": [row.plain() for row in figures],
         "notes": notes,
     }
+    attempts = sum(len(judged_loop.loop.attempts) for judged_loop in judged_loops)
     if any(row.beyond for row in figures):
         notes = [UNKNOWN_OUTCOME_LEGEND, *notes]
     return answer(
@@ -111,15 +113,16 @@ def replay(
 
 
 def _compare(
-    aims: Sequence[RecordedLoop], policies: Sequence[Policy]
+    judged_loops: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> tuple[Figures, list[Figures]]:
     """Return the figures of the loops as recorded, and those of each policy."""
     figures: list[Figures] = []
     all_policies = [RECORDED_POLICY, *policies]
+    total = len(all_policies) * len(judged_loops)
     for place, policy in enumerate(all_policies):
-        done = place * len(aims)
-        output.progress().counted("replaying", done, len(all_policies) * len(aims))
-        figures += replays.compare(aims, [policy])
+        output.progress().counted("replaying", place * len(judged_loops), total)
+        figures += replays.compare(judged_loops, [policy])
+
     # How the recorded loops ended is known.
     recorded = replace(figures[0], beyond=0)
     return recorded, figures[1:]
@@ -134,6 +137,7 @@ def _draw(file: Path, recorded: Figures, figures: Sequence[Figures]) -> None:
         raise UsageError(
             "no recorded loop can be solved, so --plot has nothing to draw"
         )
+
     number = counted(recorded.loops, "recorded loop")
     title = f"{number}, {recorded.solvable} can be solved"
     drawing = draw_front(list(map(Point.of, figures)), title)
@@ -142,6 +146,7 @@ def _draw(file: Path, recorded: Figures, figures: Sequence[Figures]) -> None:
 
 
 def _attempts_per_oracle(figures: Figures) -> str:
+    """Return how many attempts a policy needs for each attempt of the oracle."""
     return f"{figures.attempts / max(1, figures.oracle):.3f}"
 
 
@@ -168,6 +173,7 @@ def _caveats(
                 f"{policy.name}: {unjudged} of {number} cannot be judged by its goals: "
                 f"{goals}"
             )
+
     names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
     if names:
         yield (
@@ -208,6 +214,7 @@ def check(
 
 
 def _reach_document(result: Reach) -> dict[str, Any]:
+    """Return whether a rule can fire as JSON data: with a history, or a proof."""
     attempts = result.history.attempts if result.history else ()
     return {
         "rule": codec.rule_to(result.rule),
@@ -246,11 +253,14 @@ class LoopShape(EntryShape):
 
 
 def read_records(source: str | None) -> list[RecordedLoop]:
-    """Return the recorded loops of a database or a file. Raises NotFound,
-    UsageError.
+    """Return the recorded loops of a database or a file; None is the database of the
+    settings.
+
+    Raises NotFound, UsageError.
     """
     if source is not None and source.endswith(".jsonl"):
         return read_file(Path(source))
+
     values = settings(db=source)
     scope = scope_of(values)
     newest, _ = ask_store(
@@ -270,6 +280,7 @@ def read_file(path: Path) -> list[RecordedLoop]:
     entries = json_lines(path, text_of(path))
     if not entries:
         raise LineError(str(path), 0, "it has no loop; give at least one with attempts")
+
     records = []
     for line, value in entries:
         try:
@@ -284,26 +295,30 @@ def _parse_loop(value: Any, line: int) -> RecordedLoop:
     shape = fit(LoopShape, value)
     goals = tuple(map(presets.goal, shape.goals or ()))
     record.check_goals(goals)
+
     attempts: list[record.Attempt] = []
+    qualities: list[float] = []  # of the attempts whose quality is given
     for attempt in shape.attempts:
         attempts.append(_parse_attempt(attempt, attempts))
+        if attempt.quality is not None:
+            qualities.append(attempt.quality)
+
     id = f"line {line}" if shape.id is None else str(shape.id)
     loop = record.Loop(id, goals, attempts=tuple(attempts))
-    qualities = [attempt.quality for attempt in shape.attempts]
-    return RecordedLoop(
-        loop, tuple(quality for quality in qualities if quality is not None)
-    )
+    return RecordedLoop(loop, tuple(qualities))
 
 
 def _parse_attempt(
     shape: AttemptShape, earlier: Sequence[record.Attempt]
 ) -> record.Attempt:
+    """Return the attempt that follows the `earlier` ones. Raises UsageError."""
     number = len(earlier) + 1
     has_evaluation = shape.findings is not None or shape.scores is not None
     if (shape.passed is not None) == has_evaluation:
         raise UsageError(
             f"attempt {number} needs either passed, or findings and scores"
         )
+
     findings = tuple(shape.findings or ())
     if shape.passed is False:
         findings = (NOT_PASSED_FINDING,)

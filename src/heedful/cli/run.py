@@ -1,5 +1,7 @@
-"""`heedful run` drives the tasks of a file as loops; `heedful demo` shows what memory
-changes.
+"""`heedful run` drives the tasks of a file; `heedful demo` shows what memory changes.
+
+A run has a name, and the loop of each of its tasks is stored as RUN/TASK. With
+--resume, what the store has of these loops is not done again.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from heedful.cli.output import (
     Columns,
     TextTable,
     answer,
-    call,
     columns,
     counted,
+    current_command,
     following,
     progress,
     say,
@@ -53,8 +55,10 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 MAX_RUN_NAME_CHARS = 200
-MAX_LOOPS_OF_FILE = 500  # among which the newest run of a file is looked for
-MAX_HISTORIES_BEFORE_RUN = 1_000  # tried for each rule, to warn of one that cannot fire
+# Among so many of the newest loops, the newest run of a file is looked for.
+MAX_LOOPS_OF_FILE = 500
+# So many histories are tried for each rule, to warn of one that can never fire.
+MAX_HISTORIES_BEFORE_RUN = 1_000
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.
 SINGLE_TASK_ERRORS = (
@@ -91,6 +95,7 @@ class TaskResult:
         tries = "first try" if self.at_once else f"{self.attempts} attempts"
         line = f"{mark} {clean(self.id, 60)}  {tries}, calls: {self.calls}"
         line += f", {self.seconds:.1f} s"
+
         if self.memory:
             line += f", memory {self.memory}"
         if self.stopped_by:
@@ -102,9 +107,9 @@ class TaskResult:
 class TaskRun:
     """A run: the options of the command line, and the state of the run so far.
 
-    `given` is the name that the user gave, `name` that of the run, "" before it begins.
-    `rows` are the results of ended tasks, `arguments` is the whole command line, `page`
-    the report's file.
+    `given` is the name that the user gave, if any; `name` is that of the run, "" before
+    it begins. `rows` are the results of ended tasks. `arguments` is the whole command
+    line. `page` is the file of the report.
     """
 
     path: Path
@@ -124,6 +129,7 @@ class TaskRun:
         """How to resume the run, as the end of a sentence; "" if it has not begun."""
         if not self.name:
             return ""
+
         words = [word for word in self.arguments if word not in ("--resume", "--json")]
         if not self.given:
             words += ["--run", self.name]
@@ -152,8 +158,9 @@ def run(
     if name is not None:
         _check_run_name(name)
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
+
     policy = policies.policy(values.policy)
-    job = TaskRun(
+    task_run = TaskRun(
         path=tasks,
         tasks=read_tasks(tasks),
         policy=policy,
@@ -161,18 +168,21 @@ def run(
         resume=resume,
         system=system,
         settings=values,
-        arguments=call().arguments or ["run"],
+        arguments=current_command().arguments or ["run"],
     )
-    _warn_of_dead_rules([policy, *(task.policy for task in job.tasks if task.policy)])
+    own_policies = [task.policy for task in task_run.tasks if task.policy]
+    _warn_of_dead_rules([policy, *own_policies])
+
     failure: errors.HeedfulError | None = None
     try:
-        drive(_drive(job), lambda: f"interrupted{job.how_to_resume}")
+        drive(_drive(task_run), lambda: f"interrupted{task_run.how_to_resume}")
     except errors.HeedfulError as error:
         failure = error
-    return _report(job, failure)
+    return _report(task_run, failure)
 
 
 def _check_run_name(name: str) -> None:
+    """Raise InvalidInput if a run cannot have this name."""
     has_length = 0 < len(name) <= MAX_RUN_NAME_CHARS
     if not has_length or not name.isprintable() or "/" in name:
         allowed = f"1 to {MAX_RUN_NAME_CHARS} printable characters without /"
@@ -187,61 +197,65 @@ def _warn_of_dead_rules(chosen: Iterable[Policy]) -> None:
                 say(f"warning: policy {policy.name or 'of its own'}: {result}")
 
 
-async def _drive(job: TaskRun) -> None:
-    """Run the job. If the model does not open, no run name is taken and no file is
-    created.
+async def _drive(task_run: TaskRun) -> None:
+    """Drive the tasks of a run, and write its report.
+
+    If the model does not open, no run name is taken and no file is created.
     """
-    values = job.settings
+    values = task_run.settings
     scope = scope_of(values)
-    total = len(job.tasks)
+    total = len(task_run.tasks)
     async with (
         opened_model(values) as model,
-        opened_store(values, new=not job.resume) as store,
+        opened_store(values, new=not task_run.resume) as store,
     ):
-        if job.resume:
-            job.name = await _existing_run(store, scope, job)
+        if task_run.resume:
+            task_run.name = await _find_run(store, scope, task_run)
         else:
-            job.name = await _new_run(store, scope, job)
+            task_run.name = await _claim_new_name(store, scope, task_run)
+
         tasks = counted(total, "task")
-        say(f"run {job.name}: {tasks}, model {model.name}, {store.url}")
+        say(f"run {task_run.name}: {tasks}, model {model.name}, {store.url}")
         progress().bar("running", 0, total, f"0/{total}")
 
         def watch(row: TaskResult) -> None:
-            job.rows.append(row)
-            number = f"{len(job.rows)}/{total}"
+            task_run.rows.append(row)
+            number = f"{len(task_run.rows)}/{total}"
             live = progress().live
             progress().say(str(row) if live else f"{number} {row}")
-            progress().bar("running", len(job.rows), total, number)
+            progress().bar("running", len(task_run.rows), total, number)
 
         driver = TaskDriver(
-            run=job.name,
-            policy=job.policy,
-            generate=Writer(model, job.system, max_tokens=values.max_tokens),
+            run=task_run.name,
+            policy=task_run.policy,
+            generate=Writer(model, task_run.system, max_tokens=values.max_tokens),
             store=store,
             scope=scope,
             memory=memory_of(values, store) if values.memory else None,
             timeout=values.timeout,
         )
-        await _drive_all(job, driver, watch)
-        report = await _report_of(job, store, scope)
-        job.page = write_html(report, "reports")
+        await _drive_all(task_run, driver, watch)
+
+        report = await _report_of(task_run, store, scope)
+        task_run.page = write_html(report, "reports")
 
 
-async def _report_of(job: TaskRun, store: Store, scope: Scope) -> Report:
+async def _report_of(task_run: TaskRun, store: Store, scope: Scope) -> Report:
     """Return the report of a run of tasks; each task is a stage of it."""
-    ids = [task.id for task in job.tasks]
-    stages_by_task = await runs.stages_of(store, scope, job.name, ids)
+    ids = [task.id for task in task_run.tasks]
+    stages_by_task = await runs.stages_of(store, scope, task_run.name, ids)
     stages = []
-    for task in job.tasks:
-        stage = stages_by_task[task.id].stage_report(job.name)
+    for task in task_run.tasks:
+        stage = stages_by_task[task.id].stage_report(task_run.name)
         stages.append(replace(stage, name=f"{task.id}: {task.task}"))
-    return Report(job.path.name, job.name, stages=tuple(stages), noun="task")
+    return Report(task_run.path.name, task_run.name, stages=tuple(stages), noun="task")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDriver:
-    """What all tasks of a run have in common. `policy` is for tasks without their own;
-    `timeout` is in seconds for each attempt.
+    """What all tasks of a run have in common.
+
+    `policy` is for tasks without their own; `timeout` is in seconds for each attempt.
     """
 
     run: str
@@ -269,6 +283,7 @@ class TaskDriver:
             timeout=self.timeout,
         )
         result = await session.finish()
+
         attempts = len(result.loop.attempts)
         return TaskResult(
             id=task.id,
@@ -287,9 +302,9 @@ class TaskDriver:
 
 
 async def _drive_all(
-    job: TaskRun, driver: TaskDriver, watch: Callable[[TaskResult], None]
+    task_run: TaskRun, driver: TaskDriver, watch: Callable[[TaskResult], None]
 ) -> None:
-    """Drive every task of the job, some at a time.
+    """Drive every task of the run, some at a time.
 
     `watch` gets the row of each task that ends. The others continue if user code or an
     answer fails in one task; after any other model error no new task begins. At the end
@@ -297,10 +312,10 @@ async def _drive_all(
     at once.
     """
     errors_by_task: dict[str, errors.HeedfulError] = {}
-    waiting = iter(job.tasks)
+    waiting_tasks = iter(task_run.tasks)  # that all workers share
 
     async def work() -> None:
-        for task in waiting:
+        for task in waiting_tasks:
             try:
                 watch(await driver.drive(task))
             except (errors.UserCodeError, errors.ModelError) as error:
@@ -309,7 +324,7 @@ async def _drive_all(
                 if not isinstance(failure, SINGLE_TASK_ERRORS):
                     return
 
-    number_of_workers = min(job.settings.jobs, len(job.tasks))
+    number_of_workers = min(task_run.settings.jobs, len(task_run.tasks))
     workers = [asyncio.create_task(work()) for _ in range(number_of_workers)]
     try:
         await asyncio.gather(*workers)
@@ -317,8 +332,10 @@ async def _drive_all(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
     if errors_by_task:
-        first, *others = [task.id for task in job.tasks if task.id in errors_by_task]
+        ids = [task.id for task in task_run.tasks if task.id in errors_by_task]
+        first, *others = ids
         also = ""
         if others:
             also = f" (nor did {len(others)} more: {', '.join(others[:5])})"
@@ -327,13 +344,48 @@ async def _drive_all(
         raise first_error
 
 
-def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
-    """Print the results in the order of the tasks, then `failure`. Return the exit
-    code.
+def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
+    """Print the results in the order of the tasks, then `failure`.
+
+    Return the exit code.
     """
-    places = {task.id: place for place, task in enumerate(job.tasks)}
-    rows = sorted(job.rows, key=lambda row: places[row.id])
-    sums = {
+    places = {task.id: place for place, task in enumerate(task_run.tasks)}
+    rows = sorted(task_run.rows, key=lambda row: places[row.id])
+    sums = _sums_of(rows)
+    document: dict[str, Any] = {
+        "run": task_run.name,
+        "db": shown(task_run.settings.db),
+        "model": _model_without_secret(task_run.settings.model),
+        **sums,
+        "rows": rows,
+        "report": task_run.page,
+    }
+
+    # After a failure, --json prints one document: the error with these fields.
+    if failure is None or not current_command().json:
+        table: object = ""
+        page = ""
+        then = ""
+        if rows:
+            table = TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}])
+        if rows and task_run.page is not None:
+            page = f"report {task_run.page}"
+        failed = [row.loop for row in rows if not row.passed]
+        if failed:
+            then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
+        answer(document, table, page, then)
+
+    if failure is None:
+        return 0 if all(row.passed for row in rows) else 1
+    if not task_run.name:
+        return report_error(failure)
+    failure.add_note(task_run.how_to_resume.lstrip("; "))
+    return report_error(failure, **document)
+
+
+def _sums_of(rows: Sequence[TaskResult]) -> dict[str, float]:
+    """Return the figures of a whole run, by their names in the JSON document."""
+    return {
         "tasks": len(rows),
         "at_once": sum(1 for row in rows if row.at_once),
         "solved": sum(1 for row in rows if row.passed),
@@ -341,33 +393,12 @@ def _report(job: TaskRun, failure: errors.HeedfulError | None) -> int:
         "tokens": sum(row.tokens for row in rows),
         "seconds": round(sum(row.seconds for row in rows), 3),
     }
-    address, mark, model = job.settings.model.rpartition("#")
-    document: dict[str, Any] = {
-        "run": job.name,
-        "db": shown(job.settings.db),
-        "model": f"{shown(address)}{mark}{model}",
-        **sums,
-        "rows": rows,
-        "report": job.page,
-    }
-    if failure is None or not call().json:
-        table: object = ""
-        page = ""
-        if rows:
-            table = TextTable(SUM_COLUMNS, [{"run": job.name, **sums}])
-        if rows and job.page is not None:
-            page = f"report {job.page}"
-        failed = [row.loop for row in rows if not row.passed]
-        then = ""
-        if failed:
-            then = f"\n{following('why', failed[0], db=job.settings.db)}"
-        answer(document, table, page, then)
-    if failure is None:
-        return 0 if all(row.passed for row in rows) else 1
-    if not job.name:
-        return report_error(failure)
-    failure.add_note(job.how_to_resume.lstrip("; "))
-    return report_error(failure, **document)
+
+
+def _model_without_secret(model: str) -> str:
+    """Return a model's name without the password that its address, before a #, has."""
+    address, mark, name = model.rpartition("#")
+    return f"{shown(address)}{mark}{name}"
 
 
 SUM_COLUMNS: Columns = {
@@ -376,58 +407,71 @@ SUM_COLUMNS: Columns = {
 }
 
 
-async def _new_run(store: Store, scope: Scope, job: TaskRun) -> str:
-    """Return the given name, or the file's name with a free number. Raises UsageError
-    if taken.
+async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
+    """Return the given name, or the file's name with a free number.
 
-    Claiming the loop of the first task reserves the name.
+    Claiming the loop of the first task reserves the name. Raises UsageError if the
+    given name is taken.
     """
-    first = job.tasks[0]
-    policy = first.policy or job.policy
+    first = task_run.tasks[0]
+    policy = first.policy or task_run.policy
     head = Head(
         task=first.task,
         goals=list(map(to_document, first.goals or policy.goals)),
         policy=policy_to(policy),
         memory_key=first.key,
     )
-    names: Iterable[str] = (f"{_stem(job.path)}-{number}" for number in count(1))
-    if job.given:
-        names = [job.given]
+
+    names: Iterable[str] = (f"{_stem(task_run.path)}-{number}" for number in count(1))
+    if task_run.given:
+        names = [task_run.given]
     for name in names:
-        if (await store.read(scope, loops.newest, limit=1, prefix=f"{name}/"))[0]:
+        loops_of_name, _ = await store.read(
+            scope, loops.newest, limit=1, prefix=f"{name}/"
+        )
+        if loops_of_name:
             continue
-        owner = loops.new_owner()
-        with suppress(errors.LeaseLost):
+
+        with suppress(errors.LeaseLost):  # another process takes the name just now
             id = f"{name}/{first.id}"
+            owner = loops.new_owner()
             claimed = await store.write(scope, loops.claim, id, head, owner)
             if claimed.epoch == 1:
                 return name
+
     message = "add --resume to continue it, or give another name"
-    raise errors.UsageError(f"run {job.given!r} exists; {message}")
+    raise errors.UsageError(f"run {task_run.given!r} exists; {message}")
 
 
-async def _existing_run(store: Store, scope: Scope, job: TaskRun) -> str:
-    """Return the name of the run to continue: the given name, or the newest. Raises
-    NotFound.
+async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
+    """Return the name of the run to continue: the given name, or the newest.
+
+    Raises NotFound.
     """
-    stem = _stem(job.path)
-    if job.given:
-        pattern = re.compile(f"({re.escape(job.given)})/")
+    stem = _stem(task_run.path)
+    # The run is what stands before the slash of an id: "tasks-2" in "tasks-2/add".
+    if task_run.given:
+        run_pattern = re.compile(f"({re.escape(task_run.given)})/")
         newest, _ = await store.read(
-            scope, loops.newest, limit=1, prefix=f"{job.given}/"
+            scope, loops.newest, limit=1, prefix=f"{task_run.given}/"
         )
     else:
-        pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
+        run_pattern = re.compile(rf"({re.escape(stem)}-\d+)/")
         newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, f"{stem}-")
+
     for stored_loop in newest:
-        match = pattern.match(stored_loop.id)
+        match = run_pattern.match(stored_loop.id)
         if match:
             return match[1]
+
     where = f"{store.url}; leave --resume out to begin it"
-    raise errors.NotFound("run", job.given or f"{stem}-…", where)
+    raise errors.NotFound("run", task_run.given or f"{stem}-…", where)
 
 
 def _stem(path: Path) -> str:
+    """Return the name of a file without its ending, as the beginning of a run's
+    name.
+    """
     return re.sub(r"[^\w.-]", "_", path.stem)[:MAX_RUN_NAME_CHARS] or "tasks"
 
 
@@ -454,30 +498,33 @@ def demo(
     attempts of two stages fail. If you stop the demo, the same command continues it.
     """
     values = settings()
-    arguments = call().arguments or ["demo"]
-    words = [word for word in arguments if word not in ("--fresh", "--json")]
-    again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
         raise errors.InvalidInput(
             "--pipeline", "with --full or --tasks", "without both of them"
         )
+
+    arguments = current_command().arguments or ["demo"]
+    words = [word for word in arguments if word not in ("--fresh", "--json")]
+    again = f"{program()} {shlex.join(words)}"
     out = out or Path("out/pipeline" if pipeline else "out/demo")
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
         f"{again}"
     )
+
     if pipeline:
         demo_pipeline = _import_demo("pipeline")
         work = demo_pipeline.run(values, out, fresh)
         result = drive(work, lambda: last_words)
-        demo_pipeline.write(result, again, call().json)
+        demo_pipeline.write(result, again, current_command().json)
         return
+
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
     work = lab.measure(plan, values, out, fresh, again)
     measured = drive(work, lambda: last_words)
-    lab.write(measured, out, call().json)
+    lab.write(measured, out, current_command().json)
 
 
 def _import_demo(name: str) -> Any:

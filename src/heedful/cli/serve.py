@@ -1,4 +1,8 @@
-"""`heedful serve`, `ui` and `mcp`: the service, its pages, and its tools for agents."""
+"""`heedful serve`, `ui` and `mcp`: the service, its pages, and its tools for agents.
+
+All three run the same application on one store. Only `heedful serve` runs jobs in its
+own process, and only on a SQLite file; otherwise they wait for `heedful worker`.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +46,9 @@ DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
 SERVICE_PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 PAGES_HOST = "127.0.0.1"
 PAGES_DRAIN_SECONDS = 1.0
-JOB_PAUSE_SECONDS = 0.02
+# A job waits for requests up to a second: so often, and each time so long.
 MAX_JOB_PAUSES = 50
+JOB_PAUSE_SECONDS = 0.02
 # New objects until Python looks for garbage. With the default of 700 it looks so often
 # while it reads a large body that everybody waits for a second.
 GARBAGE_THRESHOLD_OBJECTS = 50_000
@@ -96,43 +101,53 @@ def mcp() -> int:
 
 
 def _check_packages(purpose: str, extra: str, packages: Sequence[str]) -> None:
+    """Raise PackageMissing, with the extra that installs it, for a missing package."""
     for package in packages:
         if find_spec(package) is None:
             raise PackageMissing(purpose, package, extra)
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
-    # asyncio.run would wait for threads that are still running.
+    """Run the service until it ends by itself after a signal.
+
+    Unlike asyncio.run, this does not wait for threads that are still running.
+    """
     from heedful.service.server import HAS_FAST_EXTRA
 
-    loops = import_module("uvloop" if HAS_FAST_EXTRA else "asyncio")
-    loop = loops.new_event_loop()
+    loop_package = import_module("uvloop" if HAS_FAST_EXTRA else "asyncio")
+    loop = loop_package.new_event_loop()
     try:
         loop.run_until_complete(work)
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
     show("stopped; the store is closed")
     return 0
 
 
 async def _serve(values: Settings) -> None:
+    """Serve requests and run jobs until a signal."""
     from heedful.service.app import application
     from heedful.service.server import bound, listen, loopback, url_of
     from heedful.web import add_pages
 
     async with opened_store(values, new=True) as store:
-        has_key = await store.read(Scope(), keys.any_key)  # the first connection
+        # The first statement connects: it fails here if the database does not answer.
+        has_key = await store.read(Scope(), keys.any_key)
+
         with bound(values.host, values.port) as listener:
             is_local = loopback(listener)
             url = url_of(listener)
             _check_keys(values, url, has_key=has_key, is_local=is_local)
+
             setup = setup_of(values, store)
             setup = replace(setup, open=is_local and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
                 add_pages(app)
                 log_to_stderr()
+
                 hello = await _hello(values, setup, url, has_key)
                 _rest_garbage_collection()
                 await listen(app, listener, values.drain, lambda: show(hello))
@@ -163,6 +178,7 @@ def _rest_garbage_collection() -> None:
 
 
 async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> None:
+    """Serve the pages on this machine until a signal, and open them in the browser."""
     import webbrowser
 
     from heedful.service.app import application
@@ -170,8 +186,9 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.web import add_pages
 
     async with opened_store(values) as store:
-        # The file is a database, and can be read.
+        # The first statement fails here if the file is no database.
         await store.read(Scope(), keys.any_key)
+
         hint = "another --port (it may be heedful ui)"
         with bound(PAGES_HOST, values.port, hint) as listener:
             setup = setup_of(values, store)
@@ -189,6 +206,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
 
 
 async def _mcp(values: Settings) -> None:
+    """Answer an agent until it closes standard input."""
     from heedful.integrations.mcp import server_of
     from heedful.service.app import application
     from heedful.service.auth import local
@@ -204,6 +222,7 @@ async def _mcp(values: Settings) -> None:
 
 
 def _without_workers(values: Settings) -> Settings:
+    """Return the settings with which no job runs in this process."""
     return values.model_copy(update={"workers": 0})
 
 
@@ -213,6 +232,7 @@ def setup_of(values: Settings, store: Store) -> Setup:
     judge = model if values.judge == values.model else None
     if judge is None:
         judge = open_here(judging(values))
+
     return Setup(
         store=store,
         scope=scope_of(values),
@@ -238,8 +258,9 @@ def setup_of(values: Settings, store: Store) -> Setup:
 
 @asynccontextmanager
 async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
-    """Open the service's job queue: in PostgreSQL, or in this process if the store is
-    SQLite.
+    """Open the service's job queue: in PostgreSQL, or in this process on SQLite.
+
+    Without workers in this process, the jobs wait. At the end the models are closed.
     """
     jobs = DEFAULT_LOCAL_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES_PREFIXES):
@@ -253,6 +274,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
         tools = _local_tools(values, setup)
         async with LocalQueue(tools, concurrency=jobs) as local_queue:
             yield local_queue
+
     for model in (setup.model, setup.judge):
         if model is not None:
             await model.close()
@@ -289,10 +311,12 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
     pinned_keys = set()
     for pins in values.pins.values():
         pinned_keys |= {pin for pin in pins if pin.startswith(KEY_SOURCE_PREFIX)}
-    keys_by_pin = []
+
+    stored_keys = []  # with their pins; a key may be missing
     for pin in pinned_keys:
         id = pin.removeprefix(KEY_SOURCE_PREFIX)
-        keys_by_pin.append((pin, await setup.store.read(Scope(), keys.find, id)))
+        stored_keys.append((pin, await setup.store.read(Scope(), keys.find, id)))
+
     return page(
         "serve",
         version=__version__,
@@ -305,6 +329,6 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
         judge=values.judge,
         doubt=judge_doubt(values),
         pins=values.pins,
-        found=keys_by_pin,
+        found=stored_keys,
         fast=HAS_FAST_EXTRA,
     )

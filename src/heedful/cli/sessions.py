@@ -1,5 +1,8 @@
-"""`heedful learn-sessions`: read folders of sessions of coding agents, and learn from
-them.
+"""`heedful learn-sessions`: read sessions of coding agents, and learn from them.
+
+What a session teaches goes to the database of the repository in which the agent worked,
+unless a database is stated. What users and programs said in it waits in quarantine
+until somebody says whose sessions they are.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from typer import Argument, confirm
 from heedful.cli.exits import drive
 from heedful.cli.output import (
     answer,
-    call,
     columns,
     counted,
+    current_command,
     page,
     progress,
     say,
@@ -33,10 +36,10 @@ from heedful.cli.output import (
 from heedful.cli.resources import ask_store, memory_of
 from heedful.cli.settings import Settings, seconds, settings, states_db
 from heedful.errors import TraceFileError, UsageError
-from heedful.lessons.lesson import Trust
+from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.memory.sessions import Learned, learn_session
+from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
 from heedful.store import DEFAULT_DATABASE_FILE, episodes, open_store
 from heedful.store.store import Store
@@ -47,15 +50,17 @@ from heedful.traces.episode import Episode, Limits
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
 MAX_SHOWN_PROBLEMS = 20
 MAX_FIX_CELL_CHARS = 160
-# The part of a file in which the folder of its session is looked for.
+# The folder of a session is looked for in the first bytes of its file.
 SESSION_HEAD_BYTES = 65_536
-_SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
+# The JSON field of the folder, such as "cwd": "/home/ann/shop". The first group is the
+# path as JSON has it, with \" for a quotation mark.
+SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.
 WHOLE_SESSION_LIMITS = Limits(content=4_000_000)
 # The trust of one's own sessions, and of those of others.
 OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
 OTHER_SOURCE_TRUST: dict[str, Trust] = {"user": "external", "tool": "tool"}
-# What a user can do about texts that wait.
+# The commands that the end of the report names, if texts wait in quarantine.
 REVIEW_COMMANDS = (
     ("quarantine", "list"),
     ("trust", "set", "user", OWN_SOURCE_TRUST["user"], "--waiting"),
@@ -68,9 +73,9 @@ class SessionSurvey:
     """What was read: files, sessions, those known before, problems, and the failures.
 
     A failure has the number of sessions in which it came back, its cost in actions, and
-    what fixed it (`mended`). `waiting` has the texts that wait in quarantine, by
-    database, and `unasked` the databases whose user has not said yet whether the
-    sessions are their own.
+    what fixed it (`mended`); its key is the database and the digest of the error.
+    `waiting` has the texts that wait in quarantine, by database, and `unasked` the
+    databases whose user has not said yet whether the sessions are their own.
     """
 
     files: int = 0
@@ -90,34 +95,42 @@ class SessionSurvey:
         if learned.again:
             self.known += 1
         self.corrections += learned.corrections
-        entries = {
-            stored_lesson.entry
-            for stored_lesson in learned.stored.values()
-            if stored_lesson.entry
-        }
+
+        stored_lessons = learned.stored.values()
+        entries = {lesson.entry for lesson in stored_lessons if lesson.entry}
         if entries:
             self.waiting.setdefault(db, set()).update(entries)
+
         for mistake in learned.mistakes:
             digest = signature("", mistake.error).digest
-            new_failure = {
-                "error": mistake.error,
-                "mended": "",
-                "state": "",
-                "lesson": 0,
-                "sessions": 0,
-                "actions": 0,
-            }
-            failure = self.failures.setdefault((db, digest), new_failure)
-            failure["actions"] += mistake.steps
-            failure["mended"] = failure["mended"] or "\n".join(mistake.mends)
-            stored_lesson = learned.stored.get(digest)
-            if stored_lesson is not None:
-                failure["sessions"] = stored_lesson.seen  # of all that were ever read
-                failure["lesson"] = stored_lesson.id
-                failure["state"] = stored_lesson.state
+            self._add_failure(db, digest, mistake, learned.stored.get(digest))
+
+    def _add_failure(
+        self, db: str, digest: str, mistake: Mistake, lesson: Remembered | None
+    ) -> None:
+        """Add a mistake to the failure with its digest; `lesson` is None if none is
+        stored.
+        """
+        new_failure = {
+            "error": mistake.error,
+            "mended": "",
+            "state": "",
+            "lesson": 0,
+            "sessions": 0,
+            "actions": 0,
+        }
+        failure = self.failures.setdefault((db, digest), new_failure)
+        failure["actions"] += mistake.steps
+        if not failure["mended"]:
+            failure["mended"] = "\n".join(mistake.mends)
+        if lesson is not None:
+            failure["sessions"] = lesson.seen  # of all that were ever read
+            failure["lesson"] = lesson.id
+            failure["state"] = lesson.state
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:
+    """Return what fixed a failure, as a cell of the table."""
     return clean(failure["mended"], MAX_FIX_CELL_CHARS) or "nothing yet"
 
 
@@ -143,12 +156,16 @@ def learn_sessions(
             raise UsageError(
                 f"{folder} does not exist; give folders or files of sessions"
             )
+
     values = settings()
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
     drive(_learn(folders, values, survey), lambda: stopped)
-    asks = not call().json and sys.stdin.isatty() and sys.stderr.isatty()
-    dbs_to_ask = survey.unasked if asks else []
+
+    prints_json = current_command().json
+    may_ask = not prints_json and sys.stdin.isatty() and sys.stderr.isatty()
+    dbs_to_ask = survey.unasked if may_ask else []
+
     failures = sorted(
         survey.failures.values(), key=lambda row: (-row["sessions"], -row["actions"])
     )
@@ -168,7 +185,8 @@ def learn_sessions(
         corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
     )
     answer(document, shorten(FAILURE_COLUMNS, failures, text=3), text)
-    if not call().json:
+
+    if not prints_json:
         for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
             say(f"heedful: {problem}")
     for db in dbs_to_ask:
@@ -177,20 +195,21 @@ def learn_sessions(
 
 
 def _ask_whose(values: Settings, waiting: int) -> None:
-    """Ask whether the sessions are the user's own, and record the answer, so that it
-    holds.
+    """Ask whether the sessions are the user's own, and record the answer.
+
+    What the sessions taught is trusted from then on, or stays in quarantine.
     """
     are_own = confirm(
         f"{counted(waiting, 'text')} in quarantine of {values.db}. Were these sessions "
         "your own? Then your words, and what your programs printed, are trusted.",
         err=True,
     )
-    statements = OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST
+    trust_by_source = OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST
 
     async def state(store: Store) -> int:
         memory = memory_of(values, store)
         released = 0
-        for source, trust in statements.items():
+        for source, trust in trust_by_source.items():
             released_ids = await memory.set_trust(
                 source,
                 trust,
@@ -210,14 +229,15 @@ def _ask_whose(values: Settings, waiting: int) -> None:
 async def _learn(
     folders: Sequence[Path], values: Settings, survey: SessionSurvey
 ) -> None:
+    """Learn from all files, each into the memory it belongs to, and fill the survey."""
     files = _session_files(folders)
-    memories: dict[str, Memory] = {}
+    memories: dict[str, Memory] = {}  # by database
     async with AsyncExitStack() as stack:
         for number, file in enumerate(files, 1):
             progress().counted("learning", number, len(files), "files")
             survey.files += 1
             try:
-                db = await asyncio.to_thread(_database, file, values)
+                db = await asyncio.to_thread(_database_of, file, values)
                 if db not in memories:
                     store = open_store(prepare_database(db))
                     stack.push_async_callback(store.close)
@@ -225,9 +245,11 @@ async def _learn(
                 await _learn_file(file, memories[db], db, survey)
             except OSError as error:
                 survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
+
         for db in survey.waiting:
             if "user" not in await memories[db].stated_trust():
                 survey.unasked.append(db)
+
         if values.forget:
             unused_for = seconds("forget", values.forget)
             for memory in memories.values():
@@ -247,17 +269,21 @@ def _session_files(folders: Sequence[Path]) -> list[Path]:
     return sorted(files, key=lambda file: (file.stat().st_mtime, str(file)))
 
 
-def _database(file: Path, values: Settings) -> str:
-    """Return the database for a file: the stated one, or that of its repository, or
+def _database_of(file: Path, values: Settings) -> str:
+    """Return the database for a file of sessions.
+
+    It is the stated one, or that of the repository in which the session worked, or
     one's own.
     """
     if states_db():
         return values.db
+
     with file.open("rb") as opened:
-        match = _SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
+        match = SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
     root = None
     if match:
         root = repository(Path(match[1].decode("utf-8", "replace")))
+
     db = own_db() if root is None else root / DEFAULT_DATABASE_FILE
     db.parent.mkdir(parents=True, exist_ok=True)
     return str(db)
@@ -266,16 +292,19 @@ def _database(file: Path, values: Settings) -> str:
 async def _learn_file(
     file: Path, memory: Memory, db: str, survey: SessionSurvey
 ) -> None:
-    """Learn the sessions of a file; its digest is stored with the last one, so it is
-    read once.
+    """Learn the sessions of a file; a file that was learnt before is not read again.
+
+    The digest of the file is stored with its last session. So a file whose reading was
+    interrupted is read again, and the sessions that were learnt then count once.
     """
     with file.open("rb") as opened:
         file_hash = await asyncio.to_thread(hashlib.file_digest, opened, "sha256")
-    digest = file_hash.hexdigest()
-    if await memory.store.read(memory.scope, episodes.state, digest):
+    file_digest = file_hash.hexdigest()
+    if await memory.store.read(memory.scope, episodes.state, file_digest):
         survey.sessions += 1
         survey.known += 1
         return
+
     sessions: list[Episode] = []
 
     def read_file() -> None:
@@ -285,7 +314,8 @@ async def _learn_file(
         await asyncio.to_thread(read_file)
     except TraceFileError as error:  # what stands before the damage is learnt
         survey.problems.append(str(error))
+
     for place, session in enumerate(sessions, 1):
-        digest_of_last = digest if place == len(sessions) else ""
-        learned = await learn_session(session, memory=memory, digest=digest_of_last)
+        digest = file_digest if place == len(sessions) else ""
+        learned = await learn_session(session, memory=memory, digest=digest)
         survey.add(db, learned)

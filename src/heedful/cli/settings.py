@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 from typer import Option
 
-from heedful.cli.output import call
+from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.store import DEFAULT_DATABASE_FILE, shown
@@ -29,18 +30,20 @@ OLDER_VARIABLES = {
     "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
     "reflection_mode": "REFLECTIVE_MEMORY_MODE",
 }
-MAX_POLICY_CHARS = 1000  # characters of a policy as text
+MAX_POLICY_CHARS = 1000
 POLICY_SETTING_FORMS = (
     f"it must be a policy as text of 1 to {MAX_POLICY_CHARS} characters, or a table"
 )
 SETTINGS_MIB_BYTES = 1024 * 1024
 MAX_WRONG_VALUE_CHARS = 120
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-MAX_DURATION_SECONDS = 3650 * UNIT_SECONDS["d"]  # more than ten years is a typing error
-NO_MODEL = "none"  # the name of no model
+# More than ten years is a typing error.
+MAX_DURATION_SECONDS = 3650 * UNIT_SECONDS["d"]
+NO_MODEL = "none"  # as the name of a model: there is none
 
+# The largest count or id that an option takes; a database takes none above 2**63.
+MAX_OPTION_INTEGER = 2**53
 # Options of several commands; those of all commands are in `app`.
-MAX_OPTION_INTEGER = 2**53  # of counts and ids; a database takes none above 2**63
 Limit = Annotated[
     int, Option(min=1, max=MAX_OPTION_INTEGER, help="The most rows to show.")
 ]
@@ -123,25 +126,28 @@ class Settings(BaseModel):
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings. Options of the command line take precedence. Raises
-    UsageError.
+    """Return the settings. `options` and those of the command line take precedence.
 
-    The error names the origin of a wrong value, the field, and what is allowed.
+    Raises UsageError, which names the origin of a wrong value, the field, and what is
+    allowed.
     """
-    origins = _values_by_origin({**call().options, **options})
+    origins = _values_by_origin({**current_command().options, **options})
     try:
         values = Settings(**ChainMap(*reversed(origins.values())))
     except ValidationError as error:
-        raise UsageError("; ".join(_problems(error, origins))) from error
+        raise UsageError("; ".join(_describe_problems(error, origins))) from error
+
     if "db" in values.model_fields_set or Path(DEFAULT_DATABASE_FILE).exists():
         return values
-    root = repository(Path.cwd())  # the memory of a repository is in its root
+
+    # The memory of a repository is in its root.
+    root = repository(Path.cwd())
     if root is None or root == Path.cwd():
         return values
     return values.model_copy(update={"db": str(root / DEFAULT_DATABASE_FILE)})
 
 
-def _problems(
+def _describe_problems(
     error: ValidationError, origins: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Return the first problem of each wrong setting, with the setting's origin."""
@@ -150,15 +156,20 @@ def _problems(
         name = str(detail["loc"][0])
         if name in problems:
             continue
+
         if detail["type"] == "extra_forbidden":
             names = ", ".join(Settings.model_fields)
             message = f": there is no such setting; there are: {names}"
         else:
-            inside = "".join(f": {part!r}" for part in detail["loc"][2:])
+            # The second part of the place is pydantic's name of a type, not a key.
+            keys_inside = "".join(f": {key!r}" for key in detail["loc"][2:])
             allowed = POLICY_SETTING_FORMS if name == "policy" else ""
-            message = f"{inside} is {wrong_value(detail, allowed)}"
-        origin = [origin for origin, values in origins.items() if name in values][-1]
-        place = origin.format(
+            message = f"{keys_inside} is {wrong_value(detail, allowed)}"
+
+        origins_of_name = [
+            origin for origin, values in origins.items() if name in values
+        ]
+        place = origins_of_name[-1].format(
             option=name.replace("_", "-"),
             field=name,
             FIELD=name.upper(),
@@ -170,35 +181,51 @@ def _problems(
 
 def states_db() -> bool:
     """Return True if an option, the environment or a file states the database."""
-    return any("db" in values for values in _values_by_origin(call().options).values())
+    origins = _values_by_origin(current_command().options)
+    return any("db" in values for values in origins.values())
 
 
 def _values_by_origin(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Map each origin of settings to its values. Later origins take precedence."""
-    older = {
-        name: os.environ[variable]
-        for name, variable in OLDER_VARIABLES.items()
-        if os.environ.get(variable)
-    }
+    """Map each origin of settings to its values. Later origins take precedence.
+
+    An origin is written as the template of a place: `{field}` is the name of a setting.
+    """
+    older_variables = {}
+    for name, variable in OLDER_VARIABLES.items():
+        if os.environ.get(variable):
+            older_variables[name] = os.environ[variable]
+
     variables = {}
     for name in Settings.model_fields:
         value = os.environ.get(f"{VARIABLE_PREFIX}{name.upper()}")
         if value:
             variables[name] = value
-    stated = {name: value for name, value in options.items() if value is not None}
-    in_project = read_table("pyproject.toml", "tool", "heedful")
+
+    stated_options = {
+        name: value for name, value in options.items() if value is not None
+    }
     return {
-        "{field} in pyproject.toml [tool.heedful]": in_project,
+        "{field} in pyproject.toml [tool.heedful]": read_table(
+            "pyproject.toml", "tool", "heedful"
+        ),
         "{field} in heedful.toml": read_table("heedful.toml"),
-        "{older} in the environment": older,
+        "{older} in the environment": older_variables,
         f"{VARIABLE_PREFIX}{{FIELD}} in the environment": variables,
-        "--{option}": stated,
+        "--{option}": stated_options,
     }
 
 
+# How pydantic begins a message, which goes on after a value: "Input should be less than
+# 1" becomes "it must be less than 1".
+PYDANTIC_MESSAGE_PATTERN = re.compile(
+    r"^(Input|String|List|Value) should (be|have|match)"
+)
+
+
 def wrong_value(error: Any, allowed: str = "") -> str:
-    """Describe an error of pydantic: the wrong value, and `allowed` or else pydantic's
-    message.
+    """Return the wrong value of an error of pydantic, and what is allowed instead.
+
+    Without `allowed`, pydantic's message says it.
     """
     value = error["input"]
     if isinstance(value, str):
@@ -206,25 +233,43 @@ def wrong_value(error: Any, allowed: str = "") -> str:
     value_text = repr(value)
     if len(value_text) > MAX_WRONG_VALUE_CHARS:
         value_text = f"{value_text[: MAX_WRONG_VALUE_CHARS - 1]}…"
-    if allowed:
-        return f"{value_text}; {allowed}"
-    message = error["msg"].removeprefix("Value error, ")
-    message = re.sub(
-        r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message
-    )
-    return f"{value_text}; {message[:1].lower()}{message[1:]}"
+
+    if not allowed:
+        message = error["msg"].removeprefix("Value error, ")
+        message = PYDANTIC_MESSAGE_PATTERN.sub(r"it must \2", message)
+        allowed = f"{message[:1].lower()}{message[1:]}"
+    return f"{value_text}; {allowed}"
+
+
+# A number and a unit, as in 90s, 1.5h or 180d.
+DURATION_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 
 
 def seconds(option: str, text: str) -> float:
-    """Return the seconds of a time such as 2h or 1d. Raises InvalidInput with the
-    option's name.
+    """Return the seconds of a time such as 2h or 1d.
+
+    Raises InvalidInput, which names the option.
     """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
+    match = DURATION_PATTERN.fullmatch(text.strip())
     duration = float(match[1]) * UNIT_SECONDS[match[2]] if match else 0.0
     if not 0 < duration <= MAX_DURATION_SECONDS:
         allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
         raise InvalidInput(option, text, allowed)
     return duration
+
+
+def seconds_if_given(option: str, text: str | None) -> float | None:
+    """Return the seconds of a time as `seconds` does; None if the option is not
+    given.
+    """
+    return None if text is None else seconds(option, text)
+
+
+def time_after(option: str, text: str | None) -> float | None:
+    """Return when a time from now ends, in seconds since 1970; None if the option is
+    not given.
+    """
+    return None if text is None else time.time() + seconds(option, text)
 
 
 def scope_of(values: Settings) -> Scope:

@@ -1,6 +1,7 @@
 """Files that users write: tasks as JSON Lines, YAML or TOML.
 
-Every error names its line.
+A format is parsed into entries, each with the line where it begins; an entry is then
+checked against a shape. Every error names its line.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from heedful.sanitize import clean
 from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
-MAX_KEY_NAMES_CHARS = 100  # characters of the names in a memory key
+MAX_KEY_NAMES_CHARS = 100  # of the names in a memory key
 MEMORY_KEY_DIGITS = 8  # hexadecimal digits of the digest in a memory key
-# Errors of pydantic in other words.
+# What pydantic's types of errors mean for the author of a file.
 ENTRY_PROBLEMS = {
     "extra_forbidden": "an unknown key; remove it or correct its name",
     "missing": "missing; it must be given",
@@ -39,8 +40,9 @@ ENTRY_PROBLEMS = {
 
 
 class EntryShape(BaseModel):
-    """The base class of the entries of files. It forbids unknown keys and infinite
-    numbers.
+    """The base class of the entries of files.
+
+    It forbids unknown keys and infinite numbers.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -63,10 +65,10 @@ Entry = tuple[int, Any]  # the line where an entry begins, from 1, and its value
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task of a file. `line` is the line where it begins, from 1, or 0 in a TOML
-    file.
+    """A task of a file.
 
-    Tasks of one file with the same checks have the same memory key: `key`.
+    `line` is the line where it begins, from 1, or 0 in a TOML file. `key` is its memory
+    key: tasks of one file with the same checks have the same.
     """
 
     id: str
@@ -98,17 +100,20 @@ def read_tasks(path: Path) -> list[Task]:
     if parse is None:
         endings = ", ".join(_TASK_FILE_PARSERS)
         raise LineError(str(path), 0, f"its name must end in one of {endings}")
+
     entries = parse(path, text)
     if not entries:
         raise LineError(
             str(path), 0, "it has no task; give at least one with id and task"
         )
+
     tasks: dict[str, Task] = {}
     for line, value in entries:
         try:
             task = _parse_task(value, path, line)
         except UsageError as error:
             raise LineError(str(path), line, str(error)) from error
+
         if task.id in tasks:
             message = (
                 f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
@@ -137,8 +142,9 @@ def _parse_task(value: Any, path: Path, line: int) -> Task:
 
 
 def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
-    """Return the memory key of the tasks of a file with these checks: their names, and
-    a digest of what they are given.
+    """Return the memory key of the tasks of a file with these checks.
+
+    It has the names of the checks, and a digest of what they are given.
     """
     names = f"{path.stem}: {', '.join(check_names(checks))}"
     document = json.dumps(specs, sort_keys=True, default=str)
@@ -147,8 +153,9 @@ def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
 
 
 def fit(shape: type[M], value: Any) -> M:
-    """Return `value` as an instance of `shape`. Raises UsageError with the wrong
-    field.
+    """Return `value` as an instance of `shape`.
+
+    Raises UsageError, which names the wrong field.
     """
     try:
         return shape.model_validate(value)
@@ -163,20 +170,22 @@ def fit(shape: type[M], value: Any) -> M:
         raise UsageError(f"{place} is {message}") from error
 
 
-# The formats. libyaml is about ten times as quick; not every build has it.
+# The loader of libyaml is about ten times as quick; not every build of PyYAML has it.
 _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
     """A YAML loader that keeps dates as text."""
 
+    # YAML's forms of plain values by their first character, without those of dates.
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
         for first, forms in _Yaml.yaml_implicit_resolvers.items()
     }
 
 
-def _yaml(path: Path, text: str) -> list[Entry]:
+def _parse_yaml(path: Path, text: str) -> list[Entry]:
+    """Return the entries of a YAML list with their lines. Raises LineError."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -187,6 +196,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
             raise LineError(
                 str(path), line, "it must be a list: begin each task with -"
             )
+
         return [
             (item.start_mark.line + 1, loader.construct_document(item))
             for item in node.value
@@ -200,7 +210,10 @@ def _yaml(path: Path, text: str) -> list[Entry]:
 
 
 def _line_of(error: yaml.YAMLError, text: str) -> int:
-    """Return the line of an error, from 1; the reader knows only a position."""
+    """Return the line of an error of YAML, from 1.
+
+    A parser's error has a mark with its line; a reader's error only has a position.
+    """
     for name in ("problem_mark", "context_mark"):
         mark = getattr(error, name, None)
         if mark:
@@ -208,11 +221,16 @@ def _line_of(error: yaml.YAMLError, text: str) -> int:
     return text.count("\n", 0, getattr(error, "position", 0)) + 1
 
 
-def _toml(path: Path, text: str) -> list[Entry]:
+def _parse_toml(path: Path, text: str) -> list[Entry]:
+    """Return the entries of the TOML tables [[tasks]], without lines.
+
+    Raises LineError.
+    """
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise LineError(str(path), 0, f"not TOML: {error}") from error
+
     tasks = document.get("tasks", [])
     if document.keys() - {"tasks"} or not isinstance(tasks, list):
         raise LineError(
@@ -236,13 +254,15 @@ def text_of(path: Path) -> str:
 
 
 def json_lines(path: Path, text: str) -> list[Entry]:
-    """Return the number and the JSON object of each line that is not empty. Raises
-    LineError.
+    """Return the JSON object of each line that is not empty, with the line's number.
+
+    Raises LineError.
     """
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
+
         try:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -254,7 +274,7 @@ def json_lines(path: Path, text: str) -> list[Entry]:
 
 _TASK_FILE_PARSERS = {
     ".jsonl": json_lines,
-    ".yaml": _yaml,
-    ".yml": _yaml,
-    ".toml": _toml,
+    ".yaml": _parse_yaml,
+    ".yml": _parse_yaml,
+    ".toml": _parse_toml,
 }

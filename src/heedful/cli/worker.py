@@ -1,4 +1,8 @@
-"""`heedful worker`: run the jobs of a service in another process."""
+"""`heedful worker`: run the jobs of a service in another process.
+
+On PostgreSQL a worker runs until a signal stops it. The jobs of a SQLite file run in
+the process of `heedful serve`; a worker only runs once what waits there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
-from heedful.cli.output import call, counted, say
+from heedful.cli.output import counted, current_command, say
 from heedful.cli.resources import (
     embedder_of,
     look_here,
@@ -30,7 +34,7 @@ from heedful.cli.settings import (
     Settings,
     Texts,
     UnusedFor,
-    seconds,
+    seconds_if_given,
     settings,
 )
 from heedful.errors import UnknownName, UsageError
@@ -74,20 +78,19 @@ def worker(
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     limit_logs()
     look_here()
+
     names = [name.strip() for name in queues.split(",") if name.strip()]
-    unused_seconds = None
-    if unused_for is not None:
-        unused_seconds = seconds("--unused-for", unused_for)
     work = WorkerRun(
         values,
         queues=names or None,
         concurrency=concurrency,
         once=once,
-        loops=dict(map(_loop, drives or ())),
-        unused_for=unused_seconds,
+        loops=dict(map(_import_loop, drives or ())),
+        unused_for=seconds_if_given("--unused-for", unused_for),
         keep=keep,
-        names_model="model" in call().options and values.model != NO_MODEL,
+        names_model="model" in current_command().options and values.model != NO_MODEL,
     )
+
     for name in set(names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
     if not (once or values.db.startswith(POSTGRES_PREFIXES)):
@@ -97,24 +100,27 @@ def worker(
             "worker --once runs the waiting jobs; other workers need a postgresql:// "
             "URL"
         )
+
     with exporting(telemetry, telemetry_content):
         return asyncio.run(_until_signal(work.run()))
 
 
 class JobCounts:
-    """Counts and prints what became of jobs."""
+    """A listener that counts and prints what became of jobs."""
 
     def __init__(self) -> None:
         self.done: int = 0
         self.given_up: int = 0
 
     def __call__(self, job: Job, what: str) -> None:
+        """Count and print what happened to a job; that it has begun is not printed."""
         if what == "begun":
             return
         if what.startswith("done"):
             self.done += 1
         elif what.startswith("given up"):
             self.given_up += 1
+
         words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
             words.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
@@ -123,8 +129,10 @@ class JobCounts:
 
 @dataclass(frozen=True)
 class WorkerRun:
-    """One call of the command. `queues` None means all. With `names_model` the model of
-    the settings may be downloaded.
+    """One call of the command, with its options.
+
+    `queues` None means all. With `names_model`, a command line names the model, so its
+    weights may be downloaded.
     """
 
     values: Settings
@@ -138,43 +146,46 @@ class WorkerRun:
     names_model: bool
 
     async def run(self) -> int:
-        """Run jobs until cancelled, or with `once` until no job waits. Return the exit
-        code.
+        """Run jobs until cancelled, or with `once` until no job waits.
+
+        Return the exit code.
         """
+        is_on_server = self.values.db.startswith(POSTGRES_PREFIXES)
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(opened_store(self.values))
             model = await self._open_model(stack)
             tools = self._tools(store, model)
+
             if not self.once:
                 jobs = counted(self.concurrency, "job")
                 say(
                     f"runs the jobs of {shown(self.values.db)}, {jobs} at a time; "
                     "Ctrl-C or SIGTERM ends it"
                 )
-            model_name = (
-                "none: rules write the lessons" if model is None else model.name
-            )
-            say(f"model: {model_name}")
+            no_model = "none: rules write the lessons"
+            say(f"model: {no_model if model is None else model.name}")
+
             counts = JobCounts()
+            run_jobs = self._run_on_server if is_on_server else self._run_here
             try:
-                if self.values.db.startswith(POSTGRES_PREFIXES):
-                    await self._run_on_server(tools, counts)
-                else:
-                    await self._run_here(tools, counts)
+                await run_jobs(tools, counts)
             finally:
                 done = counted(counts.done, "job")
                 say(f"{done} done, {counts.given_up} given up")
         return 1 if counts.given_up else 0
 
     async def _open_model(self, stack: AsyncExitStack) -> Model | None:
+        """Open the model, which the stack closes; None if there is none to use."""
         if self.names_model:  # otherwise nothing is downloaded
             return await stack.enter_async_context(opened_model(self.values))
+
         model = model_here(self.values)
         if model is not None:
             stack.push_async_callback(model.close)
         return model
 
     def _tools(self, store: Store, model: Model | None) -> Tools:
+        """Return what jobs work with."""
         values = self.values
         return Tools(
             store=store,
@@ -192,6 +203,7 @@ class WorkerRun:
         )
 
     async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:
+        """Run the jobs of the queue in PostgreSQL."""
         from heedful.service.worker import PostgresQueue
 
         async with PostgresQueue(self.values.db, works=True) as queue:
@@ -219,8 +231,9 @@ class WorkerRun:
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Return the result of `work`, or 0 after a signal. A second signal exits at
-    once.
+    """Return the result of `work`, or 0 after a signal.
+
+    A second signal ends the process at once.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
@@ -234,16 +247,18 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     for number in STOP_SIGNALS:
         with suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, partial(stop, number.name))
+
     try:
         return await task
     except asyncio.CancelledError:
         return 0
 
 
-def _loop(text: str) -> tuple[str, Opens]:
+def _import_loop(text: str) -> tuple[str, Opens]:
     """Split `name=module:function`, and import the function. Raises UsageError."""
     if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
+
     name, _, path = text.partition("=")
     try:
         return name, resolve_name(path)
