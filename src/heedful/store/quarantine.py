@@ -48,8 +48,7 @@ from heedful.store.lessons import (
 from heedful.store.search import example_of
 from heedful.validation import require
 
-# The number of sightings in a provenance, newest first.
-MAX_PROVENANCE_SIGHTINGS = 20
+MAX_PROVENANCE_SIGHTINGS = 20  # sightings in a provenance, newest first
 RULING_WORDS = {"release": "released", "reject": "rejected"}
 # Of the removed loops, and of the removed lessons, as many are named.
 MAX_REVOKED_NAMES = 50
@@ -71,6 +70,7 @@ def quarantined(
     if ids is None:
         waiting = db.run("held", {**key, "most": limit, "before": before})
         ids = [row["id"] for row in waiting]
+
     entries = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = example_of(row)
@@ -85,7 +85,7 @@ def quarantined(
 
 
 def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
-    """Return the id of the lesson of each example in quarantine, by the example's id.
+    """Map the ids of the examples in quarantine to those of their lessons.
 
     The newest comes first.
     """
@@ -94,41 +94,42 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
     return {row["id"]: row["lesson_id"] for row in rows}
 
 
-def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
+def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> trusts.Provenance:
     """Return where an example comes from, and the rulings on it.
 
     That is, its sources, parents, children and sightings.
     """
     values = {
         **scope_key(scope),
-        "kind": one.kind,
-        "signature": one.signature,
+        "kind": entry.kind,
+        "signature": entry.signature,
         "most": MAX_PROVENANCE_SIGHTINGS,
-        "example": one.id,
-        "subject": f"{one.kind}/{one.signature}",
+        "example": entry.id,
+        "subject": f"{entry.kind}/{entry.signature}",
     }
     sources = db.run("rests_on", values).fetchall()
     sightings = db.run("newest_sightings", values).fetchall()
-    rulings = db.run("rulings_on", values).fetchall()
-    parents = db.select("parent", "lineage", {"child": one.id}, "order by parent")
-    children = db.select("child", "lineage", {"parent": one.id}, "order by child")
+    parents = db.select("parent", "lineage", {"child": entry.id}, "order by parent")
+    children = db.select("child", "lineage", {"parent": entry.id}, "order by child")
+
+    rows = db.run("rulings_on", values).fetchall()
+    rulings = [{**dict(row), "record": json.loads(row["record"])} for row in rows]
     return trusts.Provenance(
         tuple(row["source"] for row in sources),
         tuple(row["parent"] for row in parents),
         children=tuple(row["child"] for row in children),
         sightings=tuple(dict(row) for row in sightings),
-        rulings=tuple(
-            {**dict(row), "record": json.loads(row["record"])} for row in rulings
-        ),
+        rulings=tuple(rulings),
     )
 
 
 def statements(db: Db, scope: Scope) -> dict[str, Trust]:
-    """Return the trust that operators state by source."""
+    """Return what operators last stated: the trust of each source, by its name."""
     key = {**key_of(scope), "action": "trust"}
     rows = db.select("subject, record", "ruling", key, "order by at, id")
-    last = {row["subject"]: json.loads(row["record"])["trust"] for row in rows}
-    return {source: trust for source, trust in last.items() if trust}
+    # A later ruling replaces an earlier one; "" takes a statement back.
+    stated = {row["subject"]: json.loads(row["record"])["trust"] for row in rows}
+    return {source: trust for source, trust in stated.items() if trust}
 
 
 @resumable(result=list[int])
@@ -143,9 +144,10 @@ def state_trust(
 ) -> list[int]:
     """Record the trust of a source. Return the ids of the examples that this releases.
 
-    With `waiting`, the trust of other sources, releases each quarantined example that
-    depends on this source, if no source of it is untrusted any more. It is trusted like
-    the text of a model.
+    `trust` may be None, which takes an earlier statement back. If `waiting` is None, no
+    example is released. Otherwise it is the trust of other sources, and each
+    quarantined example that depends on this source is released, if no source of it is
+    untrusted any more. It is trusted like the text of a model.
     """
     rule(
         db,
@@ -159,6 +161,7 @@ def state_trust(
     )
     if waiting is None:
         return []
+
     stated = {**waiting, **statements(db, scope)}
     released = [
         entry.id
@@ -173,16 +176,21 @@ def state_trust(
 def _is_trusted_now(
     db: Db, example: int, source: str, stated: Mapping[str, Trust]
 ) -> bool:
-    """Return True if an example depends on `source`, and each source is trusted."""
+    """Return True if a session's example depends on `source`, and may be released.
+
+    This is so if each tool or document whose text it has is trusted now. The source
+    "tool" stands for all of them.
+    """
     rows = db.select("source", "origin", {"example": example})
-    sources = [
-        row["source"] for row in rows if not row["source"].startswith(KEY_SOURCE_PREFIX)
-    ]
+    names = [row["source"] for row in rows]
+    sources = [name for name in names if not name.startswith(KEY_SOURCE_PREFIX)]
     tools = {name for name in sources if not name.startswith("episode:")}
+
     # A caller may name a single source as it likes; only a session has several.
     of_session = len(sources) > len(tools) > 0
     if not of_session or (source != "tool" and source not in tools):
         return False
+    # What was derived from another example is left to a person.
     if db.select("parent", "lineage", {"child": example}):
         return False
     return QUARANTINE_TRUST.isdisjoint(
@@ -206,12 +214,14 @@ def settle(
     NotQuarantined, InvalidInput.
     """
     require(ids, "ids", list(ids), "at least one id of the quarantine")
-    entries = {entry.id: entry for entry in quarantined(db, scope, sorted(set(ids)))}
+    ids = sorted(set(ids))
+    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
     now = time.time()
-    for id in sorted(set(ids)):
+    for id in ids:
         if id not in entries:
             where = f"the memory of {scope.tenant}/{scope.project}"
             raise NotFound("example", str(id), where)
+
         entry = entries[id]
         lesson_id = _set_state(db, scope, entry, action, trust)
         rule(
@@ -224,12 +234,9 @@ def settle(
             now=now,
             record={"example": id, "source": entry.source, "trust": entry.trust},
         )
-        values = {
-            **scope_key(scope),
-            "example": id,
-            "lesson_id": lesson_id,
-            "now": now,
-        }
+
+        of_entry = {"example": id, "lesson_id": lesson_id, "now": now}
+        values = {**scope_key(scope), **of_entry}
         if action == "release":
             _release(db, values, entry)
         else:
@@ -252,6 +259,8 @@ def _set_state(
     row = db.first("settle_example", {**values, **settled})
     if row is not None:
         return int(row["lesson_id"])
+
+    # The example no longer waits; the error says who decided about it.
     ruling = db.first("rulings_on", values)
     reason = ""
     if ruling is not None:
@@ -265,8 +274,10 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     db.run("allow_words", {**values, "words": digests})
     for successor in db.run("became", values).fetchall():
         move_examples(db, values["lesson_id"], successor["id"])
+
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] in QUARANTINE_TRUST
+    # The entry says what fixed the failure, so it is better than the text until now.
     if not shows_entry and lacks_mend(entry.lesson, lesson):
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
@@ -282,20 +293,26 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     key = {"tenant": values["tenant"], "project": values["project"]}
     for digest in json.loads(digests):
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
+
     lesson = _read_author(db, values)
     if lesson["trust"] in QUARANTINE_TRUST and lesson["author"] == entry.id:
         _bring_back(db, values, _best_example(db, values), lesson)
 
 
 def _read_author(db: Db, values: Plain) -> Row:
+    """Return the row of the lesson `lesson_id`.
+
+    Its `author` is the example whose text it shows, and `spoken_for` is true if this
+    example still exists.
+    """
     (lesson,) = db.run("read_voice", values).fetchall()
     return lesson
 
 
 def _best_example(db: Db, values: Plain) -> int | None:
-    """Return the id of the lesson's most trusted example.
+    """Return the id of the lesson's most trusted example, None if it has no example.
 
-    A retired one only if all are retired.
+    A retired example is returned only if all are retired.
     """
     row = db.first("best_example", {**values, "order": json.dumps(TRUST_ORDER)})
     return None if row is None else int(row["id"])
@@ -308,10 +325,8 @@ def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None
     old text.
     """
     kept_state = ""
-    if lesson["trust"] not in QUARANTINE_TRUST and lesson["state"] in (
-        "retired",
-        "superseded",
-    ):
+    is_ended = lesson["state"] in ("retired", "superseded")
+    if is_ended and lesson["trust"] not in QUARANTINE_TRUST:
         kept_state = lesson["state"]
     db.run("bring_back", {**values, "example": example, "kept": kept_state})
     set_author(db, values, example, kept_state)
@@ -339,9 +354,11 @@ def revoke(
     if dry_run:
         db.execute("rollback to revocation")
     db.execute("release revocation")
+
     if removed == RevocationResult():
         where = f"the memory of {scope.tenant}/{scope.project}"
         raise NotFound("source", source, where)
+
     if not dry_run:
         rule(
             db,
@@ -363,27 +380,25 @@ def _forget_sources(
     values = {**values, "named": json.dumps(sources)}
     derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(derived)
-    sightings = Counter(
-        row["lesson_id"] for row in db.run("delete_sightings", values).fetchall()
-    )
-    # Also those whose examples a dream moved.
+
+    sighting_rows = db.run("delete_sightings", values).fetchall()
+    sightings = Counter(row["lesson_id"] for row in sighting_rows)
+    # Also the lessons whose examples a dream moved.
     authored = db.run("voiced", values).fetchall()
     examples = db.run("delete_examples", values).fetchall()
     key = {"tenant": values["tenant"], "project": values["project"]}
-    for name in sources:
-        db.delete("action", {**key, "source": name})
-    for name in ("delete_origins", "delete_lineage", "forget_record"):
-        db.run(name, values)
+    for source in sources:
+        db.delete("action", {**key, "source": source})
+    for statement in ("delete_origins", "delete_lineage", "forget_record"):
+        db.run(statement, values)
+
     changed = {row["lesson_id"] for row in (*authored, *examples)}
     lost = []
     for lesson_id in sorted(changed.union(sightings)):
-        of_lesson = {
-            **values,
-            "lesson_id": lesson_id,
-            "n": sightings[lesson_id],
-        }
-        if not _keep_lesson(db, of_lesson):
+        of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
+        if not _keep_lesson(db, {**values, **of_lesson}):
             lost.append(lesson_id)
+
     return replace(
         removed,
         examples=len(examples),
@@ -394,19 +409,22 @@ def _forget_sources(
 
 
 def _keep_lesson(db: Db, values: Plain) -> bool:
-    """Take `n` sightings from a lesson; delete it, and return False, without examples.
+    """Take `n` sightings from the lesson `lesson_id`; return True if it stays.
 
-    If the example whose text it shows was deleted, it shows the best other one.
+    It is deleted if it has no example any more. If the example whose text it shows was
+    deleted, it shows the best other one.
     """
     db.run("forget_briefings", values)
     db.run("unsee", values)
     lesson = _read_author(db, values)
     if lesson["spoken_for"]:
         return True
+
     db.run("give_back", values)
     best = _best_example(db, values)
     if best is None:
         return not db.delete("lesson", {"id": values["lesson_id"]})
+
     _bring_back(db, values, best, lesson)
     return True
 
@@ -415,32 +433,37 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     """Delete what came through the key `source`.
 
     A loop of others goes back to the state before the first attempt that the key
-    reported. Returns the numbers, and the sources of lessons.
+    reported. Returns the numbers, and the sources whose lessons must be deleted, too.
     """
-    scope = {name: values[name] for name in ("tenant", "project")}
-    through_key = {**scope, "via": values["source"]}
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    through_key = {**key, "via": values["source"]}
     sources = [values["source"]]
+
     attempts = 0
     loops = list[str]()
     for n, id, first, last in db.run("loops_of", values).fetchall():
         sources.append(f"loop:{id}")
-        for number in range(first, last + 1):  # the later ones built on the feedback
+        # Attempts after the first of the key were built on its feedback.
+        for number in range(first, last + 1):
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
         db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
         if db.delete("loop", {"n": n, "via": values["source"]}):
             loops.append(id)
-            db.delete("note", {**scope, "loop": id})
+            db.delete("note", {**key, "loop": id})
+
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
     for row in db.run("delete_traces", values).fetchall():
-        db.delete("span", {**scope, "trace": row["id"]})
+        db.delete("span", {**key, "trace": row["id"]})
     db.delete("event", through_key)
+
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:
         if row["n"] is not None:
-            db.run("count_outcome", {**scope, **dict(row), "times": -1})
-        db.delete("outcome", {**scope, "loop": row["loop"]})
+            db.run("count_outcome", {**key, **dict(row), "times": -1})
+        db.delete("outcome", {**key, "loop": row["loop"]})
+
     removed = RevocationResult(
         loops=len(loops),
         attempts=attempts,

@@ -26,8 +26,8 @@ from heedful.store.store import Store
 from heedful.store.threads import Threads, WorkGuard, WorkItem
 
 T = TypeVar("T")
-# Event loops commit, without a hand-over to the thread, while a commit takes at most
-# this, in seconds: any other thread may keep them waiting for as long.
+# An event loop commits by itself, without a hand-over to the thread, while a commit
+# takes at most this, in seconds: any other thread may keep it waiting for as long.
 MAX_LOOP_COMMIT_SECONDS = 0.005
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
 IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
@@ -36,8 +36,8 @@ IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connec
 class DatabasePath:
     """The path of an open database, which must stay the file that was opened first.
 
-    SQLite writes on into a file that was deleted or replaced, and these writes are
-    lost.
+    SQLite would go on to write into a file that was deleted or replaced, and these
+    writes would be lost. `opened` are device and inode of the first file, None before.
     """
 
     def __init__(self, path: str) -> None:
@@ -51,12 +51,15 @@ class DatabasePath:
         """
         if self.path == IN_MEMORY_PATH:
             return
+
         try:
             file = os.stat(self.path)
         except FileNotFoundError:
             file = None
         inode = None if file is None else (file.st_dev, file.st_ino)
-        self.opened = self.opened or inode
+        if self.opened is None:
+            self.opened = inode
+
         if file is None or inode != self.opened:
             event = "deleted" if file is None else "replaced"
             remedy = (
@@ -66,7 +69,7 @@ class DatabasePath:
             raise errors.StoreUnavailable(
                 f"{self.path} was {event} while it was open; {remedy}"
             )
-        if not file.st_size:
+        if file.st_size == 0:
             raise errors.StoreCorrupt(
                 f"{self.path} is empty, not a database; {DAMAGED_FILE_FIX}"
             )
@@ -100,8 +103,10 @@ class _Savepoint(WorkGuard):
         self._db.execute("savepoint work")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if not self._db.in_transaction:  # SQLite rolled it all back, as on a full disk
+        # On a full disk, for example, SQLite has rolled back the whole transaction.
+        if not self._db.in_transaction:
             return False
+
         if error is not None:
             self._db.execute("rollback to work")
         self._db.execute("release work")
@@ -122,7 +127,7 @@ class Thread(Threads[Connection]):
 
     def reset(self) -> None:
         super().reset()
-        # Event loops take turns with a connection of their own.
+        # Event loops share one connection, and take turns with it.
         self._loop_turn = threading.RLock()
         self._loop_connection: Connection | None = None
         self._loop_queue: deque[WorkItem] = deque()
@@ -144,24 +149,36 @@ class Thread(Threads[Connection]):
         return result
 
     def _run_in_loop(self) -> None:
+        """Run the short work that waits: a single item here, several on the thread."""
         with self._lock:  # event loops of other threads take items, too
             queue = self._loop_queue
             items = [queue.popleft() for _ in range(len(queue))]
         items = [item for item in items if not item.future.cancelled()]
+
         with WorkGuard(items):
             alone = len(items) == 1 and self._queue.empty()
-            if alone and self._loop_turn.acquire(blocking=False):
-                try:
-                    # After an error, the thread tries again.
-                    with suppress(sqlite3.Error, errors.StoreError):
-                        if self._loop_connection is None:
-                            self._loop_connection = self._connect(busy_seconds=0.0)
-                        self.perform(items, self._loop_connection)
-                        return
-                finally:
-                    self._loop_turn.release()
+            if alone and self._try_in_loop(items):
+                return
             for item in items:
                 self.submit(item)
+
+    def _try_in_loop(self, items: Sequence[WorkItem]) -> bool:
+        """Run the items here; return False if they must run on the thread instead.
+
+        This is so if it is another loop's turn, or after an error of the database.
+        """
+        if not self._loop_turn.acquire(blocking=False):
+            return False
+
+        try:
+            if self._loop_connection is None:
+                self._loop_connection = self._connect(busy_seconds=0.0)
+            self.perform(items, self._loop_connection)
+        except (sqlite3.Error, errors.StoreError):
+            return False
+        finally:
+            self._loop_turn.release()
+        return True
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -175,9 +192,11 @@ class Thread(Threads[Connection]):
         """Run the items; afterwards roll back a transaction that is still open."""
         if not items:
             return
+
         began = time.perf_counter()
         try:
-            db = db or self.connection()
+            if db is None:
+                db = self.connection()
             try:
                 self._run_batch(db, items)
             finally:
@@ -191,6 +210,7 @@ class Thread(Threads[Connection]):
 
 
 def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
+    """Run all reads in one transaction; one that fails does not affect the others."""
     for item in items:
         with WorkGuard((item,), translate_error):
             if not db.in_transaction:
@@ -202,12 +222,14 @@ def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
 
 
 def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
+    """Run all writes, each in a savepoint, and commit them together."""
     db.execute("begin immediate")
     values: list[Any] = []
     for item in items:
         values.append(None)
         with _Savepoint(db, item):
             values[-1] = item.work(db)
+
     try:
         db.check()
     except errors.StoreUnavailable:
@@ -216,7 +238,9 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
         with suppress(sqlite3.Error):
             db.execute("pragma wal_checkpoint(truncate)")
         raise
+
     db.execute("commit")
+    # The items whose work failed have their result already.
     for item, value in zip(items, values, strict=True):
         if not item.done:
             item.end(value)
@@ -253,6 +277,8 @@ def translate_error(error: BaseException) -> BaseException:
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
         return error
+
+    # The lowest byte of an extended result code is the primary one.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
         translated: errors.StoreError = errors.StoreCorrupt(
@@ -271,6 +297,7 @@ def translate_error(error: BaseException) -> BaseException:
         )
     else:
         translated = errors.StoreError(str(error))
+
     translated.__cause__ = error
     return translated
 
@@ -317,6 +344,8 @@ class File:
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
     ) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
+        # Work that locks only a loop writes a few rows. A database in memory has one
+        # connection, which belongs to the thread.
         of_loop = all(name.startswith("loop ") for name in locks or MEMORY_LOCKS)
         short = of_loop and self.reader is not self.writer
         return await self.writer.run(work, short=short)
@@ -340,10 +369,11 @@ def connect(
     it must still be this file. Raises StoreUnavailable if the file cannot be opened.
     Other errors of SQLite are not translated.
     """
-    place = place or DatabasePath(path)
+    if place is None:
+        place = DatabasePath(path)
     in_memory = path == IN_MEMORY_PATH
     try:
-        if place.opened:
+        if place.opened is not None:
             place.check(writes=False)
         elif not (in_memory or os.path.exists(place.path)):
             _create(place.path)
@@ -359,6 +389,7 @@ def connect(
         raise errors.StoreUnavailable(
             f"{place.path} cannot be opened, {error}; {remedy}"
         ) from error
+
     db.row_factory = sqlite3.Row
     db.url = path
     db.place = place
@@ -368,7 +399,9 @@ def connect(
         place.check(writes=False)
         if in_memory or _is_older(db, path):
             _migrate(db)
-        # A migration may write a table anew, and must not delete what refers to it.
+
+        # Only now, because a migration may replace a table, and must not delete the
+        # rows that refer to it.
         db.execute("pragma foreign_keys = on")
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
@@ -377,15 +410,15 @@ def connect(
 
 
 def _create(path: str) -> None:
-    """Make a database that only its owner may read, whole or not at all.
+    """Make a database that only its owner may read, completely or not at all.
 
-    A file at `path` is never half made, so an empty one has lost its data.
+    It gets its name last. So an empty file at `path` is not new, but has lost its data.
     """
     new = f"{path}.{os.urandom(6).hex()}.new"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        opened = sqlite3.connect(new, isolation_level=None, factory=Connection)
-        with closing(opened) as db:
+        connection = sqlite3.connect(new, isolation_level=None, factory=Connection)
+        with closing(connection) as db:
             db.execute("pragma journal_mode = wal")
             _migrate(db)
         with suppress(FileExistsError):  # another process was faster
@@ -413,8 +446,9 @@ def _is_older(db: Connection, path: str) -> bool:
 
 
 def _migrate(db: Connection) -> None:
+    """Bring the schema to `SCHEMA_VERSION`, in one transaction."""
     db.execute("begin immediate")
-    # Another process may have come first.
+    # Another process may have come first, so the version is read again.
     version = db.execute("pragma user_version").fetchone()[0]
     files = []
     if version == 0:
@@ -422,21 +456,22 @@ def _migrate(db: Connection) -> None:
         version = WHOLE_SCHEMA_VERSION
     numbers = range(version + 1, SCHEMA_VERSION + 1)
     files += [f"sqlite_{number:04}.sql" for number in numbers]
+
     for name in files:
-        for statement in _statements(name):
+        for statement in _split_statements(name):
             db.execute(statement)
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")
     db.execute("commit")
 
 
-def _statements(name: str) -> list[str]:
+def _split_statements(name: str) -> list[str]:
     """Split the SQL file `name` into statements; a whole trigger is one statement."""
     statements = []
-    part = ""
+    statement = ""
     for line in read_sql(name).splitlines(keepends=True):
-        part += line
-        if sqlite3.complete_statement(part):
-            statements.append(part)
-            part = ""
+        statement += line
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
     return statements

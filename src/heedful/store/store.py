@@ -27,17 +27,18 @@ from heedful.store.connection import (
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Extra = Callable[[Db], None]
-Commit = Callable[[Work[T]], Awaitable[T]]
+Extra = Callable[[Db], None]  # work that joins the transaction of another write
+Commit = Callable[[Work[T]], Awaitable[T]]  # runs work in a transaction of its own
 
 
 class Effects:
     """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
     Every write that is declared `resumable` is an effect. `record` is called to store
-    the number and the result of an effect. `known` holds the effects that an earlier
-    run of the same call stored. They are not written again: the call continues with
-    their stored results. Rows that the call writes have the key of `actor` as a source.
+    the number of an effect, its name and its result; with None nothing is stored.
+    `known` holds the effects that an earlier run of the same call stored. They are not
+    written again: the call continues with their stored results. Rows that the call
+    writes have the key of `actor` as a source.
     """
 
     def __init__(
@@ -73,31 +74,36 @@ class Effects:
         An effect that an earlier run stored is not run: its stored result is returned.
         """
         if not is_resumable(function):
-            return await commit(partial(self._as_actor, work))
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+            return await commit(partial(self._run_as_actor, work))
+
+        module = function.__module__.rpartition(".")[2]
+        name = f"{module}.{function.__qualname__}"
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             effect = self._known.pop(0)
             result: T = result_adapter(function).validate_python(effect["value"])
             return result
-        number = self._next
-        extras = tuple(self._extras)
-        self._next += 1
 
-        def record_too(db: Db) -> T:
-            value = self._as_actor(work, db)
+        number = self._next
+        self._next += 1
+        extras = tuple(self._extras)
+
+        def run_and_record(db: Db) -> T:
+            value = self._run_as_actor(work, db)
             for extra in extras:
                 extra(db)
+
             if self._record is not None:
                 document = result_adapter(function).dump_python(value, mode="json")
                 self._record(db, number, {"name": name, "value": document})
             return value
 
-        value = await commit(record_too)
+        value = await commit(run_and_record)
+        # An extra that came during the commit waits for the next effect.
         self._extras = [extra for extra in self._extras if extra not in extras]
         return value
 
-    def _as_actor(self, work: Work[T], db: Db) -> T:
+    def _run_as_actor(self, work: Work[T], db: Db) -> T:
         db.actor = self._actor
         try:
             return work(db)
@@ -154,7 +160,8 @@ class Store:
         def job(db: Db) -> T:
             return work(db, scope, *args, **kwargs)
 
-        commit = partial(self._access.write, scope, locks=locks_of(work, args, kwargs))
+        locks = locks_of(work, args, kwargs)
+        commit = partial(self._access.write, scope, locks=locks)
         effects = _current.get()
         # The heartbeat of a call, and other tasks that it begins, are no part of it.
         if effects is None or effects.task is not asyncio.current_task():

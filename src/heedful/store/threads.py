@@ -23,11 +23,9 @@ from heedful.store.connection import Db
 C = TypeVar("C", bound=Db)
 STORE_THREAD_NAME = "heedful-store"  # the name of every thread
 _pools: WeakSet[Threads[Any]] = WeakSet()
-# The parent's connections in a forked child. Closing them here would end them in the
-# parent.
+# A forked child keeps its parent's connections here: if they were freed, they would be
+# closed for the parent, too.
 _parent_connections: list[object] = []
-# `results` of a thread: for each event loop, the items whose results it has not seen.
-_unseen = threading.local()
 
 
 class WorkItem:
@@ -51,18 +49,27 @@ class WorkItem:
         if loop is asyncio._get_running_loop():
             _set_results(deque((self,)))
             return
-        results = _unseen.__dict__.setdefault("results", _ResultsByLoop())
-        ended = results.setdefault(loop, deque())
+
+        ended = _unseen.items.setdefault(loop, deque())
         ended.append(self)
+        # With more items, the loop was already told to look at them.
         if len(ended) == 1:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 loop.call_soon_threadsafe(_set_results, ended)
 
 
-_ResultsByLoop = WeakKeyDictionary[asyncio.AbstractEventLoop, deque[WorkItem]]
+class _UnseenResults(threading.local):
+    """What a thread has ended: for each event loop, the items that it has not seen."""
+
+    def __init__(self) -> None:
+        self.items = WeakKeyDictionary[asyncio.AbstractEventLoop, deque[WorkItem]]()
+
+
+_unseen = _UnseenResults()
 
 
 def _set_results(ended: deque[WorkItem]) -> None:
+    """Set the results of all items in their futures, and empty `ended`."""
     while ended:
         item = ended.popleft()
         if item.future.done():
@@ -74,7 +81,10 @@ def _set_results(ended: deque[WorkItem]) -> None:
 
 
 class WorkGuard:
-    """A `with` block; its error becomes the result of all items without a result."""
+    """A `with` block; its error becomes the result of all items without a result.
+
+    `translate` may turn the error into another one before.
+    """
 
     __slots__ = ("_items", "_translate")
 
@@ -92,6 +102,7 @@ class WorkGuard:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is None:
             return True
+
         if self._translate is not None:
             error = self._translate(error)
         for item in self._items:
@@ -136,6 +147,7 @@ class Threads(Generic[C]):
         Raises RuntimeError at the exit of the interpreter.
         """
         item = work if isinstance(work, WorkItem) else WorkItem(work)
+
         with self._lock:
             if self._idle:
                 self._idle.pop()
@@ -150,6 +162,7 @@ class Threads(Generic[C]):
                 thread.start()
                 self._threads.append(thread)
             self._queue.put(item)
+
         return item.future
 
     def perform(self, items: Sequence[WorkItem]) -> None:
@@ -179,6 +192,7 @@ class Threads(Generic[C]):
             self._threads = []
             self._queue = SimpleQueue()
             self._idle = []
+
         for _ in threads:
             queue.put(None)
         for thread in threads:
@@ -187,8 +201,10 @@ class Threads(Generic[C]):
                 thread.join(seconds)
 
     def _serve(self, queue: SimpleQueue[WorkItem | None], idle: list[None]) -> None:
+        """Run the work in `queue` until None comes, which `close` puts there."""
         item = queue.get()
         while item is not None:
+            # Take more items, up to `group`, as long as there are any.
             items = [item]
             while len(items) < self._group and not queue.empty():
                 item = queue.get()
@@ -196,22 +212,26 @@ class Threads(Generic[C]):
                     queue.put(None)
                     break
                 items.append(item)
+
             with WorkGuard(items):
                 self.perform([item for item in items if not item.future.cancelled()])
+
             if len(idle) < self._size:
                 idle.append(None)
             del item, items  # a waiting thread keeps no object of a caller alive
             item = queue.get()
+
         connection: C | None = getattr(self._of_thread, "connection", None)
         if connection is not None:
             connection.close()
 
 
-def _forked() -> None:
+def _reset_pools() -> None:
+    """Let the pools of a forked child start anew, without the parent's connections."""
     for pool in list(_pools):
         _parent_connections.append(pool.__dict__.copy())
         pool.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_pools)
