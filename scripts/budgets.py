@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # at, but what was packed into 22,649 statements needs some 27,000 to be read once.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 27_200,
+        "statements": 27_300,
         "largest module": 450,
         "mean line": 43,
         "long lines, %": 0,

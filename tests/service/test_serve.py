@@ -5,12 +5,13 @@ killed.
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sqlite3
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -292,6 +293,57 @@ def test_a_request_whose_length_is_in_doubt_is_refused_and_closed(framed, head, 
 def framed(tmp_path_factory):
     with running(tmp_path_factory.mktemp("framed")) as url:
         yield "127.0.0.1", int(url.rpartition(":")[2])
+
+
+def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
+    descriptors, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as lines:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, maximum))
+        try:
+            url = lines.enter_context(running(tmp_path))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, maximum))
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        working = lines.enter_context(socket.create_connection(address, WAITING))
+        working.sendall(UNFINISHED + b"Content-Length: 13\r\n\r\n")
+        for number in range(300):
+            line = lines.enter_context(socket.create_connection(address, WAITING))
+            line.sendall((b"", b"\r\n", HEALTH)[number % 3])
+        assert httpx.get(f"{url}/v1/loops", timeout=WAITING).json()["items"] == []
+        # The connection of the running request was not closed.
+        working.sendall(b'{"task": "a"}')
+        assert working.recv(100).startswith(b"HTTP/1.1 201 Created")
+    assert len((tmp_path / "log").read_text().splitlines()) < 10
+
+
+@pytest.mark.parametrize("before", [b"", HEALTH], ids=["alone", "after another"])
+def test_headers_without_an_end_are_refused(framed, before):
+    with socket.create_connection(framed) as line:
+        line.settimeout(WAITING)
+        line.sendall(before + UNFINISHED)
+        with suppress(OSError):  # it is closed while more is sent
+            for _ in range(1_000):
+                line.sendall(b"X: " + b"x" * 1_000 + b"\r\n")
+        answers = b""
+        with suppress(ConnectionResetError):
+            answers = b"".join(iter(partial(line.recv, 65_536), b""))
+    assert b"HTTP/1.1 20" not in answers.removeprefix(
+        b"HTTP/1.1 200" if before else b""
+    )
+
+
+def test_a_body_that_is_refused_unread_is_not_taken_for_headers(framed):
+    body = b"x" * 3_000_000
+    head = UNFINISHED.replace(b"loops/a", b"nothing")
+    with socket.create_connection(framed) as line:
+        line.settimeout(WAITING)
+        line.sendall(head + b"Content-Length: 3000000\r\n\r\n" + body + HEALTH)
+        answers = b""
+        while b"HTTP/1.1 200" not in answers:
+            part = line.recv(65_536)
+            assert part, answers
+            answers += part
+    assert b"HTTP/1.1 431" not in answers
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ from heedful.store import POSTGRES_PREFIXES, keys, shown
 from heedful.store.store import Store
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
-SERVICE_PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
+SERVICE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 PAGES_HOST = "127.0.0.1"
 PAGES_DRAIN_SECONDS = 1.0
 # A job waits for requests up to a second: so often, and each time so long.

@@ -1,8 +1,6 @@
-"""Serve the application with uvicorn: on which socket, with which parser, until when.
+"""Serve the application with uvicorn: on which socket, and until when.
 
-The parser of requests is uvicorn's: httptools if the extra `fast` is installed, else
-h11. What a proxy in front of the service does, such as limiting open connections and
-the time and size of headers, is not done again here.
+How many connections may be open is decided in `service/connections.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +16,16 @@ import uvicorn
 from fastapi import FastAPI
 
 from heedful.errors import UsageError
+from heedful.service.connections import OpenConnections
 
 # Connections that the kernel holds until the service accepts them.
 MAX_WAITING_CONNECTIONS = 1_024
-MAX_HEADER_BYTES = 16 * 1024  # of a request that h11 reads; httptools has no limit
+# Connections accepted in one turn of the event loop. If the process has no descriptor
+# left, asyncio logs an error for each of them.
+MAX_ACCEPTED_CONNECTIONS = 8
+# Whether the extra `fast` is installed, a faster event loop.
+HAS_FAST_EXTRA = find_spec("uvloop") is not None
 MAX_IDLE_SECONDS = 60  # without a request until a connection is closed
-# Whether the extra `fast` is installed.
-HAS_FAST_EXTRA = all(map(find_spec, ("httptools", "uvloop")))
 
 
 def bound(
@@ -77,6 +78,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept requests, and say so."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(MAX_WAITING_CONNECTIONS)  # asyncio has set the other number
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -92,11 +95,11 @@ async def listen(
 
     Call `ready` when the service accepts requests.
     """
+    connections = OpenConnections(app)
     config = uvicorn.Config(
-        app,
-        http="httptools" if HAS_FAST_EXTRA else "h11",
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        backlog=MAX_WAITING_CONNECTIONS,
+        connections,
+        http=connections.protocol(),
+        backlog=MAX_ACCEPTED_CONNECTIONS,
         ws="none",
         lifespan="off",
         log_config=None,
