@@ -29,6 +29,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
 from heedful.loop.stop import check_names
+from heedful.validation import require
 
 # The field of the state that has the reports and the feedback.
 REPORTS_STATE_FIELD = "guardrail_reports"
@@ -37,10 +38,10 @@ UNSTORABLE_STATE_MESSAGE = (
     "the data to a file and return the path, or declare the stage with rerun=True (it "
     "runs again)"
 )
-# rows and columns of a data frame that a report shows
+# Rows and columns of a data frame that a report shows.
 MAX_FRAME_ROWS = 5
 MAX_FRAME_COLUMNS = 20
-# a larger frame is described without its columns, in time for the next attempt
+# A larger frame is described without its columns, in time for the next attempt.
 MAX_FRAME_CELLS = 1_000_000
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -48,9 +49,7 @@ Unvalidated = Literal["continue", "halt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stage: a function that changes the state or, with a `writer`, returns a
-    prompt.
-    """
+    """A stage: a function that changes the state or, for a `writer`, gives a prompt."""
 
     name: str
     function: Work
@@ -110,9 +109,9 @@ class StateChange:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> StateChange:
         """Return the change from JSON data that the method `plain` returned."""
-        texts = plain.get("text", {})
         changed = dict(plain["changed"])
-        changed |= {name: json.loads(text) for name, text in texts.items()}
+        for name, text in plain.get("text", {}).items():
+            changed[name] = json.loads(text)
         return cls(changed, tuple(plain.get("gone", ())), plain.get("rerun"))
 
 
@@ -135,7 +134,8 @@ class StateBefore:
 
         for name, value in self._values.items():
             copy = self._copies[name]
-            if now.get(name, self) is not value or not _equal(copy, value):
+            replaced = name not in now or now[name] is not value
+            if replaced or not _equal(copy, value):
                 put(state, name, _copy(copy))
 
     def change(self, state: Any, output: str = "") -> StateChange:
@@ -147,7 +147,8 @@ class StateBefore:
             if not existed or not _equal(self._copies[name], value):
                 changed[name] = _copy(value)
 
-        return StateChange(changed, tuple(sorted(self._copies.keys() - now.keys())))
+        gone = self._copies.keys() - now.keys()
+        return StateChange(changed, tuple(sorted(gone)))
 
 
 def _copy(value: Any) -> Any:
@@ -164,10 +165,13 @@ def _is_frame(value: Any) -> bool:
 
 def _equal(first: Any, second: Any) -> bool:
     """Return True for the same object, equal data frames and equal JSON data."""
-    if type(first) is not type(second) or first is second:
-        return first is second
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
     if _is_frame(first):
         return bool(first.equals(second))
+
     text = json_text(first)
     return text is not None and text == json_text(second)
 
@@ -175,28 +179,33 @@ def _equal(first: Any, second: Any) -> bool:
 def describe(value: Any) -> str:
     """Describe a data frame or an array: shape, columns, first rows; "" for others."""
     shape = getattr(value, "shape", ())
-    if not (shape and hasattr(value, "__array__")):
+    if not shape or not hasattr(value, "__array__"):
         return ""
 
-    columns = dict[str, Column]()
+    columns: list[Column] = []
+    if prod(shape) < MAX_FRAME_CELLS:
+        columns = _numeric_columns(value)
+    ranges = [
+        f"{column.name}: {short(column.least)} to {short(column.most)}, "
+        f"mean {short(column.mean)}"
+        for column in columns[:MAX_FRAME_COLUMNS]
+    ]
+    sizes = " × ".join(map(str, shape))
+    first_rows = value[:MAX_FRAME_ROWS]
+    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{first_rows}"])
+
+
+def _numeric_columns(value: Any) -> list[Column]:
+    """Return the columns of a table that have numbers; none if it cannot be read."""
+    columns: dict[str, Column] = {}
     with suppress(PackageMissing, tables.TableError):
-        small = prod(shape) < MAX_FRAME_CELLS
-        table = tables.open_table(value if small else None)
+        table = tables.open_table(value)
         columns = {name: Column(name=name) for name in table.columns}
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
                 column.add(*tables.to_numbers(cells))
 
-    numeric = [column for column in columns.values() if column.n][:MAX_FRAME_COLUMNS]
-    ranges = [
-        f"{column.name}: {short(column.least)} to {short(column.most)}, "
-        f"mean {short(column.mean)}"
-        for column in numeric
-    ]
-    sizes = " × ".join(map(str, shape))
-    rows = value[:MAX_FRAME_ROWS]
-
-    return "\n".join([f", {sizes}", *ranges, f"first rows:\n{rows}"])
+    return [column for column in columns.values() if column.n]
 
 
 def json_text(value: Any) -> str | None:
@@ -204,8 +213,10 @@ def json_text(value: Any) -> str | None:
     with suppress(TypeError, ValueError, RecursionError):
         text = json.dumps(value)
         restored = json.loads(text)
-        if restored == value or repr(restored) == repr(value):  # NaN differs from NaN
+        # NaN differs from itself, but its text does not.
+        if restored == value or repr(restored) == repr(value):
             return text
+
     return None
 
 
@@ -225,12 +236,11 @@ def fields_of(state: Any) -> dict[str, Any]:
         for attribute in ("__dict__", "__pydantic_extra__"):
             values |= getattr(state, attribute, None) or {}
 
-    if not settable or not all(isinstance(name, str) for name in values):
-        allowed = (
-            "a mutable mapping with names as keys, or an object whose attributes can "
-            "be set"
-        )
-        raise InvalidInput("state", state, allowed)
+    has_names = all(isinstance(name, str) for name in values)
+    allowed = (
+        "a mutable mapping with names as keys, or an object whose attributes can be set"
+    )
+    require(settable and has_names, "state", state, allowed)
 
     values.pop(REPORTS_STATE_FIELD, None)
     return values
@@ -241,7 +251,10 @@ def _slots_of(kind: type) -> list[str]:
     names: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
+        if isinstance(slots, str):  # a single slot may be written without a tuple
+            slots = [slots]
+        names += slots
+
     return [name for name in names if not name.startswith("__")]
 
 
@@ -272,15 +285,13 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
         reports = state.get(REPORTS_STATE_FIELD)
     else:
         reports = getattr(state, REPORTS_STATE_FIELD, None)
-
     if isinstance(reports, MutableMapping):
         return reports
 
-    new: dict[str, Any] = {}
+    new_reports: dict[str, Any] = {}
     with suppress(InvalidInput):
-        put(state, REPORTS_STATE_FIELD, new)
-
-    return new
+        put(state, REPORTS_STATE_FIELD, new_reports)
+    return new_reports
 
 
 def set_feedback(state: Any, stage: str, feedback: str) -> None:
@@ -323,6 +334,7 @@ class StageState:
         self._closed = True
 
     async def _run_async(self, task: Any, hint: str) -> Any:
+        """Do what `_run` does; loops await it because it is declared async."""
         result = self._run(task, hint)
         return await result if hasattr(result, "__await__") else result
 
@@ -330,10 +342,12 @@ class StageState:
         """Call the function on the state before the stage; return its change."""
         attempt = context()
         self.undo()
+
         feedback = attempt.hint
         if not feedback and attempt.advice:
             feedback = as_text((), attempt.seed, attempt.advice)
         set_feedback(self.state, self.stage.name, feedback)
+
         if self._takes_feedback:
             output = self.stage.function(self.state, feedback=feedback or None)
         else:
@@ -341,10 +355,10 @@ class StageState:
 
         if hasattr(output, "__await__"):
             return self._record_awaited(output, attempt.attempt)
-
         return self._record(output, attempt.attempt)
 
     async def _record_awaited(self, output: Any, attempt: int) -> dict[str, Any]:
+        """Await the output of an async function and record it."""
         return self._record(await output, attempt)
 
     def _record(self, output: Any, attempt: int) -> dict[str, Any]:
@@ -355,10 +369,10 @@ class StageState:
         if self._closed:
             return {}
 
-        returned = output is not None and output is not self.state
-        if returned:
-            put(self.state, self.stage.name, output)
-        output_field = self.stage.name if returned else ""
+        output_field = ""
+        if output is not None and output is not self.state:
+            output_field = self.stage.name
+            put(self.state, output_field, output)
         change = self._before.change(self.state, output_field)
         self._changes[attempt] = change
         self._latest = attempt
@@ -374,26 +388,30 @@ class StageState:
         self.unstored = ""
         if self.run and not self.stage.rerun:
             self.unstored = self._unstorable(described)
+
         if described or self.stage.rerun:
             return StateChange(storable, change.gone, described).plain()
-
         return StateChange(storable, change.gone).plain()
 
     def _description(self, name: str, value: Any, attempt: int) -> str:
-        """Describe a value that is not stored; equal values have equal descriptions."""
+        """Describe a value that is not stored; equal values have equal descriptions.
+
+        So a value has the number of the first attempt that made it.
+        """
         for earlier, change in reversed(self._changes.items()):
             if _equal(change.changed.get(name), value):
                 attempt = earlier
+
         return f"{type(value).__name__} of attempt {attempt}{describe(value)}"
 
     def _unstorable(self, described: Mapping[str, str]) -> str:
         """Return the message for the first value that cannot be stored; "" for none."""
         for name, description in described.items():
-            message = f"what it left in the state as {name!r}"
+            what = f"what it left in the state as {name!r}"
             if name == self.stage.name:
-                message = "its output"
+                what = "its output"
             kind = description.split()[0]
-            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, message, kind)
+            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, what, kind)
 
         return ""
 
@@ -413,7 +431,8 @@ class StageState:
     async def restore(self, at: Context, candidate: Any = None) -> None:
         """Restore the state as it was after an attempt.
 
-        Raises StageFailed, NotJournalable.
+        `candidate` is that of the attempt, None if only its number is known. Raises
+        StageFailed, NotJournalable.
         """
         attempt = at.attempt
         if self._latest == attempt:
@@ -432,13 +451,11 @@ class StageState:
 
         self.undo()
         set_feedback(self.state, self.stage.name, at.hint)
-
-        for name, value in self._changes[attempt].changed.items():
+        change = self._changes[attempt]
+        for name, value in change.changed.items():
             put(self.state, name, value)
-
-        for name in self._changes[attempt].gone:
+        for name in change.gone:
             drop(self.state, name)
-
         self._latest = attempt
 
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
