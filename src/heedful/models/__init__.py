@@ -36,13 +36,12 @@ def open_model(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Return the model called `name`; `FORMS` shows the possible names. Close it after
-    use.
+    """Return the model called `name`; close it after use.
 
-    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models,
-    `api_key` for models on the network. `timeout` limits each call, in seconds; None is
-    120 s on the network and else no limit. Weights are fetched at the first call.
-    Raises UnknownName, InvalidInput.
+    `FORMS` shows the possible names. `cache`, `threads`, `context` (in tokens) and
+    `progress` are for embedded models, `api_key` for models on the network. `timeout`
+    limits each call, in seconds; None is 120 s on the network and else no limit.
+    Weights are fetched at the first call. Raises UnknownName, InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":
@@ -95,8 +94,8 @@ def embedder_here(cache: Path | None = None) -> bool:
     for name in weights.EMBEDDER_WEIGHTS:
         if not weights.find(name).cached(cache).is_file():
             return False
-    packages = (find_spec("onnxruntime"), find_spec("tokenizers"))
-    return None not in packages
+
+    return all(find_spec(package) for package in ("onnxruntime", "tokenizers"))
 
 
 @cache

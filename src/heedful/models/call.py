@@ -42,10 +42,10 @@ async def complete(
     """
     settings = {**DEFAULT_CALL_OPTIONS, **options}
     turns = [(message.role, message.content) for message in messages]
-    visible_settings = {
-        name: value for name, value in settings.items() if name != "schema"
-    }
-    with telemetry.chat(model.name, turns, visible_settings) as finished:
+    span_settings = dict(settings)
+    del span_settings["schema"]
+
+    with telemetry.chat(model.name, turns, span_settings) as finished:
         answer = await model.complete(messages, **settings)
         used = answer.usage
         finished(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
@@ -73,18 +73,19 @@ async def ask_for_json(
     """
     usage = NO_USAGE
     complaint = ""
-    why = ""
+    reason = ""
     text = ""
+
     for number in range(2):
         turn_parts = list(parts)
         if number > 0:
             correction = f"Your last answer could not be used: {complaint}. Be brief."
             turn_parts.insert(-1, correction)
-
         messages = [
             Message("system", rules),
             Message("user", "\n\n".join(turn_parts)),
         ]
+
         try:
             answer = await complete(
                 model,
@@ -94,11 +95,12 @@ async def ask_for_json(
                 temperature=temperature + number * RETRY_TEMPERATURE_STEP,
                 seed=seed + number,
             )
-        except MalformedAnswer as error:  # the cost is unknown, so count one call
-            why = str(error).rpartition("; it began: ")[0]
-            text = error.answer
+        except MalformedAnswer as error:
+            # The cost is unknown, so it counts as one call.
             usage = usage + Usage(1)
             complaint = "it was not the JSON object asked for"
+            reason = str(error).rpartition("; it began: ")[0]
+            text = error.answer
             continue
 
         usage = usage + answer.usage
@@ -109,21 +111,22 @@ async def ask_for_json(
             # The complaint leaves out the value, because the candidate may have
             # dictated it.
             complaint = f"{error.field} must be {error.allowed}"
-            why = str(error)
-
+            reason = str(error)
         if answer.finish == "length":
-            why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
+            reason += f"; it was cut off by max_tokens ({max_tokens}): raise that"
 
     cost = f"asked {usage.calls} times, {usage.tokens} tokens"
-    message = f"{who} of model {model.name!r} gave no judgement ({cost}): {why}"
+    message = f"{who} of model {model.name!r} gave no judgement ({cost}): {reason}"
     raise MalformedAnswer(message, text, usage)
 
 
 def _parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in an answer. Raises InvalidInput for any other text."""
     with suppress(ValueError, RecursionError):
         answer = json.loads(text)
         if isinstance(answer, dict):
             return answer
+
     raise InvalidInput("the answer", text, "one JSON object and nothing else")
 
 
@@ -147,10 +150,12 @@ def check_request(messages: Sequence[Message], options: Options) -> dict[str, An
 
     Raises InvalidInput if no model could answer it.
     """
-    settings = {**DEFAULT_CALL_OPTIONS, **options}
     require(messages, "messages", [], "at least one message")
+    settings = {**DEFAULT_CALL_OPTIONS, **options}
     check_integer("max_tokens", settings["max_tokens"])
     check_number("temperature", settings["temperature"], low=0, high=1e300)
+
+    # The schema becomes plain data, so that adapters can send and change it.
     schema = settings["schema"]
     try:
         plain_schema = dict(schema) if schema else schema
@@ -179,9 +184,11 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
         )
         raise MalformedAnswer(message, answer.text)
 
+    if schema is None:
+        return answer
+
     try:
-        if schema is not None:
-            json.loads(answer.text)
+        json.loads(answer.text)
     except (ValueError, RecursionError) as error:
         cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
         message = (
@@ -189,7 +196,6 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
             f"{error}"
         )
         raise MalformedAnswer(message, answer.text) from error
-
     return answer
 
 
@@ -202,31 +208,32 @@ def replace_surrogates(text: str) -> str:
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     """Cancel the body of `async with` after `seconds` and raise ModelTimeout.
 
-    None is no limit.
+    `name` is the name of the model. None is no limit.
     """
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             yield
     except TimeoutError as error:
-        if not limit.expired():
+        if not limit.expired():  # a time-out of the body itself
             raise
-        message = f"model {name!r} gave no answer within {seconds:g} s"
         raise ModelTimeout(
-            f"{message}; raise the timeout or lower max_tokens"
+            f"model {name!r} gave no answer within {seconds:g} s; raise the timeout or "
+            "lower max_tokens"
         ) from error
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> Future[T]:
     """Return `future` with the result of `call()` or the exception that it raises."""
 
-    def store(kind: object, error: BaseException | None, trace: object) -> bool:
+    def store_error(kind: object, error: BaseException | None, trace: object) -> bool:
+        """Do what `__exit__` does; True keeps the exception from being raised."""
         if error is not None:
             future.set_exception(error)
         return True
 
     with ExitStack() as stack:
-        stack.push(store)
+        stack.push(store_error)
         future.set_result(call())
 
     return future
@@ -240,8 +247,12 @@ async def in_thread(call: Callable[[], T]) -> T:
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
-    work = partial(contextvars.copy_context().run, call)
-    threading.Thread(
-        None, settle, "heedful-model-call", (future, work), daemon=True
-    ).start()
+    call_in_context = partial(contextvars.copy_context().run, call)
+    thread = threading.Thread(
+        target=settle,
+        name="heedful-model-call",
+        args=(future, call_in_context),
+        daemon=True,
+    )
+    thread.start()
     return await asyncio.wrap_future(future)

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 from heedful.loop.record import Usage
 
 Role = Literal["system", "user", "assistant"]
-# Called with the name of the weights, the bytes done, the total bytes and the current
-# step.
+# A function that shows how a download proceeds. It is called with the name of the
+# weights, the bytes done, the total bytes and the current step.
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -41,7 +41,7 @@ class Answer:
 class UsageNames:
     """Where an SDK keeps the usage of an answer, and the names of its counts.
 
-    The counts of a field are added.
+    The counts that `prompt` names are added, and so are those of `completion`.
     """
 
     path: str
@@ -63,8 +63,7 @@ _USAGE_NAMES = (
         ("candidates_token_count", "thoughts_token_count"),
     ),
 )
-# Where their texts are, or the objects that the SDK has parsed; a list stands for its
-# first item.
+# Where their texts are, or the objects that the SDK has parsed: see `_value_at`.
 _ANSWER_TEXT_PATHS = (
     "choices.message.parsed",
     "choices.message.content",
@@ -75,8 +74,12 @@ _ANSWER_TEXT_PATHS = (
 )
 
 
-def _part(value: Any, path: str) -> Any:
-    """Return the end of a path of attributes or keys; None if it is missing."""
+def _value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path of attributes or keys; None if it is missing.
+
+    `choices.message.content` reads the content of the first choice: a list stands for
+    its first item.
+    """
     for step in path.split("."):
         if isinstance(value, list):
             value = next(iter(value), None)
@@ -88,8 +91,9 @@ def _part(value: Any, path: str) -> Any:
     return value
 
 
-def _sum_of(value: Any, names: Sequence[str]) -> int:
-    return sum(_part(value, name) or 0 for name in names)
+def _sum_of(usage: Any, names: Sequence[str]) -> int:
+    """Return the sum of the counts with these names; a missing count is 0."""
+    return sum(_value_at(usage, name) or 0 for name in names)
 
 
 def usage_of(value: Any) -> Usage | None:
@@ -101,13 +105,13 @@ def usage_of(value: Any) -> Usage | None:
         return value
 
     for names in _USAGE_NAMES:
-        for usage in (_part(value, names.path), value):
-            if isinstance(_part(usage, names.prompt[0]), int):
+        for usage in (_value_at(value, names.path), value):
+            if isinstance(_value_at(usage, names.prompt[0]), int):
                 return Usage(
                     1,
                     _sum_of(usage, names.prompt),
                     completion_tokens=_sum_of(usage, names.completion),
-                    cost=float(_part(usage, "cost") or 0),
+                    cost=float(_value_at(usage, "cost") or 0),
                 )
 
     return None
@@ -116,8 +120,9 @@ def usage_of(value: Any) -> Usage | None:
 def answer_of(value: Any) -> Answer | None:
     """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google.
 
-    It is read by its shape. Its text may be an object that the SDK has parsed. Returns
-    None for another shape (JSON data).
+    It is recognized by its attributes, so that no SDK is imported. Its text may be an
+    object that the SDK has parsed. None is returned for other values, such as JSON
+    data.
     """
     if isinstance(value, Answer):
         return value
@@ -129,13 +134,14 @@ def answer_of(value: Any) -> Answer | None:
         return None
 
     for path in _ANSWER_TEXT_PATHS:
-        text = _part(value, path)
+        text = _value_at(value, path)
         if text is not None:
             return Answer(text, usage)
 
-    blocks = _part(value, "content")
-    if isinstance(blocks, list):  # Anthropic
-        texts = [_part(block, "text") or "" for block in blocks]
+    # The answer of Anthropic is a list of blocks.
+    blocks = _value_at(value, "content")
+    if isinstance(blocks, list):
+        texts = [_value_at(block, "text") or "" for block in blocks]
         return Answer("".join(texts), usage)
 
     return None
@@ -198,6 +204,10 @@ class Embedder(Protocol):
         """
 
 
+# The parts of a text that count as one token each: a word in lower case of up to six
+# letters, up to three capitals, a run of spaces, a single other character. A space
+# before a word belongs to the word. "It weighs 12.5 kg." has 9: It, weighs, the space
+# before the digit, 1, 2, a point, 5, kg and a point.
 # The estimate divided by the true count of the tokenizer of Qwen2.5, lowest to highest,
 # for texts of 600 characters: English talk 1.04-1.25, Markdown 1.08-1.48, Python
 # 1.10-1.58 (2.5 with lines of dashes), JSON 1.07-1.35, logs 1.00-1.54, Chinese
@@ -224,5 +234,6 @@ def tokens(text: str) -> int:
     """
     count = len(_TOKEN_ESTIMATE_PATTERN.findall(text))
     if not text.isascii():
-        count += sum(character > "\uffff" for character in text)  # as emoji have two
+        # Characters outside the basic plane, such as emoji, have two tokens.
+        count += sum(character > "\uffff" for character in text)
     return count

@@ -21,11 +21,16 @@ from typing import Any, Literal, Unpack
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
-from heedful.models import call, weights
+from heedful.models import call as calls
+from heedful.models import weights
 from heedful.models.contract import Answer, Message, Options, Progress
 from heedful.validation import check_integer
 
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
+# The end of the child's stderr that an error shows.
+MAX_DIAGNOSTICS_BYTES = 2_000
+# A chat completion with its `seconds`, or an `error`, as the child answers it.
+Reply = dict[str, Any]
 
 
 class EmbeddedModel:
@@ -49,7 +54,7 @@ class EmbeddedModel:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> None:
-        call.check_timeout(timeout)
+        calls.check_timeout(timeout)
         if threads is None:
             threads = max(1, _available_cores() - 1)
         check_integer("threads", threads)
@@ -70,10 +75,13 @@ class EmbeddedModel:
 
         self._settings = {"context": context, "threads": threads}
         self._closed = False
-        self._turn = threading.Lock()  # held during a call
+        # Held during a call.
+        self._turn = threading.Lock()
         # Guards the attributes below, only for short times.
         self._lock = threading.Lock()
-        self._children: list[_Child] = []  # none or one
+        # None or one; a list, because the finalizer must see a later child, too.
+        self._children: list[_Child] = []
+        # The event that cancels the call which the child answers now.
         self._answered: threading.Event | None = None
         # Without `close`, the child process ends when the model is deleted.
         weakref.finalize(self, _end, self._children)
@@ -81,7 +89,7 @@ class EmbeddedModel:
     @property
     def pid(self) -> int | None:
         """The id of the child process, or None when it is not running."""
-        return next((child.pid for child in self._children), None)
+        return self._children[0].pid if self._children else None
 
     async def complete(
         self, messages: Sequence[Message], **options: Unpack[Options]
@@ -92,7 +100,7 @@ class EmbeddedModel:
         model again (0.2 s for 100 MB, 1 s for 500 MB). Raises ModelUnavailable,
         WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer, InvalidInput.
         """
-        settings = call.check_request(messages, options)
+        settings = calls.check_request(messages, options)
         schema = settings["schema"]
         request = self._request(messages, settings)
         if find_spec("xllamacpp") is None:
@@ -104,37 +112,36 @@ class EmbeddedModel:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             self._file = await fetch(self._weights)
 
-        gone = threading.Event()
-        async with call.time_limit(self._timeout, self.name):
+        cancelled = threading.Event()
+        async with calls.time_limit(self._timeout, self.name):
             try:
-                reply = await call.in_thread(partial(self._ask, request, gone))
+                reply = await calls.in_thread(partial(self._ask, request, cancelled))
             except asyncio.CancelledError:
-                gone.set()
+                cancelled.set()
                 with self._lock:
-                    if self._answered is gone:
+                    if self._answered is cancelled:
                         for child in self._children:
                             child.kill()
                 raise
 
-        return call.check_answer(self.name, self._answer(reply), schema)
+        return calls.check_answer(self.name, self._answer(reply), schema)
 
     def _request(
         self, messages: Sequence[Message], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the request to the child process."""
+        turns = [
+            {"role": message.role, "content": calls.replace_surrogates(message.content)}
+            for message in messages
+        ]
         request = {
-            "messages": [
-                {
-                    "role": message.role,
-                    "content": call.replace_surrogates(message.content),
-                }
-                for message in messages
-            ],
+            "messages": turns,
             "max_tokens": min(settings["max_tokens"], self._settings["context"]),
             "temperature": settings["temperature"],
             "seed": settings["seed"] % 0xFFFFFFFF,  # 0xFFFFFFFF means a random seed
             "cache_prompt": False,  # otherwise an answer depends on earlier calls
         }
+
         schema = settings["schema"]
         if schema is not None:
             request["response_format"] = {
@@ -154,34 +161,33 @@ class EmbeddedModel:
             with self._turn:
                 _end(self._children)
 
-        await call.in_thread(end)
+        await calls.in_thread(end)
 
-    def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
-        """Wait for other calls, then return the child's reply.
+    def _ask(self, request: dict[str, Any], cancelled: threading.Event) -> Reply:
+        """Wait for other calls, then return the child's reply; {} if `cancelled`.
 
-        It is {} if the event `gone` is set.
+        The event can be set while the call waits. Raises ModelUnavailable if the child
+        ends without a reply.
         """
         closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
                 if self._closed:
                     raise ModelUnavailable(closed)
-                if gone.is_set():
+                if cancelled.is_set():
                     return {}
 
                 if not self._children:
-                    self._children.append(
-                        _Child(self._settings | {"path": str(self._file)})
-                    )
-
+                    settings = self._settings | {"path": str(self._file)}
+                    self._children.append(_Child(settings))
                 child = self._children[0]
-                self._answered = gone
+                self._answered = cancelled
 
             reply = child.ask(request)
+
             with self._lock:
                 self._answered = None
-
-            if reply is not None and not gone.is_set():
+            if reply is not None and not cancelled.is_set():
                 return reply
 
             reason = f"the process of model {self.name!r} ended: {child.last_words()}"
@@ -190,25 +196,28 @@ class EmbeddedModel:
                 reason = closed
             raise ModelUnavailable(reason)
 
-    def _answer(self, reply: dict[str, Any]) -> Answer:
+    def _answer(self, reply: Reply) -> Answer:
+        """Return the answer in a reply. Raises PromptTooLong, ModelError."""
         error = reply.get("error")
         if error is not None:
             raise self._refusal(error)
 
         (choice,) = reply["choices"]
-        usage = Usage(
-            1,
-            reply["usage"]["prompt_tokens"],
-            completion_tokens=reply["usage"]["completion_tokens"],
-        )
         finish: Literal["stop", "length"] = "stop"
         if choice["finish_reason"] == "length":
             finish = "length"
-        text = choice["message"]["content"] or ""
 
-        return Answer(text, usage.lasting(reply["seconds"]), finish)
+        counts = reply["usage"]
+        usage = Usage(
+            1,
+            counts["prompt_tokens"],
+            completion_tokens=counts["completion_tokens"],
+            seconds=reply["seconds"],
+        )
+        return Answer(choice["message"]["content"] or "", usage, finish)
 
     def _refusal(self, error: Mapping[str, Any]) -> ModelError:
+        """Return the error of heedful for an error of the native server."""
         if error.get("type") == "exceed_context_size_error":
             return PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of "
@@ -221,11 +230,19 @@ class EmbeddedModel:
 
 
 def _available_cores() -> int:
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if affinity is not None:
+        return len(affinity(0))
+    return os.cpu_count() or 1
 
 
 class _Child(subprocess.Popen[bytes]):
+    """The child process that runs the model: `embedded_child.py`.
+
+    It reads and writes lines of JSON. The file `diagnostics` gets its stderr.
+    """
+
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
         pipe = subprocess.PIPE
@@ -246,26 +263,27 @@ class _Child(subprocess.Popen[bytes]):
                 self.stdin.write(json.dumps(message).encode() + b"\n")
                 self.stdin.flush()
 
-    def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    def ask(self, request: Mapping[str, Any]) -> Reply | None:
         """Send `request` and return the reply; None if the process ends first."""
         self.send(request)
         line = self.stdout.readline() if self.stdout else b""
-        reply: dict[str, Any] | None = (
-            json.loads(line) if line.endswith(b"\n") else None
-        )
+        if not line.endswith(b"\n"):
+            return None
+        reply: Reply = json.loads(line)
         return reply
 
     def last_words(self) -> str:
         """End the process; return its exit code and the end of stderr as text."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(1)
-
         self.kill()
         code = self.wait()
-        self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - 2_000))
-        stderr = self.diagnostics.read().decode("utf-8", "replace").strip()
-        ending = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
+        size = self.diagnostics.seek(0, os.SEEK_END)
+        self.diagnostics.seek(max(0, size - MAX_DIAGNOSTICS_BYTES))
+        stderr = self.diagnostics.read().decode("utf-8", "replace").strip()
+
+        ending = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
         return f"{ending}; the end of stderr: {stderr or 'nothing'}"
 
 

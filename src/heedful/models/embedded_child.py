@@ -83,6 +83,7 @@ def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listen(lines: queue.SimpleQueue[bytes]) -> None:
+    """Pass on the lines of input; end the process when the input ends."""
     for line in sys.stdin.buffer:
         lines.put(line)
     os._exit(0)

@@ -30,7 +30,7 @@ MAX_TEXT_TOKENS = 256
 def _thread_pool(process: int) -> ThreadPoolExecutor:
     """Return the thread pool of a process for embedding.
 
-    A text at a time needs little memory: 64 at once need 3 GB.
+    The parameter `process` is its id: a forked process cannot use the parent's threads.
     """
     return ThreadPoolExecutor(os.cpu_count() or 1, "heedful-embedder")
 
@@ -51,45 +51,52 @@ class MiniLM:
     ) -> None:
         self._cache = cache
         self._progress = progress
+        # The tokenizer and the session that runs the model, once they are loaded.
         self._loaded: tuple[Any, Any] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return float32 unit rows, one a text, in order.
+        """Return float32 unit vectors, one for each text, in order.
 
         Raises ModelUnavailable, WeightsError.
         """
         if self._loaded is None:
-            await in_thread(_import)  # fails early, before a download
+            await in_thread(_import_packages)  # fails early, before a download
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
-            model = await fetch("minilm-int8")
-            words = await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(partial(_load, model, words))
-
+            model_file = await fetch("minilm-int8")
+            tokenizer_file = await fetch("minilm-tokenizer")
+            self._loaded = await in_thread(partial(_load, model_file, tokenizer_file))
         tokenizer, session = self._loaded
+
         import numpy as np
 
-        rows = np.empty((len(texts), self.dimensions), np.float32)
-        threads = _thread_pool(os.getpid())
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        pool = _thread_pool(os.getpid())
         run = asyncio.get_running_loop().run_in_executor
-        # One text at a time: batches of 8 or 32 are not faster (3.7 ms a text).
-        for number, text in enumerate(texts):
-            row = self._vectors.get(text)
-            if row is None:
-                row = await run(threads, _row, tokenizer, session, text)
-                self._remember(text, row)
-            rows[number] = row
+        # One text at a time: batches of 8 or 32 are not faster (3.7 ms a text), and a
+        # batch of 64 needs 3 GB of memory.
+        for index, text in enumerate(texts):
+            vector = self._vectors.get(text)
+            if vector is None:
+                vector = await run(pool, _vector_of, tokenizer, session, text)
+                self._remember(text, vector)
+            vectors[index] = vector
 
-        return cast("Sequence[Sequence[float]]", rows)  # an array behaves like one
+        # An array of numpy behaves like a sequence of sequences.
+        return cast("Sequence[Sequence[float]]", vectors)
 
-    def _remember(self, text: str, row: "NDArray[np.float32]") -> None:
+    def _remember(self, text: str, vector: "NDArray[np.float32]") -> None:
+        """Keep the vector of a short text; drop the oldest if there is no room."""
         if len(self._vectors) >= MAX_CACHED_VECTORS:
-            self._vectors.pop(next(iter(self._vectors)), None)
+            oldest = next(iter(self._vectors))
+            self._vectors.pop(oldest, None)
+
         if len(text) <= MAX_CACHED_TEXT_CHARS:
-            self._vectors[text] = row
+            self._vectors[text] = vector
 
 
-def _import() -> tuple[Any, Any]:
+def _import_packages() -> tuple[Any, Any]:
+    """Return the modules onnxruntime and tokenizers. Raises ModelUnavailable."""
     try:
         return import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
@@ -97,31 +104,35 @@ def _import() -> tuple[Any, Any]:
         raise ModelUnavailable(message) from error
 
 
-def _load(model: Path, words: Path) -> tuple[Any, Any]:
-    runtime, tokenizers = _import()
-    tokenizer = tokenizers.Tokenizer.from_file(str(words))
+def _load(model_file: Path, tokenizer_file: Path) -> tuple[Any, Any]:
+    """Return the tokenizer, and the session that runs the model on one thread."""
+    runtime, tokenizers = _import_packages()
+    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_file))
     tokenizer.enable_truncation(MAX_TEXT_TOKENS)
     tokenizer.no_padding()
+
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
     session = runtime.InferenceSession(
-        str(model), options, providers=["CPUExecutionProvider"]
+        str(model_file), options, providers=["CPUExecutionProvider"]
     )
     return tokenizer, session
 
 
-def _row(tokenizer: Any, session: Any, text: str) -> "NDArray[np.float32]":
+def _vector_of(tokenizer: Any, session: Any, text: str) -> "NDArray[np.float32]":
     """Return the mean of the token vectors of a text, scaled to length 1."""
     import numpy as np
 
-    ids = np.array([tokenizer.encode(replace_surrogates(text)).ids], np.int64)
+    token_ids = tokenizer.encode(replace_surrogates(text)).ids
+    batch = np.array([token_ids], np.int64)
     inputs = {
-        "input_ids": ids,
-        "attention_mask": np.ones_like(ids),
-        "token_type_ids": np.zeros_like(ids),
+        "input_ids": batch,
+        "attention_mask": np.ones_like(batch),
+        "token_type_ids": np.zeros_like(batch),
     }
-    (states,) = session.run(None, inputs)
-    mean = states[0].mean(axis=0)
+    (token_vectors,) = session.run(None, inputs)
+    mean = token_vectors[0].mean(axis=0)
     return cast("NDArray[np.float32]", mean / np.linalg.norm(mean))
 
 
@@ -163,20 +174,20 @@ class OpenAIEmbedder:
             async with self._remote.provider() as provider:
                 provider.client.max_retries = self._remote.retries
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
-                # as numbers, because some servers cannot send base64
+                # As numbers, because some servers cannot send base64.
                 result = await model.embed(
                     [replace_surrogates(text) for text in texts],
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
                 )
-            rows = np.array(result.embeddings, np.float64)
+            vectors = np.array(result.embeddings, np.float64)
 
-        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        usable = (lengths > 0) & (lengths < np.inf)
         shape = (len(texts), self.dimensions)
-        if rows.shape != shape or not ((lengths > 0) & (lengths < np.inf)).all():
+        if vectors.shape != shape or not usable.all():
             raise MalformedAnswer(
-                f"{self.name} answered vectors of shape {rows.shape}, or a vector that "
-                f"is 0 or not finite; expected is the shape {shape}"
+                f"{self.name} answered vectors of shape {vectors.shape}, or a vector "
+                f"that is 0 or not finite; expected is the shape {shape}"
             )
-
-        return cast("list[list[float]]", (rows / lengths).tolist())
+        return cast("list[list[float]]", (vectors / lengths).tolist())

@@ -30,6 +30,7 @@ class Function:
         self, call: str | Callable[..., Any], *, timeout: float | None = None
     ) -> None:
         calls.check_timeout(timeout)
+        self._timeout = timeout
         if isinstance(call, str):
             self.name: str = call
             self._call = _look_up(call)
@@ -38,11 +39,9 @@ class Function:
             self.name = f"{module}:{getattr(call, '__qualname__', repr(call))}"
             self._call = call
 
-        self._timeout = timeout
-        self._takes: Mapping[str, inspect.Parameter] = {}
-
+        self._parameters: Mapping[str, inspect.Parameter] = {}
         with suppress(TypeError, ValueError):  # some builtins have no signature
-            self._takes = inspect.signature(self._call).parameters
+            self._parameters = inspect.signature(self._call).parameters
 
     async def complete(
         self, messages: Sequence[Message], **options: Unpack[Options]
@@ -55,27 +54,29 @@ class Function:
         """
         settings = calls.check_request(messages, options)
         schema = settings["schema"]
-        parameters = self._takes.values()
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        kinds = {parameter.kind for parameter in self._parameters.values()}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
             settings = {
-                name: value for name, value in settings.items() if name in self._takes
+                name: value
+                for name, value in settings.items()
+                if name in self._parameters
             }
 
         start = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
             with UserCode(partial(_raised, f"model {self.name!r}")):
                 result = await self._result(messages, settings)
-
         seconds = time.monotonic() - start
 
         answer = Answer(result) if isinstance(result, str) else answer_of(result)
         if answer is None or not isinstance(answer.text, str):
-            returned = type(result).__name__
-            action = f"model {self.name!r} returned {returned}, not str or Answer"
-            raise MalformedAnswer(action, repr(result))
+            kind = type(result).__name__
+            message = f"model {self.name!r} returned {kind}, not str or Answer"
+            raise MalformedAnswer(message, repr(result))
 
-        usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
-        return calls.check_answer(self.name, replace(answer, usage=usage), schema)
+        if not answer.usage.seconds:
+            answer = replace(answer, usage=answer.usage.lasting(seconds))
+        return calls.check_answer(self.name, answer, schema)
 
     async def _result(
         self, messages: Sequence[Message], settings: Mapping[str, Any]
@@ -84,6 +85,7 @@ class Function:
         function = partial(self._call, list(messages), **settings)
         if inspect.iscoroutinefunction(self._call):
             return await function()
+
         # A future can hold a StopIteration; an awaited thread cannot raise it.
         future = await calls.in_thread(partial(calls.settle, Future(), function))
         result = future.result()
@@ -94,15 +96,18 @@ class Function:
 
 
 def _raised(action: str, error: BaseException) -> ModelError:
+    """Return the error for an exception of the user's code; `action` is its subject."""
     return ModelError(f"{action} raised {type(error).__name__}: {error}")
 
 
 def _look_up(name: str) -> Callable[..., Any]:
+    """Return the function called `module:function`. Raises InvalidInput, ModelError."""
     allowed = "a function, as in module:function"
     with UserCode(partial(_raised, f"importing model {name!r}")):
         try:
             function: Callable[..., Any] = resolve_name(name)
         except (ImportError, AttributeError) as error:
             raise InvalidInput("model", name, f"{allowed} ({error})") from error
+
     require(callable(function), "model", name, allowed)
     return function

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from heedful import errors
 from heedful.loop.record import Usage
-from heedful.models import call
+from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
 from heedful.validation import require
@@ -45,7 +45,10 @@ _CONNECTION_ERROR = (
     errors.ModelUnavailable,
     "cannot be reached; check the address and that the server runs",
 )
-_MALFORMED_ANSWER_ERROR = (errors.MalformedAnswer, "did not answer with {wanted}")
+_MALFORMED_ANSWER_ERROR: tuple[type[errors.ModelError], str] = (
+    errors.MalformedAnswer,
+    "did not answer with {wanted}",
+)
 # The error of heedful for each error of the library, by the nearest listed base class.
 _LIBRARY_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ModelTimeoutError": (
@@ -81,7 +84,7 @@ class RemoteModel:
     def __init__(
         self, name: str, *, api_key: str | None = None, timeout: float | None = 120.0
     ) -> None:
-        call.check_timeout(timeout)
+        calls.check_timeout(timeout)
         self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in ("openai", "anthropic", "google"):
@@ -92,9 +95,8 @@ class RemoteModel:
             self._url, visible_address = _read_address(address)
             name = f"{visible_address}#{model}"
 
-        require(
-            model, "model", name, "a provider or an address, and the name of a model"
-        )
+        allowed = "a provider or an address, and the name of a model"
+        require(model, "model", name, allowed)
         self.name: str = name
         self.model: str = model
         self._key = api_key
@@ -108,11 +110,11 @@ class RemoteModel:
         Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer,
         ModelError, InvalidInput.
         """
-        settings = call.check_request(messages, options)
+        settings = calls.check_request(messages, options)
         schema = settings.pop("schema")
         settings["max_retries"] = self.retries
-        start = time.monotonic()
 
+        start = time.monotonic()
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
 
@@ -126,6 +128,7 @@ class RemoteModel:
                     model_settings=cast("ModelSettings", settings),
                     model_request_parameters=_output_parameters(schema, profile),
                 )
+        seconds = time.monotonic() - start
 
         finish: Literal["stop", "length"] = "stop"
         if response.finish_reason == "length":
@@ -137,23 +140,20 @@ class RemoteModel:
                 f"model {self.name!r} answered no text ({reason}{hint})"
             )
 
-        cost = 0.0
         # In US dollars, by the library's price list; 0 for models that are not on the
         # list.
+        cost = 0.0
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
-
         usage = Usage(
             1,
             response.usage.input_tokens,
             completion_tokens=response.usage.output_tokens,
             cost=cost,
-            seconds=time.monotonic() - start,
+            seconds=seconds,
         )
-
-        return call.check_answer(
-            self.name, Answer(response.text, usage, finish), schema
-        )
+        answer = Answer(response.text, usage, finish)
+        return calls.check_answer(self.name, answer, schema)
 
     async def close(self) -> None:
         """Do nothing: there is no state between calls."""
@@ -162,10 +162,10 @@ class RemoteModel:
     async def asking(self, wanted: str) -> AsyncIterator[None]:
         """Limit the body's time, and turn the library's errors into ModelErrors.
 
-        Their texts say what was `wanted`.
+        The text of an error can say what was `wanted`, for example "a completion".
         """
         try:
-            async with call.time_limit(self._timeout, self.name):
+            async with calls.time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
@@ -179,7 +179,7 @@ class RemoteModel:
             TypeError,
             AttributeError,
         ) as error:
-            raise self._typed(error, wanted) from error
+            raise self._model_error(error, wanted) from error
 
     def provider(self, **options: Any) -> "Provider[Any]":
         """Return the library's provider.
@@ -192,12 +192,14 @@ class RemoteModel:
             return OpenAICompatibleProvider(
                 "endpoint", base_url=self._url, api_key=self._key, **options
             )
+
         from pydantic_ai.providers import infer_provider_class
 
         provider_class: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
         return provider_class(api_key=self._key)
 
     def _open(self) -> "ProviderModel":
+        """Return the library's model, an async context manager."""
         if not self._url:
             from pydantic_ai.models import infer_model
 
@@ -216,26 +218,32 @@ class RemoteModel:
         )
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
-    def _typed(self, error: Exception, wanted: str) -> errors.ModelError:
+    def _model_error(self, error: Exception, wanted: str) -> errors.ModelError:
         """Return the error of heedful for an error of the library."""
         model = f"model {self.name!r}"
         reason = redact(str(error))[:MAX_FAILURE_REASON_CHARS]
-        kinds = [kind.__name__ for kind in type(error).__mro__]
-        lacks_key = "UserError" in kinds and "API_KEY" in reason
-        if "ModelAuthenticationError" in kinds or lacks_key:
+        # The names of the error's class and of its bases, the nearest first.
+        class_names = [kind.__name__ for kind in type(error).__mro__]
+
+        lacks_key = "UserError" in class_names and "API_KEY" in reason
+        if "ModelAuthenticationError" in class_names or lacks_key:
             state = "the key was refused" if self._key else "no key, or a wrong one"
             remedy = "pass api_key"
             if not self._url:
                 remedy = f"set {self._kind.upper()}_API_KEY or pass api_key"
             return errors.ModelUnavailable(f"{model}: {state}; {remedy}: {reason}")
 
-        listed = (_LIBRARY_ERRORS[kind] for kind in kinds if kind in _LIBRARY_ERRORS)
-        error_class, message = next(listed, _MALFORMED_ANSWER_ERROR)
-
+        listed = [name for name in class_names if name in _LIBRARY_ERRORS]
+        error_class, message = _MALFORMED_ANSWER_ERROR
+        if listed:
+            error_class, message = _LIBRARY_ERRORS[listed[0]]
         return error_class(f"{model} {message.format(wanted=wanted)}: {reason}")
 
 
+# A host with an optional port, such as `127.0.0.1:8000` or `[::1]:8000`.
 _HOST_REGEX = r"(?:\[[\da-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?"
+# An address with an optional login and query: `https://user:key@host/v1?version=1` has
+# the login `user:key`, the place `host/v1` and the query `?version=1`.
 _SERVER_ADDRESS_PATTERN = re.compile(
     r"(?P<scheme>https?://)(?:(?P<login>[^\s/]+)@)?"
     rf"(?P<place>{_HOST_REGEX}(?:/[^\s?]*)?)(?P<query>\?\S*)?"
@@ -248,18 +256,16 @@ def _read_address(address: str) -> tuple[str, str]:
     Raises InvalidInput.
     """
     match = _SERVER_ADDRESS_PATTERN.fullmatch(address)
-    require(
-        match is not None, "url", address, "an address as in http://127.0.0.1:8000/v1"
-    )
-    assert match is not None
-    scheme = match["scheme"]
-    place = match["place"]
+    if match is None:
+        allowed = "an address as in http://127.0.0.1:8000/v1"
+        raise errors.InvalidInput("url", address, allowed)
+
+    visible_address = f"{match['scheme']}{match['place']}"
     login = ""
     if match["login"]:
         login = f"{quote(match['login'], ':%')}@"
     query = match["query"] or ""
-
-    return f"{scheme}{login}{place}{query}", f"{scheme}{place}"
+    return f"{match['scheme']}{login}{match['place']}{query}", visible_address
 
 
 def _output_parameters(
@@ -275,26 +281,23 @@ def _output_parameters(
     mode: Literal["native", "prompted"] = "prompted"
     if profile.get("supports_json_schema_output"):
         mode = "native"
+    # None lets the library choose; without a transformer the schema stays unchanged.
     strict = None if profile.get("json_schema_transformer") else False
-
-    return ModelRequestParameters(
-        output_mode=mode,
-        output_object=OutputObjectDefinition(
-            dict(schema), name="answer", strict=strict
-        ),
-    )
+    output_object = OutputObjectDefinition(dict(schema), name="answer", strict=strict)
+    return ModelRequestParameters(output_mode=mode, output_object=output_object)
 
 
 def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":
-    from pydantic_ai import messages as theirs
+    """Return the messages as the library's requests and responses."""
+    from pydantic_ai import messages as library
 
-    parts = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
+    parts = {"system": library.SystemPromptPart, "user": library.UserPromptPart}
     turns: list[ModelMessage] = []
     for message in messages:
-        content = call.replace_surrogates(message.content)
+        content = calls.replace_surrogates(message.content)
         if message.role == "assistant":
-            turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
+            turns.append(library.ModelResponse([library.TextPart(content)]))
         else:
-            turns.append(theirs.ModelRequest([parts[message.role](content)]))
+            turns.append(library.ModelRequest([parts[message.role](content)]))
 
     return turns

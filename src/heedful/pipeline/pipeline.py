@@ -226,7 +226,7 @@ class Pipeline:
         pipeline and stage. Raises InvalidInput.
         """
         check_options("a stage", options, STAGE_OPTIONS)
-        settings = {
+        settings: dict[str, Any] = {
             "on_exhausted": self.on_exhausted,
             "on_unvalidated": self.on_unvalidated,
             "rerun": self.rerun,
@@ -669,9 +669,6 @@ class StageRunner:
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
         """Return the error for a stage whose function raised `error`."""
-        return errors.StageFailed(self._stage.name, self._attempts.run, error)
-
-    def _failed(self, error: BaseException) -> errors.StageFailed:
         return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
