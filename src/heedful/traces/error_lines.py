@@ -14,68 +14,90 @@ from typing import Any
 from heedful.sanitize import clean
 from heedful.traces.episode import json_data
 
-MAX_ERROR_LINES = 200  # error lines of one text
+# The error lines of one text that are returned, and the characters of each.
+MAX_ERROR_LINES = 200
 MAX_ERROR_LINE_CHARS = 1_000
-MAX_NAMING_LINE_CHARS = 400  # of the line that names a failure
-MAX_SHORT_TEXT_LINES = 40  # in a text with fewer lines, every line may be the error
-MAX_QUOTED_LINE_CHARS = 200  # a longer line is worse than one that can be quoted whole
+# The characters of the line that names a failure.
+MAX_NAMING_LINE_CHARS = 400
+# In a text with at most so many lines, every line may be the error.
+MAX_SHORT_TEXT_LINES = 40
+# A longer line is worse than one that can be quoted whole.
+MAX_QUOTED_LINE_CHARS = 200
 
+# A line with an exit status: "exit code: 2 (interrupted)", "Command exit status 1".
 _EXIT_STATUS_PATTERN = re.compile(
     r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
     r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
 )
-# A line that names an error. Best is one with the type or code of the error, then one
-# that begins with a word for an error and says what is missing or forbidden.
+# Marks of a line that names an error, as `_rank` uses them.
+# The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
 _ERROR_CODE_PATTERN = re.compile(
     r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
     r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
+# A word for an error with what follows it: "fatal: not a git repository".
 _ERROR_WORD_PATTERN = re.compile(
     r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE
 )
+# A word that says what is missing or forbidden: "permission denied".
 _ERROR_REASON_PATTERN = re.compile(
     r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
     r"|denied|declined|refused|rejected)\b",
     re.IGNORECASE,
 )
+# A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
 _ERROR_PLACE_PATTERN = re.compile(
     r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE
 )
+# The name of a program before its message: "grep: no such file".
 _PROGRAM_LABEL_PATTERN = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
+# Any mention of an error: "3 tests failed", "the request timed out".
 _ERROR_MENTION_PATTERN = re.compile(
     r"(?i)[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out"
 )
 # The shapes of an error line in what a command wrote, the most telling first.
 _ERROR_LINE_PATTERNS = (
+    # A word for an error near a colon: "Error in main: no such column".
     re.compile(
         r"(?i)(?:error|exception|fail(?:ed|ure)?|fatal|panic)\b[^:\n]{0,40}: *\S"
     ),
     _PROGRAM_LABEL_PATTERN,
+    # A place: "src/app.ts(12,5): cannot find name", "Makefile:3: missing separator".
     re.compile(r"\A[\w./\\~@+-]{1,200}(?::\d+|\(\d+)(?:[:,]\d+)?\)?: \S"),
+    # A path, a capital letter or a type: "/bin/sh: not found", "E: Unable to locate".
     re.compile(r"\A(?:/[\w./+-]{1,80}|[A-Z]|[\w.]{1,60}(?:Error|Exception)): \S"),
+    # A code: "npm ERR", "HTTP/1.1 404", "status: 500".
     re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
     _ERROR_MENTION_PATTERN,
 )
-# What tools write before a line: marks, and the time in a log.
+# What tools write before a line: marks such as "E   " or "> ", or blanks.
 _LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
+# The time of a line in a log: "[2026-01-31T12:00:00Z] ".
 _LOG_TIME_PATTERN = re.compile(
     r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+"
 )
+# A heading between rules: "=== short test summary ===".
 _BANNER_PATTERN = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
-# What stands before a message: marks, the time and number of a step, a letter in a
-# margin; and ids.
+# What stands before a message: the number and time of a step ("#12 0.345 "), a letter
+# in a margin ("E   "), or marks.
 _MARGIN_PATTERN = re.compile(
     r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+"
 )
+# An id of at least 24 digits in hex, perhaps in brackets.
 _LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 
 
 def output(text: str) -> str:
-    """Return a tool's result without exit status; of JSON, the texts with a blank."""
+    """Return what a tool wrote, without its exit status.
+
+    Of an object in JSON, return the texts with a blank in them, a line for each; an
+    object without such texts stays as it is.
+    """
     waiting: list[Any] = []
     if text[:1] == "{":
         waiting.append(json_data(text))
 
+    # A dict keeps the sentences in order, and each once. The last in `waiting` is next.
     sentences: dict[str, None] = {}
     while waiting:
         part = waiting.pop()
@@ -86,7 +108,8 @@ def output(text: str) -> str:
         elif isinstance(part, list):
             waiting += reversed(part)
 
-    return _EXIT_STATUS_PATTERN.sub("", "\n".join(sentences) or text).strip()
+    written = "\n".join(sentences) or text
+    return _EXIT_STATUS_PATTERN.sub("", written).strip()
 
 
 def error_line(failure: str) -> str:
@@ -103,18 +126,19 @@ def error_text(failure: str) -> str:
     """
     lines, position = _find_error(failure)
     line = lines[position]
+    start = position
     end = position + 1
     if line.endswith(":"):
         end += 1
 
     has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
     if position > 0 and not has_reason:
-        before = lines[position - 1]
-        fits = len(before) + len(line) < MAX_QUOTED_LINE_CHARS
-        if fits and _ERROR_REASON_PATTERN.search(before):
-            position -= 1
+        line_before = lines[position - 1]
+        fits = len(line_before) + len(line) < MAX_QUOTED_LINE_CHARS
+        if fits and _ERROR_REASON_PATTERN.search(line_before):
+            start -= 1
 
-    text = _LONG_ID_PATTERN.sub("…", " ".join(lines[position:end]))
+    text = _LONG_ID_PATTERN.sub("…", " ".join(lines[start:end]))
     text = clean(_MARGIN_PATTERN.sub("", text) or text, MAX_QUOTED_LINE_CHARS)
     if text[:1] == "[" and text[-1:] == "]":
         text = text[1:-1]
@@ -122,21 +146,30 @@ def error_text(failure: str) -> str:
 
 
 def _find_error(failure: str) -> tuple[list[str], int]:
-    """Return the lines of a failure, and the position of the one that names it."""
-    _, traceback, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
+    """Return the lines of a failure, and the position of the one that names it.
+
+    After the frames of a traceback, the first line at the margin names the error.
+    """
+    text = f"\n{output(failure) or failure}"
+    _, traceback, last = text.rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
     if traceback:
         for position, line in enumerate(lines):
-            if position and not line[0].isspace():
+            if position > 0 and not line[0].isspace():
                 return lines[position:], 0
         return lines, 0
 
-    ranks = [_rank(line, first=not position) for position, line in enumerate(lines)]
+    ranks = [_rank(line, first=position == 0) for position, line in enumerate(lines)]
     return lines, ranks.index(min(ranks))
 
 
 def _rank(line: str, *, first: bool) -> int:
-    """Return how well a line names an error; 0 is best."""
+    """Return how well a line names an error; 0 is best.
+
+    Best is a line with the type or code of the error, then one that begins with a word
+    for an error and says what is missing or forbidden. The name of a program counts on
+    the `first` line only.
+    """
     has_word = _ERROR_WORD_PATTERN.search(line)
     has_reason = _ERROR_REASON_PATTERN.search(line)
     signs = (
@@ -164,11 +197,11 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
     >>> error_lines(["Traceback (most recent call last):", "  f()", "KeyError: 'a'"])[0]
     "KeyError: 'a'"
     """
-    # Rank 0 is for the last lines of tracebacks, the others are for shapes.
+    # The lines of each rank: 0 is for the last lines of tracebacks, others for shapes.
     ranked: list[dict[str, str]] = [{} for _ in range(len(_ERROR_LINE_PATTERNS) + 1)]
-
     beginning: list[str] = []
     in_traceback = False
+
     for raw in lines:
         if raw.lstrip().startswith("Traceback ("):
             in_traceback = True
@@ -177,9 +210,9 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
         line = without_margin(raw)
         if not line or _BANNER_PATTERN.match(line):
             continue
-
         if len(beginning) <= MAX_SHORT_TEXT_LINES:
             beginning.append(line)
+
         if in_traceback and not raw[0].isspace():
             in_traceback = False
             _add_line(ranked[0], line)
@@ -189,7 +222,8 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
                 _add_line(ranked[rank], line)
 
     errors = list(chain.from_iterable(map(dict.values, ranked)))[:MAX_ERROR_LINES]
-    if 0 < len(beginning) <= MAX_SHORT_TEXT_LINES:
+    is_short = 0 < len(beginning) <= MAX_SHORT_TEXT_LINES
+    if is_short:
         errors.insert(0, without_margin(error_line("\n".join(beginning))))
         if others:
             errors += beginning
@@ -206,10 +240,14 @@ def _shape_rank(line: str) -> int | None:
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:
-    """Add a line to those of a rank: the first half stays, of the other the last."""
+    """Add a line to those of a rank, by its text without digits.
+
+    If there are too many, the first half stays, and the oldest of the others goes.
+    """
     lines.setdefault(re.sub(r"\d+", "0", line), line)
     if len(lines) > MAX_ERROR_LINES:
-        del lines[list(lines)[MAX_ERROR_LINES // 2]]
+        oldest_of_others = list(lines)[MAX_ERROR_LINES // 2]
+        del lines[oldest_of_others]
 
 
 def without_margin(line: str) -> str:

@@ -26,7 +26,7 @@ from heedful.traces.spans import SpanReader
 File = str | os.PathLike[str] | bytes
 # Bytes that JSON never has: protobuf begins with a tag below 0x20.
 CONTROL_BYTES = frozenset(range(0x20)) - set(b"\t\n\r")
-# A key in the first object of a file -> the format; the first key present counts.
+# A key in the first object of a file -> its format; the first key in this order counts.
 FORMAT_MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
     "events": "heedful",
@@ -49,10 +49,10 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     that, then raises TraceFileError.
     """
     name = "the traces" if isinstance(file, bytes) else os.fspath(file)
-
     reader = None
     damage = None
     line = 0
+
     try:
         with _opened(file) as stream:
             for number, value in _values(name, stream, limits.bytes):
@@ -74,6 +74,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     elif damage is None:
         damage = TraceFileError(name, 0, "it is empty; give at least one episode")
 
+    # The episodes that the file had before its damage have been yielded.
     if damage is not None:
         raise damage
 
@@ -125,15 +126,18 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
     """Yield the values of a file, each with the line where it begins (0 if unknown).
 
     A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value
-    per line; if the first line is not JSON, the whole file is one value.
+    per line; if the first line is not JSON, the whole file is one value. A value has at
+    most `limit` bytes.
     """
-    if not CONTROL_BYTES.isdisjoint(file.peek(4_096)):
+    is_protobuf = not CONTROL_BYTES.isdisjoint(file.peek(4_096))
+    if is_protobuf:
+        # One byte more than the limit shows that the file is too long.
         data = file.read(limit + 1)
         _check_length(name, 0, data, limit)
         yield 0, data
         return
 
-    first = True
+    is_first = True
     lines = iter(partial(file.readline, limit + 1), b"")
     for number, line in enumerate(lines, 1):
         _check_length(name, number, line, limit)
@@ -143,16 +147,18 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
         try:
             value = _parsed(name, number, line)
         except TraceFileError:
-            others = file.read(limit - len(line) + 1) if first else b""
+            # Perhaps a document of many lines begins here.
+            others = file.read(limit - len(line) + 1) if is_first else b""
             if not others.strip():
                 raise
 
-            _check_length(name, 0, line + others, limit)
-            yield number, _parsed(name, number, line + others)
+            document = line + others
+            _check_length(name, 0, document, limit)
+            yield number, _parsed(name, number, document)
             return
 
         yield number, value
-        first = False
+        is_first = False
 
 
 def _check_length(name: str, line: int, data: bytes, limit: int) -> None:
@@ -165,14 +171,13 @@ def _check_length(name: str, line: int, data: bytes, limit: int) -> None:
 def _parsed(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
-        return json.loads(
-            text.decode("utf-8-sig").rstrip("\r\n"), parse_constant=refuse_constant
-        )
+        decoded = text.decode("utf-8-sig").rstrip("\r\n")
+        return json.loads(decoded, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
         raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error
 
 
 def refuse_constant(name: str) -> Any:
-    """Raise ValueError: NaN and Infinity are not JSON, although Python reads them."""
+    """Raise ValueError for NaN or Infinity, which Python reads and JSON does not have."""
     raise ValueError(f"{name} is not JSON")

@@ -64,31 +64,41 @@ TEXT_TAIL_CHARS = 2_000
 MAX_EVENT_VALUES = 200
 MAX_EVIDENCE_EVENTS = 20  # events that prove one signal
 
-# A result of a call that failed, if its event does not say so: the text begins with an
-# error, or holds an exit status, a traceback or a flag in JSON. On the 24,951 recorded
+# The result of a call that failed, if its event does not say so. On the 24,951 recorded
 # tool results that it was chosen on (agent_sessions, dev) it finds 81 % of the failures
 # at 0.1 % false positives; a list of error phrases finds 82 % at 0.4 % there.
 _FAILURE_PATTERN = re.compile(
+    # The text begins with an error, as "KeyError: 'a'" or "fatal: no such branch" do,
     r"(?m)\A\W{0,9}(?:[\w.]{0,80}(?:Error|Exception)|(?i:error|fatal|failed))\b"
+    # but not with the name of a file or a key, as in "error.log",
     r"(?!\.\w|['\"](?! *:))"
+    # nor with the report that there is none, as in "error: null" or "Failed: 0".
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
+    # A line holds an exit status other than 0: "exit code 2", "Command exit status 1".
     r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
+    # A line begins a traceback.
     r"|^Traceback \(most recent call last\)"
+    # A flag in JSON, such as {"exit_code": 1}, {"status": 404} or {"ok": false}.
     r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
     r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b"
 )
+# A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
+# A text in quotation marks, or a path: 'users', "my key", src/app/main.py.
 _ENTITY_PATTERN = re.compile(
     r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})"
 )
-# The pieces of a command that may be quoted.
+# The pieces of a command that may be quoted: --all and main.py in "rm --all 'main.py'".
 COMMAND_PIECE_PATTERN = re.compile(r"[^\s\"'\\]{3,}")
+# The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 _LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
 )
+# A number with or without separators and decimals: 12, 5,200,000 or 3.75.
 NUMBER_PATTERN = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
-# A name has two words or more; a single capital letter may mean anything.
+# A name inside a sentence: "Mission Bay". It has two words or more, because a single
+# capital letter may mean anything.
 _CAPITALISED_NAME_PATTERN = re.compile(
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}",
     re.MULTILINE,
@@ -122,16 +132,18 @@ class Course:
 
 
 def call_failed(run: Course, call: int) -> bool:
-    """Return True if a call or its result is a failure."""
+    """Return True if the call at a position or its result is a failure."""
+    if run.failure[call]:
+        return True
     result = run.result[call]
-    return bool(run.failure[call] or (result is not None and run.failure[result]))
+    return result is not None and run.failure[result] != ""
 
 
 def course(episode: Episode) -> Course:
     """Analyse an episode in linear time; 8,000 characters of each event are used."""
     events = episode.events
-    task = ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
+    task = ends(f"{episode.task}\n{episode.goal}")
     prompt = task.strip()
     roles = [
         _role(event, text, prompt) for event, text in zip(events, texts, strict=True)
@@ -144,13 +156,14 @@ def course(episode: Episode) -> Course:
         calls[result] = call
 
     task_values = values(task)
-    task = task.lower()
-    new_values = [_without_task(values(text) - task_values, task) for text in texts]
-    answers = [
-        position
-        for position, role in enumerate(roles)
-        if role in ("said", "act") and new_values[position]
-    ]
+    task_in_lower_case = task.lower()
+    new_values: list[frozenset[str]] = []
+    answer: int | None = None
+    for position, text in enumerate(texts):
+        others = _without_task(values(text) - task_values, task_in_lower_case)
+        new_values.append(others)
+        if others and roles[position] in ("said", "act"):
+            answer = position
 
     return Course(
         episode=episode,
@@ -160,7 +173,7 @@ def course(episode: Episode) -> Course:
         act=tuple(calls),
         failure=tuple(map(_failure_text, events, roles, texts)),
         values=tuple(new_values),
-        answer=max(answers, default=None),
+        answer=answer,
     )
 
 
@@ -170,10 +183,11 @@ def _role(event: Event, text: str, task: str) -> Role:
         return "act"
     if event.type in RESULT_EVENTS:
         return "result"
-    if event.type in SURROUNDING_EVENTS or (task and text.strip() == task):
+    if event.type in SURROUNDING_EVENTS:
         return "given"
 
-    return "said"
+    repeats_task = task != "" and text.strip() == task
+    return "given" if repeats_task else "said"
 
 
 def _without_task(new: frozenset[str], task: str) -> frozenset[str]:
@@ -205,30 +219,37 @@ def values(text: str) -> frozenset[str]:
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Yield the numbers in a text but the whole ones up to 10, which every text has."""
+    """Yield the numbers in a text, except whole ones up to 10: every text has those."""
     for match in NUMBER_PATTERN.finditer(text):
         number = match[0].replace(",", "")
         if "." in number:
             number = number.rstrip("0").removesuffix(".")
+
         if "." in number or len(number) > 2 or int(number) > 10:
             yield number
 
 
 def _names(text: str) -> Iterator[str]:
+    """Yield the capitalised names in a text, in lower case."""
     for match in _CAPITALISED_NAME_PATTERN.finditer(text):
         yield match[0].strip(" .:,'’").lower()
 
 
 def _failure_text(event: Event, role: Role, text: str) -> str:
+    """Return the text of the failure that an event reports, "" if it reports none.
+
+    `text` is what `event_text` returns, cut. Of a result that is marked as a failure,
+    the error or the content counts, whichever says more than an exit status.
+    """
     if role != "result":
         return event.error
-    if failure(event):
-        for words in (event.error, event.content):
-            if output(words):  # more than an exit status
-                return words
-        return event.error or event.content or event.code or "error"
+    if not failure(event):
+        return text if _FAILURE_PATTERN.search(text) else ""
 
-    return text if _FAILURE_PATTERN.search(text) else ""
+    for words in (event.error, event.content):
+        if output(words):
+            return words
+    return event.error or event.content or event.code or "error"
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
@@ -241,30 +262,35 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
+    # Open calls by id, and by the number of their row (`batch`) and their tool.
     waiting: dict[str | tuple[int, str], deque[int]] = {}
     batch = 0
     batch_ended = False
+
     for position, event in enumerate(events):
         if event.type == "tool_call":
             if batch_ended:
                 batch += 1
                 batch_ended = False
 
-            for tool in {event.tool, ""}:  # "" for an answer that names no tool
+            # The tool "" is for a result that names no tool.
+            for tool in {event.tool, ""}:
                 waiting.setdefault((batch, tool), deque()).append(position)
             if event.call:
                 waiting[event.call] = deque([position])
             continue
 
         batch_ended = True
-        if event.type in RESULT_EVENTS:
-            calls = waiting.get(event.call or (batch, event.tool), ())
-            while calls and calls[0] in responded:
-                calls.popleft()
-            if calls:
-                results[calls[0]] = position
-                if event.type == "tool_response":
-                    responded.add(calls[0])
+        if event.type not in RESULT_EVENTS:
+            continue
+
+        calls = waiting.get(event.call or (batch, event.tool), ())
+        while calls and calls[0] in responded:
+            calls.popleft()
+        if calls:
+            results[calls[0]] = position
+            if event.type == "tool_response":
+                responded.add(calls[0])
 
     return results
 
@@ -301,16 +327,16 @@ def _signal(
     strength: float,
     words: str,
 ) -> Signal:
-    """Return a signal; `position` is that of the decisive event."""
-    proof = tuple(evidence[:MAX_EVIDENCE_EVENTS])
+    """Return the signal whose decisive event is at `position`, with the events' ids."""
+    shown = tuple(evidence[:MAX_EVIDENCE_EVENTS])
     return Signal(
         kind,
         position,
-        evidence=proof,
+        evidence=shown,
         strength=strength,
         words=words,
         id=events[position].id,
-        evidence_ids=tuple(events[place].id for place in proof),
+        evidence_ids=tuple(events[place].id for place in shown),
     )
 
 
@@ -337,9 +363,11 @@ def repeated_step(
         "a collection of tool names, such as a list",
     )
     results = answered(events)
-
+    # The calls of the row of equal steps that is being counted.
     calls: list[int] = []
+    # What the last step was; () if it has no result, or is no step.
     step: tuple[str, ...] = ()
+
     for position, event in enumerate(events):
         if event.type in NO_NEWS_EVENTS:
             continue
@@ -348,6 +376,7 @@ def repeated_step(
         step = ()
         if position in results:
             step = _step_key(event, events[results[position]])
+
         if calls and step and step == last_step:
             calls.append(position)
         elif len(calls) >= times:
@@ -357,11 +386,11 @@ def repeated_step(
         else:
             calls = []
 
-    if len(calls) < times:
+    count = len(calls)
+    if count < times:
         return None
 
     tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
-    count = len(calls)
     return _signal(
         events,
         "repeated",
@@ -374,24 +403,31 @@ def repeated_step(
 
 
 def _step_key(call: Event, result: Event) -> tuple[str, ...]:
-    """Return what is equal for equal steps."""
+    """Return what two steps have in common if they count as equal."""
     arguments = canonical_json(call_arguments(call))
     return call.agent, call.tool, arguments, result.content, result.error
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1."""
+    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1.
 
-    def number(digits: str) -> float | int:
-        return int(float(digits)) if float(digits).is_integer() else float(digits)
-
+    Data that JSON cannot hold are returned as the JSON of their `repr`.
+    """
     try:
         text = json.dumps(value, sort_keys=True, default=json_default)
         if "." not in text:
             return text
-        return json.dumps(json.loads(text, parse_float=number), sort_keys=True)
+
+        data = json.loads(text, parse_float=_whole_or_float)
+        return json.dumps(data, sort_keys=True)
     except (ValueError, TypeError, RecursionError):
         return json.dumps(repr(value))
+
+
+def _whole_or_float(digits: str) -> float | int:
+    """Read a number that has a point or an exponent: 1.0 is the integer 1."""
+    number = float(digits)
+    return int(number) if number.is_integer() else number
 
 
 def signals(episode: Episode) -> tuple[Signal, ...]:
@@ -423,21 +459,25 @@ def quote(text: str) -> str:
 def _answer(run: Course) -> Iterator[Signal]:
     """Yield the steps where the values of a wrong answer first appeared."""
     answer = run.answer
-    if answer is None or run.episode.outcome not in ("failure", "partial"):
+    outcome = run.episode.outcome
+    if answer is None or outcome not in ("failure", "partial"):
         return
 
+    # From the end to the start, so that the first step with a value is set last.
     first_step: dict[str, int] = {}
     for position in reversed(range(len(run.events))):
         first_step |= dict.fromkeys(run.values[position], run.step_of(position))
+
     values_by_step: dict[int, list[str]] = {}
     for value in sorted(run.values[answer]):
         values_by_step.setdefault(first_step[value], []).append(value)
 
-    name = "run" if run.episode.outcome == "partial" else "failed run"
+    name = "run" if outcome == "partial" else "failed run"
     for step, step_values in sorted(values_by_step.items()):
         shown = ", ".join(map(quote, step_values[:3]))
         if len(step_values) > 3:
             shown += f" and {len(step_values) - 3} more"
+
         yield _signal(
             run.events,
             "answer",
@@ -449,7 +489,7 @@ def _answer(run: Course) -> Iterator[Signal]:
 
 
 def _causes(run: Course) -> Iterator[Signal]:
-    """Group failures by signature, quoted name or path; yield the first of each."""
+    """Yield the first failure of each kind: failures of a kind share a failure key."""
     groups: list[list[int]] = []
     group_of: dict[str, list[int]] = {}
     for position, text in enumerate(run.failure):
@@ -467,14 +507,17 @@ def _causes(run: Course) -> Iterator[Signal]:
             group_of.setdefault(key, group)
 
     for group in groups:
-        words = f"fails first here: {quote(error_line(run.failure[group[0]]))}"
+        first = group[0]
+        words = f"fails first here: {quote(error_line(run.failure[first]))}"
         if len(group) > 1:
             words += f"; {len(group) - 1} later failures are of the same kind"
+
         yield _signal(
             run.events,
             "cause",
-            run.step_of(group[0]),
+            run.step_of(first),
             evidence=group,
+            # A failure that came back is a surer sign: 0.5, 0.67, 0.75 …
             strength=len(group) / (len(group) + 1),
             words=words,
         )
@@ -512,33 +555,50 @@ def _retries(run: Course) -> Iterator[Signal]:
 def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Signal]:
     """Yield the calls of one tool that worked after it had failed.
 
-    Of the next `MAX_RETRY_DISTANCE_CALLS` calls, the one that is most like the failed
-    call counts.
+    The retry of a failed call is the one that is most like it among the next
+    `MAX_RETRY_DISTANCE_CALLS` calls.
     """
     texts = {
         call: " ".join(named_arguments(run.events[call]).values()) for call in calls
     }
 
     fixed: set[int] = set()
-    for index, first in enumerate(calls):
-        if first in fixed or not call_failed(run, first):
+    for next_index, call in enumerate(calls, 1):
+        if call in fixed or not call_failed(run, call):
             continue
 
-        later = calls[index + 1 : index + 1 + MAX_RETRY_DISTANCE_CALLS]
-        worked = [call for call in later if not call_failed(run, call)]
-        scores = {call: likeness(texts[first], texts[call]) for call in worked}
-        retry = max(scores, key=lambda call: scores[call], default=first)
-        if not scores.get(retry):
+        later = calls[next_index : next_index + MAX_RETRY_DISTANCE_CALLS]
+        retry = _most_alike(run, texts, call, later)
+        if retry is None:
             continue
 
-        tries = [first]
-        for call in later:
-            failed = call < retry and call_failed(run, call)
-            if failed and likeness(texts[call], texts[retry]):
-                tries.append(call)
+        # Failed calls before the retry are tries of it, too, if they are like it.
+        tries = [call]
+        for other in later:
+            failed = other < retry and call_failed(run, other)
+            if failed and likeness(texts[other], texts[retry]):
+                tries.append(other)
 
         fixed.update(tries)
         yield _retry(run, tries, retry)
+
+
+def _most_alike(
+    run: Course, texts: Mapping[int, str], failed_call: int, later: Iterable[int]
+) -> int | None:
+    """Return the call that worked and is most like the failed one, None if none is."""
+    most_alike: int | None = None
+    highest = 0.0
+    for call in later:
+        if call_failed(run, call):
+            continue
+
+        likeness_of_call = likeness(texts[failed_call], texts[call])
+        if likeness_of_call > highest:
+            most_alike = call
+            highest = likeness_of_call
+
+    return most_alike
 
 
 def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
@@ -547,7 +607,10 @@ def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
         f"{quote(name)}: {quote(old or '')!r} became {quote(new or '')!r}"
         for name, old, new in differences(run.events[tries[0]], run.events[retry])
     ]
-    # Other steps in between may have made the last try work.
+    changed = "; ".join(changes) or "nothing"
+
+    # Other steps in between may have made the last try work. Four or more of them say
+    # nothing if the call itself was changed.
     between = [
         position
         for position in range(tries[0] + 1, retry)
@@ -555,18 +618,22 @@ def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
         and run.events[position].tool
         and not call_failed(run, position)
     ]
-    between = between[-3:] if not changes or len(between) < 4 else []
-    tools = ", ".join(dict.fromkeys(quote(run.events[call].tool) for call in between))
+    if changes and len(between) >= 4:
+        between = []
+    between = between[-3:]
+
     words = "works after a call that failed"
-    if tools:
-        words += f" and {tools} in between"
+    if between:
+        tools = dict.fromkeys(quote(run.events[call].tool) for call in between)
+        words += f" and {', '.join(tools)} in between"
+
     return _signal(
         run.events,
         "retry",
         retry,
         evidence=(*tries, *between, retry),
         strength=0.9,
-        words=f"{words}; what changed: {'; '.join(changes) or 'nothing'}",
+        words=f"{words}; what changed: {changed}",
     )
 
 
@@ -577,9 +644,11 @@ def _timeouts(run: Course) -> Iterator[Signal]:
             continue
 
         line = error_line(text)
+        # An exception has a name of one word: "ReadTimeout: no answer in 30 s".
         name = line.partition(":")[0]
         exception = "" if " " in name else name
         code = run.events[position].code or exception
+
         if line and TIMEOUT_CODE_PATTERN.search(code):
             yield _signal(
                 run.events,
@@ -596,21 +665,20 @@ def _not_offered(run: Course) -> Iterator[Signal]:
     if not run.episode.tools:
         return
 
-    tools = set(run.episode.tools)
+    known_tools = set(run.episode.tools)
     for position, event in enumerate(run.events):
-        if event.type != "tool_call" or not event.tool or event.tool in tools:
+        if event.type != "tool_call" or not event.tool or event.tool in known_tools:
             continue
-        tools.add(event.tool)
+
+        known_tools.add(event.tool)
+        tool = quote(event.tool)
         yield _signal(
             run.events,
             "unknown_tool",
             position,
             evidence=(position,),
             strength=1.0,
-            words=(
-                f"calls {quote(event.tool)}, which is not among the tools that were "
-                "offered"
-            ),
+            words=f"calls {tool}, which is not among the tools that were offered",
         )
 
 
@@ -626,13 +694,15 @@ SIGNAL_RULES: tuple[Callable[[Course], Iterator[Signal]], ...] = (
 
 def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
     """Return the arguments that differ: name, old value, new value; None is absent."""
-    before = named_arguments(old)
-    after = named_arguments(new)
+    old_arguments = named_arguments(old)
+    new_arguments = named_arguments(new)
 
     changes: list[tuple[str, str | None, str | None]] = []
-    for name in {**before, **after}:
-        if before.get(name) != after.get(name):
-            was, now = _differing(before.get(name), after.get(name))
+    for name in {**old_arguments, **new_arguments}:
+        was = old_arguments.get(name)
+        now = new_arguments.get(name)
+        if was != now:
+            was, now = _differing(was, now)
             changes.append((name, was, now))
 
     return changes
@@ -643,15 +713,18 @@ def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None
     if not was or not now or max(len(was), len(now)) <= MAX_WHOLE_ARGUMENT_CHARS:
         return was, now
 
-    old = was.split(" ")
-    new = now.split(" ")
-    first = max(0, count_common(old, new) - 1)
-    same = max(0, count_common(old[first:][::-1], new[first:][::-1]) - 1)
-    before = "… " if first else ""
-    after = " …" if same else ""
-    old_part = " ".join(old[first : len(old) - same])
-    new_part = " ".join(new[first : len(new) - same])
+    old_words = was.split(" ")
+    new_words = now.split(" ")
+    # How many equal words are left out at the start and at the end.
+    start = max(0, count_common(old_words, new_words) - 1)
+    old_reversed = old_words[start:][::-1]
+    new_reversed = new_words[start:][::-1]
+    end = max(0, count_common(old_reversed, new_reversed) - 1)
 
+    before = "… " if start else ""
+    after = " …" if end else ""
+    old_part = " ".join(old_words[start : len(old_words) - end])
+    new_part = " ".join(new_words[start : len(new_words) - end])
     return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
 
 
@@ -663,8 +736,8 @@ def named_arguments(event: Event) -> dict[str, str]:
     arguments = call_arguments(event) if event.type == "tool_call" else {}
     if not isinstance(arguments, Mapping):
         raw = event.content if event.arguments is None else event.arguments
-        text = ends(str(raw))
-        arguments = {"": text} if text.strip() else {}
+        raw_text = ends(str(raw))
+        arguments = {"": raw_text} if raw_text.strip() else {}
 
     texts: dict[str, str] = {}
     for name, value in arguments.items():
@@ -678,19 +751,27 @@ def named_arguments(event: Event) -> dict[str, str]:
 
 def only_text(event: Event) -> str:
     """Return the argument of a call that has one, a text; else ""."""
+    texts = list(named_arguments(event).values())
+    if len(texts) != 1:
+        return ""
+
     arguments = call_arguments(event)
-    texts = [*named_arguments(event).values()]
-    first = ""
     if isinstance(arguments, Mapping):
-        first = next(iter(arguments.values()), "")
-    return texts[0] if len(texts) == 1 and isinstance(first, str) else ""
+        value = next(iter(arguments.values()), "")
+        if not isinstance(value, str):
+            return ""
+
+    return texts[0]
 
 
-def likeness(one: str, other: str) -> float:
-    """Return the share of equal words, 0 below a half; short calls may have typos."""
-    words = set(_CALL_WORD_PATTERN.findall(one.lower()))
-    other_words = set(_CALL_WORD_PATTERN.findall(other.lower()))
-    if one == other:
+def likeness(first: str, second: str) -> float:
+    """Return how alike two calls are: the share of equal words, 0 below a half.
+
+    In calls that differ in few words, a word with a typo counts as equal.
+    """
+    words = set(_CALL_WORD_PATTERN.findall(first.lower()))
+    other_words = set(_CALL_WORD_PATTERN.findall(second.lower()))
+    if first == second:
         return 1.0
 
     lost = words - other_words
@@ -698,8 +779,10 @@ def likeness(one: str, other: str) -> float:
     similar = 0
     if len(lost) < 4:
         similar = sum(bool(get_close_matches(word, new, 1)) for word in lost)
+
     same = len(words & other_words) + similar
-    share = same / max(1, len(words | other_words) - similar)
+    distinct = len(words | other_words) - similar
+    share = same / max(1, distinct)
     return share if share >= 0.5 else 0.0
 
 
@@ -718,28 +801,36 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
     events.
     """
     event = run.events[position]
+    # The events between the first and the last half of a long run are omitted.
     follows_gap = run.episode.omitted and position == len(run.events) // 2
     if event.origin == "external" or follows_gap:
         return frozenset({NETWORK_SOURCE})
-    if not event.origin and event.type not in RESULT_EVENTS:
-        if event.type in MODEL_WORD_EVENTS:
-            return frozenset()
-        return frozenset(
-            {"user"} if event.type in SURROUNDING_EVENTS else {NETWORK_SOURCE}
-        )
+    if event.origin or event.type in RESULT_EVENTS:
+        return _tool_sources(run, position)
 
+    if event.type in MODEL_WORD_EVENTS:
+        return frozenset()
+    if event.type in SURROUNDING_EVENTS:
+        return frozenset({"user"})
+    return frozenset({NETWORK_SOURCE})
+
+
+def _tool_sources(run: Course, position: int) -> frozenset[str]:
+    """Return the sources of the words of a tool, by the call that they belong to."""
+    event = run.events[position]
     call = run.act[position]
     if event.origin and event.type == "tool_call":
         call = position
+
     tool = event.tool
     arguments: Mapping[str, Any] | str = ""
     texts: list[str] = []
     if call is not None:
         tool = tool or run.events[call].tool
         arguments = given_to(run.events[call])
-
     if isinstance(arguments, Mapping):
         texts = [value for value in arguments.values() if isinstance(value, str)]
+
     return sources_of(tool, command_of(arguments), texts)
 
 
@@ -752,18 +843,18 @@ def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
 
 def quoted_sources(run: Course, texts: Iterable[str]) -> dict[str, dict[str, int]]:
     """Map each text that quotes results of tools to their sources and positions."""
-    results = [position for position, role in enumerate(run.roles) if role == "result"]
-    quoted = quotations(
-        texts,
-        (
-            (event_text(run.events[position]), sources_at(run, position))
-            for position in results
-        ),
+    positions = [
+        position for position, role in enumerate(run.roles) if role == "result"
+    ]
+    results = (
+        (event_text(run.events[position]), sources_at(run, position))
+        for position in positions
     )
-    positions: dict[str, dict[str, int]] = {}
-    for text, sources in quoted.items():
-        positions[text] = {source: results[n] for source, n in sources.items()}
-    return positions
+
+    quoted: dict[str, dict[str, int]] = {}
+    for text, sources in quotations(texts, results).items():
+        quoted[text] = {source: positions[n] for source, n in sources.items()}
+    return quoted
 
 
 def pasted(run: Course) -> list[tuple[int, str]]:
@@ -777,6 +868,7 @@ def pasted(run: Course) -> list[tuple[int, str]]:
     for position, event in enumerate(run.events):
         if event.type in SURROUNDING_EVENTS:
             prompts.append((position, event.content))
+
     return [
         (position, text)
         for position, text in prompts
@@ -785,23 +877,28 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 
 
 def words_of(run: Course, places: Iterable[int]) -> list[str]:
-    """Return what an agent says at `places`: texts, arguments, new words of a call."""
-    texts: list[str] = []
+    """Return what an agent says at the positions `places`.
+
+    First its messages that are long enough to be quoted, then the arguments of its
+    calls, then the words that its later calls have and its first one lacks.
+    """
+    messages: list[str] = []
     arguments: list[str] = []
     new_words: list[str] = []
     first_words: list[str] | None = None
+
     for position in sorted(set(places)):
         event = run.events[position]
         if event.type == "llm_response":
             if len(event.content.split()) >= MIN_QUOTATION_WORDS:
-                texts.append(event.content)
+                messages.append(event.content)
         elif event.type == "tool_call":
-            call = [*named_arguments(event).values()]
-            arguments += call
-            pieces = COMMAND_PIECE_PATTERN.findall(" ".join(call))
+            argument_texts = list(named_arguments(event).values())
+            arguments += argument_texts
+            pieces = COMMAND_PIECE_PATTERN.findall(" ".join(argument_texts))
             if first_words is None:
                 first_words = pieces
             else:
                 new_words += [word for word in pieces if word not in first_words]
 
-    return [*texts, *arguments, *new_words]
+    return [*messages, *arguments, *new_words]

@@ -33,14 +33,12 @@ from heedful.traces.messages import EpisodeReader
 from heedful.traces.otlp import Attributes, Span, SpanStep
 
 Steps = Mapping[str, SpanStep]
-MAX_COMPARED_CALLS = 1_000  # open calls of a tool whose arguments are compared
-# The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and
-# agents.
+# Of the open calls of a tool, the arguments of this many are compared with a span's.
+MAX_COMPARED_CALLS = 1_000
 
 
 class SpanReader(EpisodeReader):
-    """Reads OTLP spans in any order. Texts are cut on arrival, and events sorted at the
-    end.
+    """Reads OTLP spans in any order: cuts texts on arrival, sorts events at the end.
 
     Each trace is one episode. Events are sorted by time: a span's input at its start,
     its output at its end, parents before children. Spans without times keep the order
@@ -87,7 +85,8 @@ class SpanReader(EpisodeReader):
     def _shared(self, step: SpanStep, event: Event) -> Event:
         """Return the event, cut; of equal events of a chat, the one that came first."""
         limit = self._limits.content
-        if len(repr(event)) > limit:  # the texts of all spans are kept until the end
+        # The texts of all spans stay in memory until the end, so they are cut at once.
+        if len(repr(event)) > limit:
             event = episode.clean_event(event, limit)
         if step.kind == "tool":
             return event
@@ -97,15 +96,11 @@ class SpanReader(EpisodeReader):
 
     def finish(self) -> list[Episode]:
         """Return the episodes of traces that contain a model, a tool or an agent."""
-        return [
-            _episode(trace, steps, self._limits)
-            for trace, steps in self._traces.items()
-            if _is_of_agent(steps)
-        ]
-
-
-def _is_of_agent(steps: Steps) -> bool:
-    return any(step.kind for step in steps.values())
+        episodes: list[Episode] = []
+        for trace, steps in self._traces.items():
+            if any(step.kind for step in steps.values()):
+                episodes.append(_episode(trace, steps, self._limits))
+        return episodes
 
 
 # A time, a number that orders equal times, the step, and True if the step ends.
@@ -114,7 +109,7 @@ _Moment = tuple[int, int, SpanStep, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Visit:
-    """A step to be entered or left on the way through a trace.
+    """A step to be entered, or to be left if `leaves`, on the way through a trace.
 
     `after` is the earliest time, `agent` and `model` are those around the step.
     """
@@ -144,23 +139,27 @@ def _moments(steps: Steps) -> list[_Moment]:
     entered: set[str] = set()
     # Depth first: the last visit is next. Steps in a cycle, below no root, come last.
     visits = [_Visit(step=step) for step in reversed((*roots, *steps.values()))]
-
     while visits:
         visit = visits.pop()
         step = visit.step
         if visit.leaves:
+            # A step without an end ends when the last step inside it did.
             last = visit.after if step.end else moments[-1][0]
             moments.append((max(visit.after, last), len(moments), step, True))
-        elif step.id not in entered:
-            entered.add(step.id)
-            start = max(step.start, visit.after)
-            inside = _enter(visit)
-            moments.append((start, len(moments), step, False))
-            visits.append(replace(inside, after=max(step.end, start), leaves=True))
-            visits.extend(
-                replace(inside, step=child, after=start)
-                for child in reversed(children.get(step.id, ()))
-            )
+            continue
+
+        if step.id in entered:
+            continue
+        entered.add(step.id)
+
+        start = max(step.start, visit.after)
+        inside = _enter(visit)
+        moments.append((start, len(moments), step, False))
+        visits.append(replace(inside, after=max(step.end, start), leaves=True))
+        visits += [
+            replace(inside, step=child, after=start)
+            for child in reversed(children.get(step.id, ()))
+        ]
 
     return sorted(moments)
 
@@ -187,15 +186,20 @@ class _EventLog:
 
     def __init__(self, limits: Limits) -> None:
         self.builder = episode.EpisodeBuilder(limits, SpanReader.source)
+        # How often each content was recorded.
         self._seen: Counter[Hashable] = Counter()
-        # Calls and responses, as pairs of type and call.
+        # The recorded events that have a call, as pairs of type and call.
         self._calls: set[tuple[str, str]] = set()
-        self._done: set[str] = set()  # calls whose span has ended
-        self._renamed: dict[str, str] = {}  # reused id of a call -> the id it has now
+        # The calls whose span has ended.
+        self._done: set[str] = set()
+        # The id of a call that was used before -> the id that it has now.
+        self._renamed: dict[str, str] = {}
         # Tool -> its calls without a span, with their arguments.
         self._open: dict[str, dict[str, object]] = {}
+        # Call -> its tool.
         self._tools: dict[str, str] = {}
-        self._recorded: Counter[str] = Counter()  # events by span
+        # Span -> how many of its events are recorded.
+        self._recorded: Counter[str] = Counter()
 
     def begin(self, step: SpanStep, time: int) -> None:
         """Record what stands in the input of a step that begins."""
@@ -204,25 +208,31 @@ class _EventLog:
             return
 
         event = step.inputs[0]
-        named = event.call or self._open_call(event) or step.id
-        call = self._renamed.get(named, named)
-        if call in self._done:  # some agents reuse the ids of calls in every answer
+        stated_call = event.call or self._open_call(event) or step.id
+        call = self._renamed.get(stated_call, stated_call)
+        # Some agents use the ids of calls again in every answer.
+        if call in self._done:
             call = step.id
-            self._renamed[named] = call
+            self._renamed[stated_call] = call
 
         self._open.get(event.tool, {}).pop(call, None)
         event = replace(event, call=call)
         step.inputs = (event,)
         if (event.type, call) not in self._calls:
             self._record(step, event, step.agent, time)
+            # The call has a span, this one, so no other span may take it.
             self._open[self._tools[call]].pop(call)
 
     def _open_call(self, event: Event) -> str:
-        """Return the oldest open call of the tool, if any with the same arguments."""
+        """Return an open call of the tool with the same arguments, else the oldest.
+
+        Returns "" if the tool has no open call.
+        """
         calls = self._open.get(event.tool, {})
         for call, arguments in islice(calls.items(), MAX_COMPARED_CALLS):
             if arguments == event.arguments:
                 return call
+
         return next(iter(calls), "")
 
     def end(self, step: SpanStep, time: int) -> None:
@@ -230,18 +240,11 @@ class _EventLog:
         if step.kind == "around":
             self._record_new(step, step.outputs, step.agent, time)
         else:
-            call = step.inputs[0].call if step.kind == "tool" else ""
-            if call:
-                self._done.add(call)
-
-            for event in step.outputs:
-                if call:
-                    event = replace(event, call=call)
-                if not self._is_recorded(event):
-                    self._record(step, event, step.agent, time)
+            self._record_outputs(step, time)
 
         if step.error is not None:
             message, code = step.error
+            # An error passes through every span around it, and is recorded once.
             if step.kind != "tool" and not self._seen[message]:
                 event = Event("error_event", error=message, code=code)
                 self._record(step, event, step.agent, time)
@@ -249,13 +252,29 @@ class _EventLog:
         elif step.kind == "model" and not step.outputs:
             self._record(step, Event("llm_response"), step.agent, time)
 
+    def _record_outputs(self, step: SpanStep, time: int) -> None:
+        """Record the answer of a model, or the response of a tool under its call."""
+        call = step.inputs[0].call if step.kind == "tool" else ""
+        if call:
+            self._done.add(call)
+
+        for event in step.outputs:
+            if call:
+                event = replace(event, call=call)
+            if not self._is_recorded(event):
+                self._record(step, event, step.agent, time)
+
     def _is_recorded(self, event: Event) -> bool:
+        """Return True if a call, or the response to it, is recorded already."""
         return event.call != "" and (event.type, event.call) in self._calls
 
     def _record_new(
         self, step: SpanStep, events: Iterable[Event], agent: str, time: int
     ) -> None:
-        """Record the events of a chat that are not recorded yet."""
+        """Record the events of a chat that are not recorded yet.
+
+        A text that stands in the chat more often than in the log is new.
+        """
         counts: Counter[Hashable] = Counter()
         for event in events:
             key = _content_key(event)
@@ -265,9 +284,11 @@ class _EventLog:
                 self._record(step, event, agent, time)
 
     def _record(self, step: SpanStep, event: Event, agent: str, time: int) -> None:
+        """Add an event to the episode; `agent` is its author if it names none."""
         self._seen[_content_key(event)] += 1
         self._recorded[step.id] += 1
         id = f"{step.id}/{self._recorded[step.id]}"
+
         call = event.call
         tool = event.tool or self._tools.get(event.call, "")
         if event.type == "tool_call":
@@ -276,7 +297,6 @@ class _EventLog:
             self._open.setdefault(tool, {})[call] = event.arguments
         elif call:
             self._open.get(tool, {}).pop(call, None)
-
         self._calls.add((event.type, call))
 
         author = event.agent
@@ -289,13 +309,14 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    return event.type, event.content, event.error, event.tool and repr(event.arguments)
+    """Return what two events have in common if they say the same."""
+    arguments = repr(event.arguments) if event.tool else ""
+    return event.type, event.content, event.error, arguments
 
 
 def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
     """Return the episode of a trace; its last failed root is its fault."""
     log = _EventLog(limits)
-
     started: list[SpanStep] = []
     for time, _, step, ends in _moments(steps):
         if not ends:
@@ -304,15 +325,6 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
             record = log.end if ends else log.begin
             record(step, time)
 
-    roots = [step for step in started if step.parent not in steps]
-    succeeded = bool(roots) and all(step.status == "ok" for step in roots)
-
-    fault = None
-    for root in roots:
-        if root.error:
-            message, code = root.error
-            fault = Fault(code or "error", message)
-
     session = ""
     tools: list[str] = []
     for step in started:
@@ -320,7 +332,17 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
             session = session or step.session
             tools += step.tools
 
-    outcome: Ended | None = "success" if succeeded else None
+    # If a root is not "ok", the events say how the run ended.
+    roots = [step for step in started if step.parent not in steps]
+    outcome: Ended | None = None
+    if roots and all(step.status == "ok" for step in roots):
+        outcome = "success"
+    fault = None
+    for root in roots:
+        if root.error:
+            message, code = root.error
+            fault = Fault(code or "error", message)
+
     return log.builder.episode(
         outcome=outcome,
         fault=fault,
@@ -330,15 +352,15 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
     )
 
 
-MAX_SPAN_BYTES = (
-    2**20
-)  # bytes of a stored span; each answer of a model repeats its prompt
-
-
+# A stored span has at most 1 MiB: each answer of a model repeats its prompt.
+MAX_SPAN_BYTES = 2**20
+# The attributes that OpenTelemetry GenAI and OpenInference define for models, tools and
+# agents, such as gen_ai.request.model or input.value.
 _STORED_ATTRIBUTE_PATTERN = re.compile(
-    r"gen_ai\.|openinference\.|llm\.|tool\.|tool_call\.|retrieval\.|input\.|output\.|session\.id"
-    r"|agent\.name|error\.type"
+    r"gen_ai\.|openinference\.|llm\.|tool\.|tool_call\.|retrieval\.|input\.|output\."
+    r"|session\.id|agent\.name|error\.type"
 )
+# Ids of W3C Trace Context: 32 or 16 digits in hex that are not all 0.
 _TRACE_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{16}")
 
@@ -367,6 +389,9 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
         trace = span.trace.lower()
         id = span.id.lower()
         parent = span.parent.lower()
+        if not _SPAN_ID_PATTERN.fullmatch(parent):
+            parent = ""
+
         valid = _TRACE_ID_PATTERN.fullmatch(trace) and _SPAN_ID_PATTERN.fullmatch(id)
         if not span.long and not valid:
             refused["their ids are not those of W3C Trace Context"] += 1
@@ -377,8 +402,6 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
             refused[f"they have more than {MAX_SPAN_BYTES} bytes"] += 1
             continue
 
-        if not _SPAN_ID_PATTERN.fullmatch(parent):
-            parent = ""
         piece = Piece(
             trace=trace,
             id=id,
@@ -404,6 +427,8 @@ def _record(span: Span) -> str:
         for name, event in span.events
         if name == "exception"
     ]
+
+    # `episodes` reads the fields in this order.
     fields = [
         shorten(span.name, episode.MAX_TRACE_NAME_CHARS),
         span.start,
@@ -423,6 +448,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
         data = value
         if str(value)[:1] in ("{", "["):
             data = episode.json_data(value)
+        # Data that are nested too deeply are redacted as the text that they were.
         if episode.is_deep(data, episode.MAX_DATA_DEPTH):
             data = value
 
