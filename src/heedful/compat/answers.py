@@ -23,7 +23,8 @@ RERUN_END_REASONS: Mapping[str, str] = {
     "fatigue": "fatigue_threshold_exceeded",
 }
 MIN_REPORTED_REPETITIONS = 2  # a bias tag that occurred once is not repeated
-# The fields of the answers. Each is in `LoopView.facts`, or its function adds it.
+# The names of the fields of each answer. Each field is in `LoopView.facts`, or the
+# function that gives the answer adds it.
 REFLECTION_FIELDS = """
     alignment_score drift_score summary_valid reflection_persona bias_echo repeated_tags
     repetition_counts reflection_fatigue agent_results
@@ -68,8 +69,9 @@ class Record(Mapping[str, Any]):
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """Return the name of a stored attempt: the loop's id for attempt 1, else its
-    reported name, or `ID_r1`, `ID_r2` …
+    """Return the name of a stored attempt.
+
+    Attempt 1 has the loop's id, any other its reported name, else `ID_r1`, `ID_r2` …
     """
     if number == 1:
         return stored.id
@@ -78,11 +80,11 @@ def name_of(stored: StoredLoop, number: int) -> str:
 
 
 class LoopView:
-    """The latest decision on a stored loop; with `number`, the latest decision about
-    that attempt.
+    """The latest decision on a stored loop, with all fields of the answers as `facts`.
 
-    `following` is the name of the next attempt. `facts` has all fields of the answers.
-    Before the first decision, values are None, counts are 0 and flags are False.
+    With `number`, it is the latest decision about that attempt. `following` is the name
+    of the next attempt. Before the first decision, values are None, counts are 0 and
+    flags are False.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class LoopView:
         self.stored: StoredLoop = stored
         self.policy: decide.Policy = codec.policy_from(stored.head.policy)
         self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
+        self._following = following
 
         self.decision: decide.Decision | None = None
         for decision in stored.decisions:
@@ -108,7 +111,7 @@ class LoopView:
         if isinstance(verdict, decide.Done):
             self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
         self._lifted_stops = verdict.lifted if verdict else ()
-        self._following = following
+
         self.facts: dict[str, Any] = {
             **self._decision_facts(),
             **self._reason_facts(),
@@ -130,8 +133,9 @@ class LoopView:
         return name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return who overrode `rule` in this decision or overrides it at `at`; "" for
-        nobody.
+        """Return who overrode `rule` in this decision, or overrides it at time `at`.
+
+        Returns "" if nobody does.
         """
         for lifted_stop in self._lifted_stops:
             if lifted_stop.rule == rule:
@@ -144,20 +148,27 @@ class LoopView:
         return ""
 
     def _decision_facts(self) -> dict[str, Any]:
+        """Return what was decided, the number of reruns, and who overrode a limit."""
         rerun_limits = [
             rule.limit - 1
             for rule in stop.flat(self.policy.rules)
             if isinstance(rule, stop.MaxAttempts)
         ]
         max_reruns = min(rerun_limits, default=None)
+
         rerun_count = max(0, self.number - 1)
+        next_name = None
         if self.again:
+            # The rerun that was decided counts, too.
             rerun_count += 1
+            next_name = self.name(self.number + 1)
+
         actors = dict.fromkeys(lifted_stop.by for lifted_stop in self._lifted_stops)
+
         return {
             "decision": "rerun" if self.again else "finalize",
             "original_loop_id": self.loop.id,
-            "new_loop_id": self.name(self.number + 1) if self.again else None,
+            "new_loop_id": next_name,
             "rerun_number": rerun_count,
             "rerun_count": rerun_count,
             "max_reruns": max_reruns,
@@ -168,23 +179,20 @@ class LoopView:
         }
 
     def _reason_facts(self) -> dict[str, Any]:
-        if self.decision is None:
-            return {
-                "rerun_reason": None,
-                "rerun_reason_detail": None,
-                "rerun_trigger": [],
-            }
+        """Return why the loop runs again or ended, and what triggered the decision."""
+        reason = ""
+        detail = ""
+        codes: dict[str, None] = {}
+        if self.decision is not None:
+            (why,) = decide.reasoning(self.loop, [self.decision])
+            codes = dict.fromkeys(trigger.code for trigger in why.triggers)
+            detail = why.detail
+            if why.decided != "passed":
+                reason = why.reason
+            if why.decided == "stopped":
+                reason = RERUN_END_REASONS.get(reason, reason)
+                detail = f"Forced finalization due to {reason}"
 
-        (why,) = decide.reasoning(self.loop, [self.decision])
-        reason = why.reason
-        detail = why.detail
-        if why.decided == "passed":
-            reason = ""
-        elif why.decided == "stopped":
-            reason = RERUN_END_REASONS.get(reason, reason)
-            detail = f"Forced finalization due to {reason}"
-
-        codes = dict.fromkeys(trigger.code for trigger in why.triggers)
         return {
             "rerun_reason": reason or None,
             "rerun_reason_detail": detail or None,
@@ -192,6 +200,7 @@ class LoopView:
         }
 
     def _echo_and_fatigue_facts(self) -> dict[str, Any]:
+        """Return how often bias tags were repeated, and how tired the loop is."""
         standing = self.decision.standing if self.decision else decide.Standing()
         tired = fatigue_fields(
             standing.fatigue,
@@ -199,12 +208,15 @@ class LoopView:
             policy=self.policy,
             improved=self.number > 1 and self.loop.improved[self.number - 1],
         )
+
         threshold = decide.rule_of(self.policy, stop.Echo).times
+        min_times = min(MIN_REPORTED_REPETITIONS, threshold)
         counts = {
             key.removeprefix(BIAS_PREFIX): times
             for key, times in standing.echoes.items()
-            if times >= min(MIN_REPORTED_REPETITIONS, threshold)
+            if times >= min_times
         }
+
         return {
             **echo_fields(counts, threshold),
             **tired,
@@ -212,34 +224,32 @@ class LoopView:
         }
 
     def _evaluation_facts(self) -> dict[str, Any]:
-        evaluation: record.Evaluation | None = None
+        """Return the scores, the bias tags and the personas of the decided attempt."""
+        evaluation = record.Evaluation()
         text: str | None = None
         labels: Mapping[str, str] = {}
         if self.number and self.loop.attempts:
             attempt = self.loop.attempts[self.number - 1]
-            evaluation = attempt.evaluation
+            evaluation = attempt.evaluation or evaluation
             text = attempt.candidate.text
             labels = attempt.labels
 
-        evaluation = evaluation or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
-        tags = [
-            {
-                "tag": finding.key.removeprefix(BIAS_PREFIX),
-                "severity": finding.severity,
-            }
+        bias_tags = [
+            {"tag": finding.key.removeprefix(BIAS_PREFIX), "severity": finding.severity}
             for finding in evaluation.findings
             if finding.key.startswith(BIAS_PREFIX)
         ]
         # A summary without a score is valid if it is not empty.
-        summary_valid = scores.get("summary_valid", text and text.strip())
+        has_text = bool(text and text.strip())
+        summary_valid = bool(scores.get("summary_valid", has_text))
 
         return {
             "alignment_score": scores.get(ALIGNMENT_SCORE),
             "drift_score": scores.get(DRIFT_SCORE),
-            "summary_valid": bool(summary_valid),
+            "summary_valid": summary_valid,
             "agent_results": {
-                "pessimist": {"bias_analysis": {"bias_tags_detail": tags}}
+                "pessimist": {"bias_analysis": {"bias_tags_detail": bias_tags}}
             },
             "orchestrator_persona": labels.get("orchestrator_persona"),
             "reflection_persona": labels.get("reflection_persona"),
@@ -249,9 +259,7 @@ class LoopView:
 def fatigue_fields(
     level: float, before: float, policy: decide.Policy, improved: bool
 ) -> dict[str, Any]:
-    """Return the fields about fatigue: its level, its change, and whether it ends the
-    loop.
-    """
+    """Return the fields about fatigue: level, change, and whether it ends the loop."""
     return {
         "reflection_fatigue": level,
         "previous_fatigue": before,
@@ -263,9 +271,7 @@ def fatigue_fields(
 
 
 def echo_fields(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
-    """Return the fields about bias tags; `threshold` occurrences of a tag are an
-    echo.
-    """
+    """Return the fields about bias tags; `threshold` times the same tag is an echo."""
     repeated = [tag for tag, times in counts.items() if times >= threshold]
     return {
         "bias_repetition": bool(repeated),

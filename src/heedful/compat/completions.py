@@ -53,10 +53,11 @@ class Completion:
 
         for name, score in self.scores.items():
             check_share(f"{name}_score", score)
-        tags = self.bias_tags or ()
-        check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
 
-        for bias_tag in tags:
+        bias_tags = self.bias_tags or ()
+        allowed = "a list of objects, each with a tag"
+        check_sequence("bias_tags", bias_tags, Mapping, allowed)
+        for bias_tag in bias_tags:
             tag = bias_tag.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "a text that names a bias")
@@ -87,9 +88,7 @@ class Completion:
 
     @property
     def value(self) -> Any:
-        """The output or the summary; a dict if both were reported, None without
-        both.
-        """
+        """The output or the summary, both in a dict, or None if neither is known."""
         if self.output is None:
             return self.summary
         if self.summary is None:
@@ -98,9 +97,7 @@ class Completion:
 
     @property
     def is_empty(self) -> bool:
-        """True if neither an output, nor a summary, a score or bias tags were
-        reported.
-        """
+        """True if no output, no summary, no score and no bias tags were reported."""
         return not self.scores and self.value is None and self.bias_tags is None
 
     def agrees(self, attempt: record.Attempt) -> bool:
@@ -112,18 +109,18 @@ class Completion:
                 return False
 
         reported = self.evaluation or record.Evaluation()
-        evaluation = attempt.evaluation or record.Evaluation()
-        if not reported.scores.items() <= evaluation.scores.items():
+        stored = attempt.evaluation or record.Evaluation()
+        if not reported.scores.items() <= stored.scores.items():
             return False
         if self.bias_tags is None:
             return True
 
+        severities = {finding.key: finding.severity for finding in reported.findings}
         stored_severities = {
             finding.key: finding.severity
-            for finding in evaluation.findings
+            for finding in stored.findings
             if finding.key.startswith(BIAS_PREFIX)
         }
-        severities = {finding.key: finding.severity for finding in reported.findings}
         return severities == stored_severities
 
 
@@ -169,23 +166,25 @@ def checks_of_missing_scores(
     summary = completion.summary
     output = completion.output
 
+    # The critics read the output, or the summary if there is no output.
     async def judge_output(candidate: Any, context: Context) -> record.Evaluation:
         text = summary if output is None else output
         return await evaluated(text, context, critics, evaluate=None)
 
+    # The summary is judged beside the output that it sums up, if that is known.
     async def judge_summary(candidate: Any, context: Context) -> record.Evaluation:
         if output is not None:
             context = replace(context, data=output)
-        checks = [critic(SUMMARY_ROLE, judge)]
-        return await evaluated(summary, context, checks, evaluate=None)
+        summary_critic = critic(SUMMARY_ROLE, judge)
+        return await evaluated(summary, context, [summary_critic], evaluate=None)
 
     if summary is None:
         return [judge_output]
-
     return [judge_output, judge_summary]
 
 
 def _missing_scores_error(roles: Sequence[str], cure: str) -> InvalidInput:
+    """Return the error that names the missing scores and what to do about them."""
     names = [f"{role}_score" for role in roles]
     allowed = f"a number from 0 to 1 (missing: {', '.join(names)}); {cure}"
     return InvalidInput(names[0], None, allowed)

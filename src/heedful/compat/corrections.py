@@ -27,8 +27,10 @@ from heedful.redact import redact
 from heedful.store import editions
 from heedful.validation import check_integer, check_number, check_share, check_texts
 
-MERGE_COSINE = 0.85  # the cosine from which on two lessons may be merged
-MAX_MERGE_CANDIDATES = 50  # a new lesson is compared with this many lessons of its type
+# From this cosine on, two lessons may be merged.
+MERGE_COSINE = 0.85
+# A new lesson is compared with this many lessons of its type.
+MAX_MERGE_CANDIDATES = 50
 # The fields of a reflection that are texts.
 REFLECTION_TEXTS = ("error_type", "error_signature", "content", "context", "query")
 _log = logging.getLogger("heedful")
@@ -53,8 +55,10 @@ class Reflection(Record):
 
 
 def compute_error_signature(error_type: str, content: str) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the type, ":", and the stripped
-    lower-case content.
+    """Return the signature of an error: 16 hex digits that are the same for equal ones.
+
+    They are the first digits of the SHA-256 of the type, ":", and the content in lower
+    case without blanks around it.
     """
     check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
@@ -97,8 +101,9 @@ def create_reflection_from_evaluation(
 
 
 class StoredId(int):
-    """The id of a stored lesson, with its `state`, its `trust`, and the command
-    `release`.
+    """The id of a stored lesson, with its state and trust.
+
+    `release` is the command that releases it from quarantine, "" if it is not there.
     """
 
     state: str
@@ -121,8 +126,7 @@ async def persist_reflection(
     changed_behavior: bool,
     similarity_threshold: float = MERGE_COSINE,
 ) -> Any:
-    """Store a reflection and return its id; if `changed_behavior` is false, only return
-    None.
+    """Store a reflection that `changed_behavior`, and return its id; else return None.
 
     `memory_manager` is a Memory, or another system's object with the coroutines
     `remember(category, content, rationale, tags, context)`, which returns a mapping
@@ -144,22 +148,24 @@ async def persist_reflection(
         limit=1,
         error_type=lesson.error_type,
     )
+
     if not isinstance(memory_manager, Memory):
         if earlier:
             return earlier[0]["id"]
         entry = as_entry(lesson.text, lesson.tags, lesson.meta)
-        return (await memory_manager.remember(**entry))["id"]
+        stored_entry = await memory_manager.remember(**entry)
+        return stored_entry["id"]
 
+    # With the signature of the earlier lesson, the store counts this one as the same.
     if earlier and earlier[0]["text"]:
-        pattern = signature(lesson.error_type, earlier[0]["text"])
-        lesson = replace(lesson, signature=pattern)
+        earlier_signature = signature(lesson.error_type, earlier[0]["text"])
+        lesson = replace(lesson, signature=earlier_signature)
 
     remembered = await memory_manager.keep(lesson)
     if remembered.created:
         await _suggest_merge(
             memory_manager, remembered.id, lesson, similarity_threshold
         )
-
     return StoredId.of(remembered) if remembered.id else None
 
 
@@ -170,7 +176,7 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
             "reflection", reflection, "a Reflection, or a mapping with its fields"
         )
 
-    texts = {}
+    texts: dict[str, str] = {}
     for name in REFLECTION_TEXTS:
         text = reflection.get(name)
         check_texts(**{name: text})
@@ -185,7 +191,8 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
         texts["error_type"],
         texts["content"],
         iteration=iteration,
-        before={"quality": 0.0},  # only the difference is known
+        # Only the difference is known.
+        before={"quality": 0.0},
         after={"quality": float(delta)},
         query=texts["query"],
         context=texts["context"],
@@ -196,9 +203,7 @@ def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
 async def _suggest_merge(
     memory: Memory, id: int, lesson: Lesson, threshold: float
 ) -> None:
-    """Log the older lessons of this type that are at least as similar as
-    `threshold`.
-    """
+    """Log each older lesson of this type with a similarity of at least `threshold`."""
     if memory.embedder is None:
         return
 
@@ -214,10 +219,10 @@ async def _suggest_merge(
     texts = [lesson.text, *(row["text"] for row in candidates)]
     vector, *vectors = await memory.embedder.embed(texts)
 
+    message = "lesson %d is like lesson %d (%.2f): they may be merged"
     for row, other in zip(candidates, vectors, strict=True):
-        cosine = sum(a * b for a, b in zip(vector, other, strict=True))
+        cosine = sum(left * right for left, right in zip(vector, other, strict=True))
         if cosine >= threshold:
-            message = "lesson %d is like lesson %d (%.2f): they may be merged"
             _log.info(message, id, row["id"], cosine)
 
 
@@ -251,10 +256,10 @@ async def retrieve_similar_reflections(
 async def has_seen_error_before(
     error_signature: str, memory_manager: Memory | Any
 ) -> bool:
-    """Return whether an error with this signature is stored. Raises InvalidInput,
-    StoreError.
+    """Return whether an error with this signature is stored.
+
+    An error of the store never means "not seen". Raises InvalidInput, StoreError.
     """
-    # An error of the store is raised: it never means "not seen".
     rows = await _with_signature(
         error_signature, memory_manager, limit=1, error_type=""
     )
@@ -264,6 +269,10 @@ async def has_seen_error_before(
 async def _with_signature(
     exact: str, manager: Memory | Any, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
+    """Return the lessons with this exact signature, newest first.
+
+    `error_type` is their type, "" for any. Raises InvalidInput, StoreError.
+    """
     check_texts(error_signature=exact, error_type=error_type)
     tag = f"sig:{exact}"
     if isinstance(manager, Memory):
@@ -275,6 +284,7 @@ async def _with_signature(
             error_type=error_type,
             tag=tag,
         )
+
     if not (hasattr(manager, "remember") and hasattr(manager, "recall")):
         raise InvalidInput(
             "memory_manager", manager, "a Memory, or one with remember and recall"
@@ -291,7 +301,10 @@ async def _with_signature(
             "answer of recall", answer, 'a mapping with the list "memories"'
         )
 
-    tags = {tag, error_type or tag}
+    # Another manager may recall what has only some of the tags.
+    tags = {tag}
+    if error_type:
+        tags.add(error_type)
     matches = [
         memory for memory in answer["memories"] if tags <= set(memory.get("tags") or ())
     ]

@@ -32,7 +32,9 @@ from heedful.loop.record import MAX_SCORE, thousandths
 from heedful.redact import redact
 from heedful.validation import check_integer, check_number, check_sequence
 
+# A quality, 0..1 or on any other scale, must rise by more than this to count as better.
 MIN_QUALITY_RISE = 0.1
+# What stands for an empty text.
 UNKNOWN_DETAIL = "Unknown"
 # Characters of a query and of a context in a listing, and of a context in a rationale.
 MAX_LISTED_QUERY_CHARS = 200
@@ -61,8 +63,8 @@ class _JudgedError:
         return f"{self.beginning}{detail}"
 
 
-# By the status of a verification's result: the error, without its detail, and the key
-# of the detail. The first status that occurs counts.
+# The status of a verification's result -> the error, without its detail, and the key of
+# the detail in the result. The first status in this order that occurs counts.
 _STATUS_ERRORS = {
     "conflict": (
         _JudgedError(
@@ -79,6 +81,7 @@ _STATUS_ERRORS = {
         "claim_text",
     ),
 }
+# The keys of a result that hold the words of the judge.
 _JUDGED_KEYS = {"status", "conflict_reason", "claim_text"}
 
 
@@ -94,8 +97,7 @@ def learn_from_evaluation(
     trust: Trust | None = None,
     source: str = "",
 ) -> Lesson | None:
-    """Return the lesson of a self-correction by another system, or None if it teaches
-    nothing.
+    """Return the lesson of another system's self-correction; None if there is none.
 
     The first of these is the error's type: a result of `verification` with the `status`
     "conflict" (its `conflict_reason` becomes the text) or "unverified" (its
@@ -116,21 +118,26 @@ def learn_from_evaluation(
     check_integer("iteration", iteration, least=0)
     if trust is not None:
         check_trust(trust)
+
     before = _quality("before", quality_before)
     after = _quality("after", quality_after)
     rise = None
-    if before and after and _has_risen(after["quality"] - before["quality"]):
-        rise = after["quality"] - before["quality"]
+    if before and after:
+        difference = after["quality"] - before["quality"]
+        rise = difference if _has_risen(difference) else None
+
     results = _verification_results(verification)
     error = _judged_error(critique, results, rise)
     if error is None:
         return None
 
-    others = [
-        str(result[key]) for result in results for key in result.keys() - _JUDGED_KEYS
-    ]
-    if find_quotations((error.text, error.detail), others):
+    # Texts beside the judge's own words, such as the page that was read.
+    other_texts: list[str] = []
+    for result in results:
+        other_texts += [str(result[key]) for key in result.keys() - _JUDGED_KEYS]
+    if find_quotations((error.text, error.detail), other_texts):
         trust = "external"
+
     return learn_correction(
         error.error_type,
         error.text,
@@ -164,7 +171,7 @@ def learn_correction(
     `before` and `after` are scores such as "quality". `exact` is the signature by which
     callers find the lesson, by default that of the text. `meta` has the first
     `MAX_LISTED_QUERY_CHARS` characters of query and context; the example has all
-    characters. A quotation of either has the trust "external".
+    characters. A text that quotes the query or the context has the trust "external".
     """
     error = signature(error_type, text)
     exact = exact or error.exact
@@ -179,15 +186,17 @@ def learn_correction(
         context=context,
     )
     rise = example.deltas.get("quality", 0.0)
+    has_risen = _has_risen(rise)
     if trust is None:
-        measured = _has_risen(rise) and error_type not in _JUDGE_ERROR_TYPES
+        measured = has_risen and error_type not in _JUDGE_ERROR_TYPES
         trust = "measured" if measured else "model"
-
     if find_quotations((text, evidence), (query, context)):
         trust = "external"
+
     state: State = "unverified"
-    if _has_risen(rise) and trust in TRUST_RAISING_VERIFICATION:
+    if has_risen and trust in TRUST_RAISING_VERIFICATION:
         state = "verified"
+
     return Lesson(
         "error",
         error,
@@ -265,19 +274,24 @@ def _judged_error(
 
 
 def _has_risen(rise: float) -> bool:
+    """Return True for a rise above `MIN_QUALITY_RISE`, compared in thousandths."""
     return thousandths(rise) > thousandths(MIN_QUALITY_RISE)
 
 
 def _redacted(field: str, value: object) -> str:
-    """Return a text without its secrets; "" for None or a blank text. Raises
-    InvalidInput.
+    """Return a text without its secrets; "" for None or a blank text.
+
+    Raises InvalidInput.
     """
-    if value is not None and not isinstance(value, str):
+    if value is None:
+        return ""
+    if not isinstance(value, str):
         raise InvalidInput(field, value, "a text")
-    return redact(value) if value and value.strip() else ""
+    return redact(value) if value.strip() else ""
 
 
 def _quality(when: str, value: float | None) -> dict[str, float]:
+    """Return the scores with this quality, {} if it is unknown. Raises InvalidInput."""
     if value is None:
         return {}
     check_number(f"quality_{when}", value, -MAX_SCORE, MAX_SCORE)

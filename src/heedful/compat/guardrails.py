@@ -35,15 +35,20 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import check_sequence, check_share, check_texts, require
 
-MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20  # of an id, and of `_r1`
+# A name of a rerun is a loop's id with an ending such as `_r1`.
+MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20
 MAX_LOGGED_TEXT_CHARS = 200
 DEFAULT_GUARDRAILS_STORE = "heedful.db"
-DEFAULT_PERSONA = "SAGE"  # the name of who reflects
+# The name of who reflects.
+DEFAULT_PERSONA = "SAGE"
+# The only status that `process_loop_completion` accepts, and its answer to others.
 DONE_STATUS = "done"
 NOT_DONE_MESSAGE = "Invalid reflection status. Must be 'done'."
-REASONING_NOTE = "reasoning"  # the key of the note of `log_rerun_reasoning`
+# The key of the note of `log_rerun_reasoning`.
+REASONING_NOTE = "reasoning"
 # The name of the policy of a loop that follows the limits of each call.
 FOLLOWING_POLICY_NAME = "guardrails"
+# The limits that callers find in FATIGUE_CONFIG; the others are in RERUN_CONFIG.
 FATIGUE_LIMITS = (
     "base_increment",
     "improvement_threshold",
@@ -133,10 +138,10 @@ class GuardedLoops:
         rules: Sequence[str],
         by: str,
     ) -> LoopView:
-        """Store a completion, override those `rules` that ended its loop, and return
-        the state.
+        """Store a completion, and return the state of its loop.
 
-        An equal second completion changes nothing; a different one raises AttemptTaken.
+        Those of the `rules` that ended the loop are overridden by the person `by`. An
+        equal second completion changes nothing; a different one raises AttemptTaken.
         Raises NotFound for an unknown loop without content, and as
         `heedful.drive.report.report`.
         """
@@ -144,15 +149,13 @@ class GuardedLoops:
         completion = await self._with_tracked_tags(
             name, completion, stored_loop, number
         )
+
         task = completion.task
-        if (
-            stored_loop.created
-            and task is not None
-            and redact(task) != stored_loop.head.task
-        ):
-            stored_task = str(stored_loop.head.task)[:80]
+        stored_task = stored_loop.head.task
+        if stored_loop.created and task is not None and redact(task) != stored_task:
+            shown_task = str(stored_task)[:80]
             raise Conflict(
-                f"loop {stored_loop.id!r} is about another task: {stored_task}"
+                f"loop {stored_loop.id!r} is about another task: {shown_task}"
             )
 
         if number > len(stored_loop.loop.attempts):
@@ -170,9 +173,9 @@ class GuardedLoops:
                 f"the completion of {name!r} was reported with other content"
             )
 
-        lifted_rules = [rule for rule in rules if rule in view.stopped_by]
-        if lifted_rules:
-            await self.lift(stored_loop.id, lifted_rules, by)
+        rules_to_lift = [rule for rule in rules if rule in view.stopped_by]
+        if rules_to_lift:
+            await self.lift(stored_loop.id, rules_to_lift, by)
             view = await self.view(stored_loop.id)
 
         return view
@@ -181,14 +184,13 @@ class GuardedLoops:
         self, name: str, completion: Completion, stored_loop: StoredLoop, number: int
     ) -> Completion:
         """Add the bias tags that `track_bias` noted for this attempt."""
-        pending = number > len(stored_loop.loop.attempts)
+        attempts = stored_loop.loop.attempts
+        pending = number > len(attempts)
         if not pending and completion.bias_tags is None:
             return completion
 
         notes = await self.store.read(self.scope, loop_store.notes, name)
-        evaluation = (
-            None if pending else stored_loop.loop.attempts[number - 1].evaluation
-        )
+        evaluation = None if pending else attempts[number - 1].evaluation
 
         tags = []
         for key, tag in notes.items():
@@ -196,7 +198,6 @@ class GuardedLoops:
             is_reported = evaluation is not None and key in evaluation.keys
             if key.startswith(BIAS_PREFIX) and (pending or is_reported):
                 tags.append(tag)
-
         if not tags:
             return completion
 
@@ -212,9 +213,7 @@ class GuardedLoops:
         number: int,
         personas: Mapping[str, str],
     ) -> None:
-        """Judge and store an attempt that is not stored yet; begin its loop if it is
-        new.
-        """
+        """Judge and store an attempt that is not stored; begin its loop if need be."""
         if completion.is_empty and stored_loop.created:
             allowed = "given: the summary, the output or the scores of this attempt"
             raise InvalidInput("summary", None, allowed)
@@ -229,6 +228,7 @@ class GuardedLoops:
         if not goal and isinstance(context, Mapping):
             goal = str(context.get("goal") or "")
         checks = checks_of_missing_scores(completion, self.judge, goal)
+
         if stored_loop.created:
             await self._update_policy(stored_loop)
         else:
@@ -249,7 +249,8 @@ class GuardedLoops:
             reported_as=name,
             vouched=self.vouched(stored_loop.id) or completion.evaluation is None,
         )
-        with suppress(AttemptTaken):  # another completion of the same attempt was first
+        # If another completion of the same attempt was first, `complete` compares them.
+        with suppress(AttemptTaken):
             await report.report(
                 self.store,
                 scope=self.scope,
@@ -260,8 +261,9 @@ class GuardedLoops:
             )
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
-        """Return the state of a stored loop now or after attempt `number`. Raises
-        StoreError.
+        """Return the state of a stored loop, now or after the attempt `number`.
+
+        Raises StoreError.
         """
         (stored_loop,) = await self._read([id])
         return LoopView(stored_loop, await self._next_name(stored_loop), number)
@@ -278,8 +280,11 @@ class GuardedLoops:
             allowed = f"1 to {MAX_RERUN_NAME_CHARS} printable characters"
             raise InvalidInput("loop_id", name, allowed)
 
+        # A rerun has the name of its loop and an ending: a_b_r1 may be one of a_b or a.
         ends = [end for end in range(len(name) - 1, 0, -1) if name[end] == "_"]
-        for stored_loop in await self._read([name, *(name[:end] for end in ends)]):
+        ids = [name, *(name[:end] for end in ends)]
+
+        for stored_loop in await self._read(ids):
             if stored_loop.id == name:
                 return stored_loop, 1
 
@@ -291,11 +296,15 @@ class GuardedLoops:
             if next_number > 1 and await self._next_name(stored_loop) == name:
                 return stored_loop, next_number
 
+        return self._new_loop(name), 1
+
+    def _new_loop(self, id: str) -> StoredLoop:
+        """Return a loop without attempts that is not stored: its `created` is 0."""
         policy = self.policy
-        new = StoredLoop(
-            id=name,
+        return StoredLoop(
+            id=id,
             head=Head(task="", goals=(), policy=codec.policy_to(policy)),
-            loop=record.Loop(name, policy.goals),
+            loop=record.Loop(id, policy.goals),
             values=(),
             decisions=(),
             journal={},
@@ -303,7 +312,6 @@ class GuardedLoops:
             created=0.0,
             updated=0.0,
         )
-        return new, 1
 
     async def find_stored(self, name: str) -> StoredLoop:
         """Return the stored loop with an attempt called `name`. Raises NotFound."""
@@ -313,14 +321,16 @@ class GuardedLoops:
         return stored_loop
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
-        """Override all of these rules, or none if one is refused. Raises
-        OverrideRefused.
+        """Override all of these rules, or none if one is refused.
+
+        Raises OverrideRefused.
         """
         (stored_loop,) = await self._read([id])
         if self.named:
             note = f"named by the caller: {self.named}"
             why = f"{why}; {note}" if why else note
 
+        # All rules are checked before the first is overridden.
         verdict = decide.latest_verdict(stored_loop.decisions)
         policy = codec.policy_from(stored_loop.head.policy)
         for rule in rules:
@@ -341,8 +351,9 @@ class GuardedLoops:
         )
 
     async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
-        """Return the stored loops; those that follow the limits get the limits of
-        now.
+        """Return the stored loops with these ids.
+
+        Those that follow the limits of each call get the policy that applies now.
         """
         stored_loops = await self.store.read(self.scope, loop_store.read_many, ids)
         policy = self.policy
@@ -358,14 +369,16 @@ class GuardedLoops:
         return stored_loops
 
     async def _update_policy(self, stored_loop: StoredLoop) -> None:
+        """Write the policy that `_read` gave a loop, if it follows the limits."""
         if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
             await self.store.write(
                 self.scope, loop_store.set_policy, stored_loop.id, stored_loop.head
             )
 
     async def _next_name(self, stored_loop: StoredLoop) -> str:
-        """Return a new name for the next attempt, such as `ID_r1`; never the id of a
-        loop.
+        """Return a new name for the next attempt, such as `ID_r1`.
+
+        It is never the id of a loop: in that case, it gets one more underscore.
         """
         suffix = f"_r{len(stored_loop.loop.attempts)}"
         while await self._read([f"{stored_loop.id}{suffix}"]):
@@ -398,18 +411,21 @@ async def process_loop_completion(
     personas = {"reflection_persona": DEFAULT_PERSONA}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
+    rules = _overridden_rules(
+        fatigue=override_fatigue,
+        attempts=override_max_reruns,
+        echo=override_bias_echo,
+    )
+
     view = await GuardedLoops.of(store).complete(
         loop_id,
         Completion(**content),
         personas=personas,
-        rules=_overridden_rules(
-            fatigue=override_fatigue,
-            attempts=override_max_reruns,
-            echo=override_bias_echo,
-        ),
+        rules=rules,
         by=override_by or "",
     )
     reflection = view.answer(answers.REFLECTION_FIELDS)
+    persona = orchestrator_persona or reflection["reflection_persona"]
     decided_at = view.decision.at if view.decision else view.stored.created
 
     return {
@@ -417,8 +433,7 @@ async def process_loop_completion(
         "loop_id": loop_id,
         "reflection_result": reflection,
         "decision_result": view.answer(answers.DECISION_FIELDS),
-        "orchestrator_persona": orchestrator_persona
-        or reflection["reflection_persona"],
+        "orchestrator_persona": persona,
         "timestamp": iso(decided_at),
     }
 
@@ -430,8 +445,9 @@ async def process_loop_reflection(
     override_by: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the `reflection_result` of `process_loop_completion`, which also takes
-    `options`.
+    """Return the `reflection_result` of `process_loop_completion`.
+
+    `options` are further arguments of that function.
     """
     answer = await process_loop_completion(
         loop_id,
@@ -451,8 +467,9 @@ async def make_rerun_decision(
     override_by: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the `decision_result` of `process_loop_completion`, which also takes
-    `options`.
+    """Return the `decision_result` of `process_loop_completion`.
+
+    `options` are further arguments of that function.
     """
     answer = await process_loop_completion(
         loop_id,
@@ -492,7 +509,6 @@ async def override_guardrails(
     InvalidInput without a flag, and OverrideRefused for a loop that passed or if
     `override_by` is missing.
     """
-    loops = GuardedLoops.of(store)
     rules = _overridden_rules(
         fatigue=override_fatigue,
         attempts=override_max_reruns,
@@ -503,6 +519,8 @@ async def override_guardrails(
         "override"
     )
     require(rules, "override_fatigue", override_fatigue, allowed)
+
+    loops = GuardedLoops.of(store)
     stored_loop = await loops.find_stored(loop_id)
     await loops.lift(stored_loop.id, rules, override_by or "", override_reason or "")
 
@@ -519,8 +537,9 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE
 ) -> dict[str, Any]:
-    """Return all fields of an attempt, with the logged reasons. Raises NotFound,
-    StoreError.
+    """Return all fields of an attempt, with the logged reasons.
+
+    Raises NotFound, StoreError.
     """
     loops = GuardedLoops.of(store)
     stored_loop, number = await loops.find(loop_id)
@@ -532,6 +551,7 @@ async def get_loop_trace(
     view = LoopView(stored_loop, "")
     if attempts:
         view = await loops.view(stored_loop.id, min(number, attempts))
+
     status = "completed"
     if number > attempts:
         status = "pending"
@@ -545,10 +565,10 @@ async def get_loop_trace(
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
     }
+    # What `log_rerun_reasoning` noted replaces what follows from the decision.
     reasons = notes.get(REASONING_NOTE, {})
-    logged = {name: value for name, value in reasons.items() if value is not None}
-
-    return view.answer(answers.TRACE_FIELDS, facts | logged)
+    facts |= {name: value for name, value in reasons.items() if value is not None}
+    return view.answer(answers.TRACE_FIELDS, facts)
 
 
 async def enforce_rerun_limits(
@@ -558,32 +578,30 @@ async def enforce_rerun_limits(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Return whether a loop has used up its reruns; `override_max_reruns` allows one
-    more.
+    """Return whether a loop has used up its reruns.
 
-    A second override before the next rerun has no effect. An unknown loop has 0 reruns.
-    Raises OverrideRefused, StoreError.
+    `override_max_reruns` allows one more. A second override before the next rerun has
+    no effect. An unknown loop has 0 reruns. Raises OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
     stored_loop, _ = await loops.find(loop_id)
     now = time.time()
     view = LoopView(stored_loop, "")
     was_reached = view.facts["rerun_limit_reached"]
+
     wants_override = override_max_reruns and stored_loop.created
     if wants_override and was_reached and not view.lifted_by("attempts", now):
         await loops.lift(stored_loop.id, ["attempts"], override_by or "")
         view = await loops.view(stored_loop.id)
 
     actor = view.lifted_by("attempts", now) if was_reached else ""
-    return view.answer(
-        answers.LIMIT_FIELDS,
-        {
-            "limit_reached": view.facts["rerun_limit_reached"],
-            "overridden": bool(actor),
-            "force_finalize": was_reached and not actor,
-            "overridden_by": actor or None,
-        },
-    )
+    facts = {
+        "limit_reached": view.facts["rerun_limit_reached"],
+        "overridden": bool(actor),
+        "force_finalize": was_reached and not actor,
+        "overridden_by": actor or None,
+    }
+    return view.answer(answers.LIMIT_FIELDS, facts)
 
 
 async def detect_bias_repetition(
@@ -593,24 +611,23 @@ async def detect_bias_repetition(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Return whether the rule Echo would stop the loop if its next attempt had these
-    bias tags.
+    """Return whether these bias tags of a next attempt would be an echo.
 
-    Occurrences in other loops of the scope count. `threshold` is by default the limit
-    of the loop: 3, or what RERUN_CONFIG says. Stores nothing. Raises InvalidInput,
-    StoreError.
+    If they are, the rule Echo would stop the loop. Occurrences in other loops of the
+    scope count. `threshold` is by default the limit of the loop: 3, or what
+    RERUN_CONFIG says. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)
     stored_loop, _ = await loops.find(loop_id)
     if threshold is None:
         threshold = _echo_threshold(stored_loop)
-    echo = stop.Echo(threshold, across="scope")
-    earlier = await loops.earlier_echoes(stored_loop.id)
-    counts = echo.counts(_then(replace(stored_loop.loop, echoes=earlier), completion))
-    tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
 
-    return answers.echo_fields(tags, echo.times)
+    earlier = await loops.earlier_echoes(stored_loop.id)
+    loop = _then(replace(stored_loop.loop, echoes=earlier), completion)
+    counts = stop.Echo(threshold, across="scope").counts(loop)
+    tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
+    return answers.echo_fields(tags, threshold)
 
 
 async def track_bias(
@@ -619,16 +636,16 @@ async def track_bias(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Count the bias tags of an attempt, each once; return how often the scope has had
-    them.
+    """Note the bias tags of an attempt; return how often the scope has had them.
 
-    The tags become part of the completion of the attempt, whether it is reported before
-    or later. Raises InvalidInput, StoreError.
+    Each tag counts once for the attempt. The tags become part of its completion,
+    whether that is reported before or later. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     evaluation = Completion(bias_tags=bias_tags).evaluation
     findings = evaluation.findings if evaluation else ()
     stored_loop, number = await loops.find(loop_id)
+
     notes = {
         finding.key: {
             "tag": finding.key.removeprefix(BIAS_PREFIX),
@@ -642,15 +659,14 @@ async def track_bias(
 
     earlier = await loops.earlier_echoes(stored_loop.id)
     in_loop = stored_loop.loop.count_findings()
+    # An attempt that is reported is counted in its loop.
     in_attempt = 1 if number > len(stored_loop.loop.attempts) else 0
-    counts = {
-        key.removeprefix(BIAS_PREFIX): earlier.get(key, 0)
-        + in_loop.get(key, 0)
-        + in_attempt
-        for key in notes
-    }
-    answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
+    counts: dict[str, int] = {}
+    for key in notes:
+        times = earlier.get(key, 0) + in_loop.get(key, 0) + in_attempt
+        counts[key.removeprefix(BIAS_PREFIX)] = times
 
+    answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
     return {
         "bias_echo": answer["bias_echo"],
         "repeated_tags": answer["repeated_tags"],
@@ -673,20 +689,23 @@ async def calculate_fatigue_score(
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     check_share("previous_fatigue", previous_fatigue or 0.0)
+
     stored_loop, _ = await loops.find(loop_id)
     policy = codec.policy_from(stored_loop.head.policy)
     rule = decide.rule_of(policy, stop.Fatigue)
     loop = replace(stored_loop.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
 
-    loop = _then(loop, completion)
-    improved = loop.improved[-1]
-    is_rerun = len(loop.attempts) > 1
-    level = rule.after(before, improved) if is_rerun else before
-    answer = answers.fatigue_fields(level, before, policy, is_rerun and improved)
+    next_loop = _then(loop, completion)
+    improved = False
+    level = before
+    if len(next_loop.attempts) > 1:
+        improved = next_loop.improved[-1]
+        level = rule.after(before, improved)
+
+    answer = answers.fatigue_fields(level, before, policy, improved)
     answer["critical_threshold"] = rule.limit
     answer["force_finalize"] = answer["threshold_exceeded"]
-
     return answer
 
 
@@ -700,11 +719,10 @@ async def log_rerun_reasoning(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Write why a loop runs again to its trace and to the logger `heedful`; return the
-    reasons.
+    """Write why a loop runs again to its trace and to the logger `heedful`.
 
-    A second call for the same attempt replaces the reasons. Raises InvalidInput,
-    StoreError.
+    Returns the reasons. A second call for the same attempt replaces them. Raises
+    InvalidInput, StoreError.
     """
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
@@ -715,6 +733,7 @@ async def log_rerun_reasoning(
         clean(redact(rerun_reason), MAX_LOGGED_TEXT_CHARS),
         clean(redact(detail), MAX_LOGGED_TEXT_CHARS),
     )
+
     reasons = {
         "rerun_trigger": list(rerun_trigger),
         "rerun_reason": rerun_reason,
@@ -739,13 +758,13 @@ def _overridden_rules(*, fatigue: bool, attempts: bool, echo: bool) -> list[str]
 
 
 def _echo_threshold(stored_loop: StoredLoop) -> int:
-    return decide.rule_of(codec.policy_from(stored_loop.head.policy), stop.Echo).times
+    """Return how often a bias tag must occur to be an echo in this loop."""
+    policy = codec.policy_from(stored_loop.head.policy)
+    return decide.rule_of(policy, stop.Echo).times
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:
-    """Return the loop with one more attempt, made of the completion's scores and
-    tags.
-    """
+    """Return the loop with one more attempt, which has the scores and tags reported."""
     attempt = record.Attempt(
         len(loop.attempts) + 1,
         record.Candidate(""),

@@ -1,5 +1,4 @@
-"""Single steps of critiquing, revising and validating, with the names of earlier
-systems.
+"""Single steps of critiquing, revising and validating, as earlier systems name them.
 
 One iteration is a loop of at most two attempts: the given candidate and its revision.
 """
@@ -52,6 +51,7 @@ async def run_iteration(
 
     allowed = "a function (prompt, candidate, findings)"
     require(callable(revise), "revise", revise, allowed)
+
     result = await run(
         prompt,
         generate=lambda task, hint: candidate,
@@ -63,10 +63,8 @@ async def run_iteration(
         initial=candidate,
         store=None,
     )
-    evaluations = [
-        attempt.evaluation or record.Evaluation() for attempt in result.loop.attempts
-    ]
-    first = evaluations[0]
+    first = result.loop.attempts[0].evaluation or record.Evaluation()
+    last = result.loop.attempts[-1].evaluation or record.Evaluation()
     complaints = [finding for finding in first.findings if finding.level != "note"]
     critique = {
         "severity": first.worst,
@@ -78,24 +76,28 @@ async def run_iteration(
         "candidate": result.candidate,
         "critique": critique,
         "converged": check_convergence(result.loop, policy),
-        "improvement": improvement_score(first, evaluations[-1]),
+        "improvement": improvement_score(first, last),
     }
 
 
 def check_convergence(
     loop: record.Loop, policy: decide.Policy = policies.reflection
 ) -> bool:
-    """Return True if the loop passed, or if `policy` stops it by a rule other than
-    attempts and budget.
+    """Return True if the loop passed, or if `policy` finds that more would not help.
+
+    The loop has not converged if it ran out of attempts or budget, was cancelled, or
+    has no score.
     """
-    return _settled(decide.decide(loop, policy))
+    return _is_settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop passed, or was stopped by a rule other than attempts and
-    budget.
+    """Return True if the result passed, or more attempts would not have helped it.
+
+    The loop has not converged if it ran out of attempts or budget, was cancelled, or
+    has no score.
     """
-    return _settled(result.verdict)
+    return _is_settled(result.verdict)
 
 
 def improvement_score(before: record.Evaluation, after: record.Evaluation) -> float:
@@ -103,9 +105,14 @@ def improvement_score(before: record.Evaluation, after: record.Evaluation) -> fl
     return round(before.worst - after.worst, 3)
 
 
-def _settled(verdict: decide.Verdict) -> bool:
+def _is_settled(verdict: decide.Verdict) -> bool:
+    """Return True for a loop that passed, or that any other rule stopped.
+
+    The other rules are those that are not in `UNCONVERGED_RULES`.
+    """
     if not isinstance(verdict, decide.Done):
         return False
+
     rules = {rule_stop.rule for rule_stop in verdict.stopped_by}
     return verdict.passed or not rules <= set(UNCONVERGED_RULES)
 
@@ -136,12 +143,13 @@ class StageGuardrail:
     checks: Sequence[Check]
 
     def validate(self, output: Any, state: Any = None) -> StageGuardrailReport:
-        """Check an output; store nothing. The arguments are those of
-        `heedful.pipeline.validate`.
+        """Check an output; store nothing.
 
-        Inside an event loop, the loop waits until the checks have ended. Raises
-        InvalidInput.
+        The arguments are those of `heedful.pipeline.validate`. Inside an event loop,
+        the loop waits until the checks have ended. Raises InvalidInput.
         """
         work = validate(self.stage, self.checks, output, state)
-        with ThreadPoolExecutor(1) as thread:  # its caller may be inside an event loop
-            return StageGuardrailReport.of(thread.submit(run_sync, work).result())
+        # The caller may be inside an event loop, so the checks run in a thread.
+        with ThreadPoolExecutor(1) as thread:
+            attempt = thread.submit(run_sync, work).result()
+        return StageGuardrailReport.of(attempt)

@@ -43,6 +43,7 @@ from heedful.validation import check_integer, check_share, check_texts, require
 
 DEFAULT_REFLECTIONS_STORE = "heedful.db"
 Method = Callable[..., Coroutine[Any, Any, Any]]
+# The metadata of a record about a run that nobody described.
 UNKNOWN_RUN_METADATA: Any = {
     "outcome": "",
     "task_description": "",
@@ -199,10 +200,12 @@ async def generate_reflection(
     """
     context = await asyncio.to_thread(_as_data, context)
     (episode,) = EpisodeReader(Limits()).add(context)
+
     for name in ("tenant_id", "project_id"):
         require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
+
     if callable(model) and not isinstance(model, Model):
         model = Function(model)
     reflected = await reflect(
@@ -230,8 +233,7 @@ async def store_reflection(
     *,
     store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
 ) -> dict[str, str | None]:
-    """Store a generated reflection; return the ids of its lessons, their `state` and
-    `trust`.
+    """Store a generated reflection; return its lessons' ids, `state` and `trust`.
 
     If they wait in quarantine, `release` is the command that releases them. Storing it
     twice adds nothing. A result that `generate_reflection` did not make, or whose texts
@@ -257,6 +259,7 @@ async def store_reflection(
 
 
 def _with_session(reflected: Reflected, session_id: str) -> Reflected:
+    """Return the lessons with the id of a session in their metadata."""
     lesson = reflected.lesson
     lesson = replace(lesson, meta={**lesson.meta, "session_id": session_id})
     strategy = reflected.strategy
@@ -266,8 +269,10 @@ def _with_session(reflected: Reflected, session_id: str) -> Reflected:
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
-    """Return the lessons of a result: those that heedful made, if the texts are
-    unchanged, else new ones from an unknown author.
+    """Return the lessons of a result.
+
+    They are those that heedful made, if the texts are unchanged, else new ones from an
+    unknown author. Raises InvalidInput.
     """
     if not isinstance(result, Mapping) or "reflection_text" not in result:
         allowed = "a ReflectionResult, or a mapping with its fields"
@@ -276,12 +281,11 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
     fields = ReflectionResult(**{name: result[name] for name in names})
     if isinstance(result, GeneratedReflection):
-        lesson = result.reflected.lesson
-        strategy = result.reflected.strategy
-        strategy_text = strategy.text if strategy else None
-        texts = (lesson.text, strategy_text)
-        if texts == (fields.reflection_text, fields.strategy_text):
-            return result.reflected
+        generated = result.reflected
+        strategy_text = generated.strategy.text if generated.strategy else None
+        same_lesson = generated.lesson.text == fields.reflection_text
+        if same_lesson and strategy_text == fields.strategy_text:
+            return generated
 
     return _reflected_by_caller(fields)
 
@@ -296,7 +300,10 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     )
     check_share("importance", fields.importance)
     check_share("confidence", fields.confidence)
-    pattern = signature(category or "reflection", redact(fields.reflection_text))
+
+    text = redact(fields.reflection_text)
+    pattern = signature(category or "reflection", text)
+    text = text[:MAX_EXAMPLE_TEXT_CHARS]
     meta = {
         **UNKNOWN_RUN_METADATA,
         "outcome": "failure",
@@ -308,7 +315,6 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         "error_category": category,
         "episode": short_digest(f"{fields.reflection_text}\0{fields.strategy_text}"),
     }
-    text = redact(fields.reflection_text)[:MAX_EXAMPLE_TEXT_CHARS]
     lesson = Lesson(
         "reflection",
         pattern,
@@ -321,21 +327,26 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         meta=meta,
         state="quarantined",
     )
+
     strategy = None
     if fields.strategy_text:
-        text = redact(fields.strategy_text)[:MAX_EXAMPLE_TEXT_CHARS]
-        importance = round(lesson.importance * STRATEGY_IMPORTANCE_FACTOR, 6)
-        strategy = replace(
-            lesson,
-            kind="strategy",
-            signature=strategy_signature(pattern, text),
-            text=text,
-            sighting=text,
-            importance=min(1.0, importance),
-            tags=tuple(dict.fromkeys((*lesson.tags, "strategy"))),
-        )
-
+        strategy = _strategy_of(lesson, redact(fields.strategy_text))
     return Reflected(lesson, strategy, claims=(), dropped=(), signals=())
+
+
+def _strategy_of(lesson: Lesson, text: str) -> Lesson:
+    """Return the strategy with this text that belongs to a lesson."""
+    text = text[:MAX_EXAMPLE_TEXT_CHARS]
+    importance = round(lesson.importance * STRATEGY_IMPORTANCE_FACTOR, 6)
+    return replace(
+        lesson,
+        kind="strategy",
+        signature=strategy_signature(lesson.signature, text),
+        text=text,
+        sighting=text,
+        importance=min(1.0, importance),
+        tags=tuple(dict.fromkeys((*lesson.tags, "strategy"))),
+    )
 
 
 async def query_reflections(
@@ -362,6 +373,7 @@ async def query_reflections(
     check_integer("k", k)
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
+
     memory = _memory(store, tenant_id, project_id)
     matches = await memory.query(
         query_text or "",
@@ -372,10 +384,17 @@ async def query_reflections(
         kind=EPISODE_LESSON_KINDS,
         waiting=waiting,
     )
-    return [_row(match) for match in matches]
+    return [_record_of(match) for match in matches]
 
 
-def _row(match: Match) -> dict[str, Any]:
+def _record_of(match: Match) -> dict[str, Any]:
+    """Return a lesson with the fields of earlier systems."""
+    event_ids = _meta_value(match, "source_event_ids", [])
+    memory_ids = _meta_value(match, "related_memory_ids", [])
+    metadata = {
+        name: _meta_value(match, name, default)
+        for name, default in UNKNOWN_RUN_METADATA.items()
+    }
     return {
         "reflection_id": match.signature,
         "kind": "strategy" if match.kind == "strategy" else "reflection",
@@ -386,14 +405,9 @@ def _row(match: Match) -> dict[str, Any]:
         "confidence": _meta_value(match, "confidence", 0.5),
         "tags": list(match.tags),
         "error_category": _meta_value(match, "error_category", "") or None,
-        "source_event_ids": list(map(str, _meta_value(match, "source_event_ids", []))),
-        "related_memory_ids": list(
-            map(str, _meta_value(match, "related_memory_ids", []))
-        ),
-        "metadata": {
-            name: _meta_value(match, name, default)
-            for name, default in UNKNOWN_RUN_METADATA.items()
-        },
+        "source_event_ids": list(map(str, event_ids)),
+        "related_memory_ids": list(map(str, memory_ids)),
+        "metadata": metadata,
         "source": "reflection_engine_v2",
         "layer": "rm",
         "state": older_state(match.state),
@@ -404,17 +418,18 @@ def _row(match: Match) -> dict[str, Any]:
 
 
 def _meta_value(match: Match, name: str, default: Any) -> Any:
-    """Return a value of the metadata, or `default` if it has another type: an import
-    may contain anything.
+    """Return a value of the metadata, or `default` if it has another type.
+
+    The metadata of an imported lesson may contain anything.
     """
     value = match.meta.get(name)
     return value if type(value) is type(default) else default
 
 
 class Reflector:
-    """The functions `generate_reflection`, `store_reflection` and `query_reflections`
-    as methods.
+    """The three functions of this module as methods, with one store and one model.
 
+    They are `generate_reflection`, `store_reflection` and `query_reflections`.
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
     episode)` returns the importance, 0..1. A `memory_repository` is used instead of
     `store`. `trust` says who wrote the tasks and the users' messages. Raises
@@ -449,12 +464,15 @@ class Reflector:
         self.query_reflections: Method = partial(query_reflections, store=repository)
 
 
-ReflectionEngine = ReflectionEngineV2 = Reflector  # the names of earlier systems
+# The names of earlier systems.
+ReflectionEngine = Reflector
+ReflectionEngineV2 = Reflector
 
 
 def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
-    """Return the memory of this scope; a Memory of another scope lends its store and
-    settings.
+    """Return the memory of this scope.
+
+    If `store` is a Memory of another scope, the new one has its store and settings.
     """
     scope = Scope(tenant, project)
     if not isinstance(store, Memory) or store.scope == scope:
@@ -470,24 +488,26 @@ def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
 
 
 def _as_data(context: Any) -> Mapping[str, Any]:
-    """Return a run as JSON data; values that JSON cannot hold become text."""
+    """Return a run as JSON data; values that JSON cannot hold become text.
+
+    Raises InvalidInput.
+    """
+    kind = type(context).__name__
     try:
-        value = json.loads(json.dumps(context, default=_plain))
+        value = json.loads(json.dumps(context, default=_fields_or_text))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(
-            "context", type(context).__name__, "data that JSON can hold"
-        ) from error
+        raise InvalidInput("context", kind, "data that JSON can hold") from error
+
     if not isinstance(value, dict):
-        raise InvalidInput(
-            "context", type(context).__name__, "a ReflectionContext, or a mapping"
-        )
+        raise InvalidInput("context", kind, "a ReflectionContext, or a mapping")
     return value
 
 
-def _plain(value: Any) -> Any:
+def _fields_or_text(value: Any) -> Any:
     """Return the fields of an object, without those that are None, or else its text."""
     if isinstance(value, Enum):
         return str(value.value)
+
     fields = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
     if not fields:
         return str(value)

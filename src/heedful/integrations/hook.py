@@ -31,8 +31,10 @@ HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name of it"
 )
-MAX_HOOK_EVENT_BYTES = 8 * 2**20  # no agent sends so many
-HOOK_TIMEOUT_SECONDS = 5  # until an answer; the end of a turn may take longer
+# No agent sends an event of so many bytes.
+MAX_HOOK_EVENT_BYTES = 8 * 2**20
+# The time until an answer; the end of a turn may take longer.
+HOOK_TIMEOUT_SECONDS = 5
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
@@ -45,11 +47,12 @@ HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
     "trust": json.loads,
     "hook": json.loads,
 }
+# The files that may have settings, and the table in each that has them.
 SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
     "heedful.toml": (),
 }
-# Beside the user's own database: which files of projects are followed.
+# The file beside the user's own database that says which files of projects are used.
 APPROVALS_FILE = "approved.json"
 DEFAULT_AGENT = "claude-code"
 # Events of Claude Code at which the user hears that settings are not followed.
@@ -61,39 +64,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
     words = [word for word in words if word != "--strict"]
-    agent = _option(words, "--agent") or DEFAULT_AGENT
-    work = _option(words, "--work")
+    agent = _take_option(words, "--agent") or DEFAULT_AGENT
+    session = _take_option(words, "--work")
     if len(words) != 1 or words[0].startswith("-"):
         print(HOOK_USAGE, file=sys.stderr)
-        return 1  # if a hook exits with 2, Claude Code blocks the action
+        # If a hook exits with 2, Claude Code blocks the action.
+        return 1
 
     event = words[0]
     try:
         with suppress(KeyboardInterrupt):
-            if work:
-                _work(event, work, strict)
+            if session:
+                _work(event, session, strict)
             else:
                 _answer(event, agent, strict)
     except Exception as error:  # the edge to the agent, which must not fail by us
-        reason = ""
-        if isinstance(error, HeedfulError):
-            reason = " ".join(redact(str(error)).split())
-        _log(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
-        if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
-            notice = f"heedful: this hook did nothing: {reason}"
-            print(json.dumps({"systemMessage": notice}))
-
-        if strict:
-            print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)
-
+        _report_failure(error, event, agent, strict)
     return 0
+
+
+def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> None:
+    """Log why an event has no answer; the user hears it if the agent can show it."""
+    reason = ""
+    if isinstance(error, HeedfulError):
+        reason = " ".join(redact(str(error)).split())
+
+    _log(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
+    if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
+        notice = f"heedful: this hook did nothing: {reason}"
+        print(json.dumps({"systemMessage": notice}))
+    if strict:
+        print(f"heedful-hook: {reason or repr(error)}", file=sys.stderr)
 
 
 def run() -> None:
     """Run `main`, and end without waiting for what a locked database holds up."""
-    gc.disable()  # the process ends before there is much to collect
+    # The process ends before there is much to collect.
+    gc.disable()
 
-    with suppress(AttributeError):  # not on Windows
+    # Windows has none of these signals.
+    with suppress(AttributeError):
         for number in (signal.SIGTERM, signal.SIGHUP):
             # So that the commands of the project end, too.
             signal.signal(number, signal.default_int_handler)
@@ -109,14 +119,16 @@ def run() -> None:
 
 
 def _give_up(*_: Any) -> None:
+    """End the process when its time is up; the agent works on without an answer."""
     _log(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
     os._exit(0)
 
 
-def _option(words: list[str], name: str) -> str:
+def _take_option(words: list[str], name: str) -> str:
     """Remove an option with its value; return the value, "" if it is not there."""
     if name not in words:
         return ""
+
     index = words.index(name)
     value = words[index + 1] if index + 1 < len(words) else ""
     del words[index : index + 2]
@@ -126,16 +138,18 @@ def _option(words: list[str], name: str) -> str:
 def _answer(event: str, agent: str, strict: bool) -> None:
     """Print the answer to an event, and start the work that it leaves."""
     data = read_event(sys.stdin.buffer)
-    folder = _folder(data)
+    folder = _project_folder(data)
     settings = read_settings(folder)
     _log_ignored(event, settings["ignored"])
+
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
 
     _log_warnings(event)
     rules, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
     if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
-        _run_long(niceness=0)
+        _lift_time_limit(niceness=0)
+
     reply = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
     answer = reply.answer
     if agent == DEFAULT_AGENT and event in NOTICE_EVENTS:
@@ -143,7 +157,7 @@ def _answer(event: str, agent: str, strict: bool) -> None:
         if notice:
             answer = dict(answer or {})
             earlier = answer.get("systemMessage")
-            answer["systemMessage"] = "\n".join(filter(None, [earlier, notice]))
+            answer["systemMessage"] = f"{earlier}\n{notice}" if earlier else notice
 
     if answer is not None:
         print(json.dumps(answer), flush=True)
@@ -152,15 +166,16 @@ def _answer(event: str, agent: str, strict: bool) -> None:
 
 
 def _work(event: str, session: str, strict: bool) -> None:
-    """Do the work that an answer left for a session."""
-    settings = read_settings(_folder({"cwd": str(Path.cwd())}))
+    """Do the work that an answer left for a session; `event` names the work."""
+    settings = read_settings(_project_folder({"cwd": str(Path.cwd())}))
     _log_ignored(event, settings["ignored"])
+
     asyncio = _import_asyncio()
     from heedful.integrations import hooks
 
     _log_warnings(event)
     _, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
-    _run_long(niceness=10)
+    _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
 
@@ -171,12 +186,11 @@ def _import_asyncio() -> ModuleType:
     The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
     was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
     """
-    if "asyncio" in sys.modules or "ssl" in sys.modules:
+    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
+    if "asyncio" in modules or "ssl" in modules:
         import asyncio
 
         return asyncio
-
-    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
 
     modules["ssl"] = None
     try:
@@ -187,47 +201,58 @@ def _import_asyncio() -> ModuleType:
     return asyncio
 
 
-def _run_long(niceness: int) -> None:
+def _lift_time_limit(niceness: int) -> None:
     """Lift the time limit of the process, and let others go first."""
-    with suppress(AttributeError):  # not on Windows
+    # Windows has neither of them.
+    with suppress(AttributeError):
         signal.setitimer(signal.ITIMER_REAL, 0)
         os.nice(niceness)
 
 
 def _log_ignored(event: str, ignored: Mapping[str, str]) -> None:
+    """Log the names of the files that are not followed, if there are any."""
     if ignored:
         _log(f"{event}: ignored until heedful hook approve: {', '.join(ignored)}")
 
 
 def _log_warnings(event: str) -> None:
     """Log each warning of heedful as a line, without a traceback."""
+    logging.getLogger("heedful").addHandler(_WarningLines(event))
 
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            error = getattr(record, "error", "")
-            _log(f"{event}: {record.getMessage()}: {error}".rstrip(": "))
 
-    logging.getLogger("heedful").addHandler(Lines(logging.WARNING))
+class _WarningLines(logging.Handler):
+    """Writes warnings as lines of the hook's log that begin with the event."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(logging.WARNING)
+        self._event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = getattr(record, "error", "")
+        _log(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
 def _notice(event: str, ignored: Mapping[str, str]) -> str:
     """Return what the user hears about files that are not followed, "" for nothing.
 
-    A stop tells only of what the gate has lost, not of what it never had.
+    At a stop, the user hears only of files that were approved and have changed since:
+    what they ask for no longer happens.
     """
     changed = sorted(set(ignored) & set(approvals()["files"]))
     names = changed if event == "Stop" else sorted(ignored)
     if not names:
         return ""
+
     verb = "changed and is ignored" if changed else "is ignored"
     return f"heedful: {', '.join(names)} {verb} until heedful hook approve"
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
-    """Read an event as JSON data; nothing for an empty input. Raises UsageError."""
+    """Read an event, an object in JSON. Raises UsageError for anything else."""
     raw = stream.read(MAX_HOOK_EVENT_BYTES + 1)
     if len(raw) > MAX_HOOK_EVENT_BYTES:
-        while stream.read(2**20):  # the agent must not fail at writing
+        # Read on to the end, because the agent must not fail at writing.
+        while stream.read(2**20):
             pass
         raise UsageError(f"the event has more than {MAX_HOOK_EVENT_BYTES} bytes")
 
@@ -238,11 +263,10 @@ def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
 
     if not isinstance(data, dict):
         raise UsageError(f"the event is not an object but {type(data).__name__}")
-
     return data
 
 
-def _folder(data: Mapping[str, Any]) -> Path:
+def _project_folder(data: Mapping[str, Any]) -> Path:
     """Return the folder of the project that an event is about."""
     folders = [os.environ.get("CLAUDE_PROJECT_DIR")]
     roots = data.get("workspace_roots")
@@ -282,8 +306,11 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
         table = read_table(place / file, *SETTINGS_FILE_TABLES[file])
         name = str(place / file)
         digest = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()
-        if approved["files"].get(name, "" if table else digest) != digest:
+        # A file without settings needs no approval.
+        approved_digest = approved["files"].get(name, "" if table else digest)
+        if approved_digest != digest:
             ignored[name] = digest
+
         if every or name not in ignored:
             for key in table.keys() & HOOK_SETTING_TYPES.keys():
                 settings[key] = table[key]
@@ -293,8 +320,9 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
     settings["trust"] = {**approved["trust"], **settings["trust"]}
+
     if not settings["db"]:
-        settings["db"] = _found_database(folder, root, approved["files"], ignored)
+        settings["db"] = _default_database(folder, root, approved["files"], ignored)
     settings["db"] = _database_in(folder, settings["db"])
     return settings
 
@@ -305,22 +333,24 @@ def _environment() -> dict[str, Any]:
     for name, read in HOOK_SETTING_TYPES.items():
         variable = f"HEEDFUL_{name.upper()}"
         value = os.environ.get(variable)
-        if value:
-            try:
-                settings[name] = read(value)
-            except ValueError as error:
-                raise UsageError(f"{variable} is wrong: {error}") from error
+        if not value:
+            continue
+
+        try:
+            settings[name] = read(value)
+        except ValueError as error:
+            raise UsageError(f"{variable} is wrong: {error}") from error
 
     return settings
 
 
-def _found_database(
+def _default_database(
     folder: Path, root: Path, approved: Mapping[str, str], ignored: dict[str, str]
 ) -> str:
     """Return the database of the folder, its repository or the user.
 
-    A file that heedful did not make, such as one of a clone, is ignored if the user has
-    not approved it. The database of a repository need not exist.
+    A file that heedful did not make, such as one of a clone, is added to `ignored` if
+    the user has not approved it. The database of a repository need not exist.
     """
     database = ""
     for path in (folder / DEFAULT_DATABASE_FILE, root / DEFAULT_DATABASE_FILE):
@@ -341,7 +371,11 @@ def _database_in(folder: Path, db: Any) -> str:
 
 
 def _made_here(path: Path) -> bool:
-    """Return True if heedful made a database: git ignores it by a file no clone has."""
+    """Return True if heedful made a database in this copy of a repository.
+
+    When it makes one, it adds it to the file in which git keeps what to ignore. That
+    file is not part of a clone.
+    """
     with suppress(OSError):
         exclude = path.parent / ".git" / "info" / "exclude"
         lines = exclude.read_text("utf-8", "replace").splitlines()
@@ -361,6 +395,8 @@ def approve(kind: str, more: Mapping[str, str]) -> None:
     """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
     approved = approvals()
     approved[kind] |= more
+
+    # The file is replaced at once, so that no hook reads half of it.
     draft = _home() / f"{APPROVALS_FILE}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8", opener=private) as file:
         json.dump(approved, file, indent=2)
@@ -403,15 +439,16 @@ def _log(line: str) -> None:
     """
     import time
 
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
+    # A RuntimeError says that the user has no home.
+    with suppress(OSError, RuntimeError):
         path = _home() / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
         mode = "w" if is_long else "a"
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
 
         with open(
             path, mode, encoding="utf-8", errors="replace", opener=private
         ) as file:
-            now = time.strftime("%Y-%m-%d %H:%M:%S")
             file.write(f"{now} {line[:MAX_LOG_LINE_CHARS]}\n")
 
 

@@ -49,13 +49,18 @@ Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-MAX_BLOCK_OUTPUT_CHARS = 4_000  # of a command's output, in the reason of a block
-MAX_OUTPUT_TAIL_BYTES = 1 << 20  # of a command's output, that are read
-MAX_OUTPUT_LINES = 40  # error lines of a command's output
+# Of a command's output: how much the reason of a block has, how much is read at its
+# end, and the error lines that are shown of a long one.
+MAX_BLOCK_OUTPUT_CHARS = 4_000
+MAX_OUTPUT_TAIL_BYTES = 1 << 20
+MAX_OUTPUT_LINES = 40
 MAX_OUTPUT_LINE_CHARS = 300
-MAX_COMMAND_CHARS = 200  # of a command that failed, in its finding
-MAX_HOOK_TEXT_CHARS = 4 * Limits().content  # of a text that is cleaned
-MAX_SHORT_ID_CHARS = 80  # of a session or a prompt; a longer id becomes a digest
+# The characters of a command that failed, in its finding.
+MAX_COMMAND_CHARS = 200
+# A longer text of an event is cut before it is cleaned.
+MAX_HOOK_TEXT_CHARS = 4 * Limits().content
+# A longer id of a session or a prompt becomes a digest.
+MAX_SHORT_ID_CHARS = 80
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response", "tool_output"})
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
@@ -64,11 +69,13 @@ MACHINE_PROMPT_SOURCES = frozenset(
 )
 # Work in the background that goes on for a whole session, such as a server.
 LASTING_WORK_TYPES = frozenset({"shell", "monitor"})
-# An exit code in the text of a result, of agents that report failures in no other way.
+# An exit code in the text of a result, as some agents report failures in no other way:
+# "Process exited with code 2" or "exit code: 1".
 _EXIT_CODE_PATTERN = re.compile(
     r"^\W{0,4}(?:process )?exit(?:ed)?(?: with)?(?: code)?:? *(\d+)",
     re.IGNORECASE | re.MULTILINE,
 )
+# The fields of a result that may have an exit code, and those that may have its text.
 _EXIT_CODE_FIELDS = ("exit_code", "exitCode", "returncode")
 _RESPONSE_TEXT_FIELDS = (
     "stdout",
@@ -82,12 +89,14 @@ _RESPONSE_TEXT_FIELDS = (
 
 
 def _nested(name: str, **more: str) -> Form:
+    """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
     return lambda event, text: {
         "hookSpecificOutput": {"hookEventName": event, **more, name: text}
     }
 
 
 def _named(name: str, **more: str) -> Form:
+    """Return the form of an answer with the text as `name`, beside other fields."""
     return lambda event, text: {**more, name: text}
 
 
@@ -190,14 +199,14 @@ class HookSettings:
     policy: str = "default"
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str) or not all(
-            isinstance(line, str) for line in self.stop
-        ):
+        is_text = isinstance(self.stop, str)
+        if is_text or not all(isinstance(line, str) for line in self.stop):
             raise InvalidInput(
                 "hook.stop", self.stop, 'a list of commands, as ["make test"]'
             )
         object.__setattr__(self, "stop", tuple(self.stop))
-        if type(self.deny) is not bool:
+
+        if not isinstance(self.deny, bool):
             raise InvalidInput("hook.deny", self.deny, "true or false")
         if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
             raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
@@ -228,23 +237,24 @@ class Reply:
     session: str = ""
 
 
-async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
-    """Run a command of the project; another exit code than 0 is an error.
+async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
+    """Run a command of the project; return an error if it fails, else None.
 
     Its evidence is what the command printed: of a long output, its error lines and its
     end.
     """
     from heedful.loop.record import Finding
 
-    code, text = await run_command(line, folder, seconds)
+    code, output = await run_command(line, folder, seconds)
     if code == 0:
         return None
 
-    text = text.strip()
+    output = output.strip()
     end = f"took over {seconds:g} s" if code is None else f"exited with {code}"
-    if not text:
+    if not output:
         end += " and printed nothing"
-    evidence = sanitize(redact(_shortened(text)))
+
+    evidence = sanitize(redact(_shorten_output(output)))
     return Finding(
         line[:MAX_COMMAND_CHARS],
         redact(f"`{line}` {end}"),
@@ -253,8 +263,8 @@ async def _checked(line: str, folder: str, seconds: float) -> Finding | None:
     )
 
 
-def _shortened(text: str) -> str:
-    """Return an output, of a long one the error lines and the end."""
+def _shorten_output(text: str) -> str:
+    """Return an output; of a long one, the error lines and then the end."""
     from heedful.traces.error_lines import error_lines
 
     if len(text) <= MAX_BLOCK_OUTPUT_CHARS:
@@ -263,8 +273,8 @@ def _shortened(text: str) -> str:
     lines = error_lines(text.splitlines(), others=False)[:MAX_OUTPUT_LINES]
     head = "\n".join(line[:MAX_OUTPUT_LINE_CHARS] for line in lines)
     head = head[: MAX_BLOCK_OUTPUT_CHARS // 2]
-
-    return f"{head}\n[…]\n{text[-(MAX_BLOCK_OUTPUT_CHARS - len(head)) :]}"
+    end_chars = MAX_BLOCK_OUTPUT_CHARS - len(head)
+    return f"{head}\n[…]\n{text[-end_chars:]}"
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -283,7 +293,8 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            if process.poll() is None:  # time is up, or the hook was cancelled
+            # The command still runs if its time is up, or if the hook was cancelled.
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
@@ -330,17 +341,22 @@ async def reply(
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
-    data = {key: _cut(value, key in _JSON_TEXT_FIELDS) for key, value in data.items()}
+    data = {
+        field: _cut(value, encoded=field in _JSON_TEXT_FIELDS)
+        for field, value in data.items()
+    }
     session = data.get(row.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
 
-    run = host.run(_short(session))
+    run = host.run(_short_id(session))
     moment = _Moment(name=name, agent=row, data=data, run=run, settings=settings)
     kind = row.events[name]
     shows = kind in row.takes or (kind == "before" and settings.deny)
     run.room = MAX_MOMENT_CHARS if shows else 0
-    if kind == "stop":  # the commands of the project take their time
+
+    # A stop is not limited in time here: the commands of the project take theirs.
+    if kind == "stop":
         return await _stop(moment)
     if kind == "end":
         return Reply(None, "end", run.id)
@@ -361,32 +377,40 @@ async def work(host: Host, session: str, what: Work) -> None:
 
 
 def _cut(value: Any, encoded: bool = False) -> Any:
-    """Cut each long text before it is cleaned; first read one that is JSON."""
+    """Cut each long text of a value before it is cleaned.
+
+    An `encoded` text is JSON, whose inner texts are cut.
+    """
     if isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS:
         data = json_data(value) if encoded else value
         if isinstance(data, str):
             return cut_middle(value, MAX_HOOK_TEXT_CHARS)
         return _cut(data)
+
     if isinstance(value, Mapping):
         return {key: _cut(content) for key, content in value.items()}
     if isinstance(value, list):
         return [_cut(content) for content in value]
-
     return value
 
 
-def _short(name: str) -> str:
-    fits = len(name) <= MAX_SHORT_ID_CHARS and name.isprintable()
-    return name if fits else _digest(name)
+def _short_id(id: str) -> str:
+    """Return an id, or its digest if it is long or has characters without a form."""
+    fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
+    return id if fits else _digest(id)
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Moment:
-    """An event of a run, with the fields of its data."""
+    """An event of a run, with the fields of its data.
+
+    `name` is the agent's own name of the event; fields have our names.
+    """
 
     name: str
     agent: Agent
@@ -395,9 +419,11 @@ class _Moment:
     settings: HookSettings
 
     def get(self, field: str) -> Any:
+        """Return the value of a field, or None."""
         return self.data.get(self.agent.fields.get(field, field))
 
     def text(self, field: str) -> str:
+        """Return the text of a field, "" if it is none."""
         value = self.get(field)
         return value if isinstance(value, str) else ""
 
@@ -407,11 +433,13 @@ class _Moment:
         name = self.text("tool_name")
         server = self.get("mcp_server") or self.get("mcp_context")
         if isinstance(server, Mapping) and not name.startswith("mcp__"):
-            return f"mcp__{server.get('name') or server.get('server_name')}__{name}"
+            server_name = server.get("name") or server.get("server_name")
+            return f"mcp__{server_name}__{name}"
         return re.sub(r"\AMCP: *", "mcp__", name)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the call; a value that is no object is named "input"."""
         value = json_data(self.get("tool_input"))
         return value if isinstance(value, Mapping) else {"input": value}
 
@@ -432,6 +460,7 @@ class _Moment:
 
     @property
     def folder(self) -> str:
+        """The folder of the project, or that of this process."""
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
         return folder if folder and Path(folder).is_dir() else str(Path.cwd())
 
@@ -448,12 +477,12 @@ async def _start(moment: _Moment) -> Reply:
     """Show what came back most often; in Claude Code, also how many lessons wait."""
     opening = moment.advise(await moment.run.opening())
     host = moment.run.host
-    if moment.agent is not AGENTS["claude-code"] or host.own_memory is None:
+    memory = host.own_memory
+    if moment.agent is not AGENTS["claude-code"] or memory is None:
         return opening
 
-    quarantined = await host.guarded(
-        "count what waits", host.own_memory.quarantine.waiting(), []
-    )
+    waiting = memory.quarantine.waiting()
+    quarantined = await host.guarded("count what waits", waiting, [])
     if not quarantined:
         return opening
 
@@ -465,10 +494,16 @@ async def _start(moment: _Moment) -> Reply:
 
 
 async def _prompt(moment: _Moment) -> Reply:
+    """Show what fits the words of the user.
+
+    Words of a machine are left out, because those of the user are trusted.
+    """
     prompt = moment.text("prompt")
     if not prompt.strip() or moment.text("source") in MACHINE_PROMPT_SOURCES:
-        return Reply()  # words of the user are trusted, those of a machine are not
-    return moment.advise(await moment.run.recall(prompt, moment.text("prompt_id")))
+        return Reply()
+
+    advice = await moment.run.recall(prompt, moment.text("prompt_id"))
+    return moment.advise(advice)
 
 
 async def _before(moment: _Moment) -> Reply:
@@ -480,19 +515,23 @@ async def _before(moment: _Moment) -> Reply:
     if advice and moment.settings.deny and await _is_first_try(moment):
         text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
+
     return moment.advise(advice)
 
 
 async def _is_first_try(moment: _Moment) -> bool:
     """Return True if the action was not tried since the last message of the user."""
     wanted = action(moment.tool, moment.arguments).whole
-    this = moment.tool, moment.call
+    this_call = (moment.tool, moment.call)
 
     tried = False
     for event in await moment.run.events():
         if event["type"] == "user_message":
             tried = False
-        elif event["type"] == "tool_call" and (event["tool"], event["call"]) != this:
+            continue
+
+        call = (event["tool"], event["call"])
+        if event["type"] == "tool_call" and call != this_call:
             earlier = action(event["tool"], event["arguments"] or {}).whole
             tried = tried or earlier == wanted
 
@@ -502,35 +541,39 @@ async def _is_first_try(moment: _Moment) -> bool:
 async def _after(moment: _Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
     response = json_data(moment.get("tool_response"))
-    stopped = response.get("interrupted") if isinstance(response, Mapping) else None
-    if stopped is True or moment.get("is_interrupt") is True:
-        return Reply()  # the user stopped the call; it did not fail
+    interrupted = moment.get("is_interrupt") is True
+    if isinstance(response, Mapping) and response.get("interrupted") is True:
+        interrupted = True
+    # The user stopped the call, so it did not fail.
+    if interrupted:
+        return Reply()
 
     run = moment.run
     tool = moment.tool
     call = moment.call
     agent = moment.subagent
     is_kept, failed_last = await run.course(tool, moment.arguments, call)
-    if not is_kept:  # no hook ran before the call
+    # No hook may have run before the call.
+    if not is_kept:
         event = Event(
             "tool_call", agent=agent, tool=tool, arguments=moment.arguments, call=call
         )
         await run.learn(event)
 
-    error = _error(response)
+    error = _error_text(response)
     if moment.failed:
         error = moment.text("error") or "error"
     if error:
         return moment.advise(await run.seen(tool, error, call, agent), "study")
 
-    text = _words(response)
+    text = _result_text(response)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
     return Reply(None, "study" if failed_last else "", run.id)
 
 
-def _error(response: Any) -> str:
-    """Return the text of a result that reports a failure, else ""."""
-    text = _words(response)
+def _error_text(response: Any) -> str:
+    """Return the text of a result that reports a failure, "" for any other result."""
+    text = _result_text(response)
     if isinstance(response, Mapping):
         codes = [response.get(name) for name in _EXIT_CODE_FIELDS]
         code = next((code for code in codes if isinstance(code, int)), 0)
@@ -541,36 +584,43 @@ def _error(response: Any) -> str:
             reason = error if isinstance(error, str) else json.dumps(error or response)
             return text or reason
 
+    # A text that begins with an exit code; 0 is none.
     match = _EXIT_CODE_PATTERN.search(text[:400])
-    return text if match and int(match[1]) else ""
+    if match is not None and int(match[1]) > 0:
+        return text
+    return ""
 
 
-def _words(response: Any) -> str:
-    """Return the text of a result."""
+def _result_text(response: Any) -> str:
+    """Return the text of a result: its text fields, or the texts of its parts."""
     if isinstance(response, Mapping):
         response = [response.get(name) or "" for name in _RESPONSE_TEXT_FIELDS]
     if isinstance(response, list):
-        return "\n".join(filter(None, map(_words, response)))
+        return "\n".join(filter(None, map(_result_text, response)))
+
     return "" if response is None else str(response)
 
 
 async def _stop(moment: _Moment) -> Reply:
     """Run the commands that the project wants before a turn ends, and decide.
 
-    The turn is a loop like any other, and each stop is an attempt of it.
+    The turn is a loop like any other, and each stop is an attempt of it. A subagent's
+    end is not the end of the turn, nor is a stop while work in the background goes on.
     """
     if moment.subagent:
-        return Reply()  # a subagent's end is not the end of the turn
+        return Reply()
 
     tasks = moment.get("background_tasks")
     is_busy = isinstance(tasks, list) and any(
         isinstance(task, Mapping) and task.get("type") not in LASTING_WORK_TYPES
         for task in tasks
     )
+
     failed = False
     answer = None
     if moment.settings.stop and not is_busy:
         failed, answer = await _judge(moment)
+
     learns = failed or not moment.agent.event_of("end")
     return Reply(answer, "study" if learns else "", moment.run.id)
 
@@ -587,12 +637,11 @@ async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
     if ended:
         return False, None
 
+    seconds = moment.settings.seconds
     findings: dict[str, Finding | None] = {}
     for line in moment.settings.stop:
         if line not in findings:
-            findings[line] = await _checked(
-                line, moment.folder, moment.settings.seconds
-            )
+            findings[line] = await _check_command(line, moment.folder, seconds)
 
     errors = [finding for finding in findings.values() if finding]
     goes_on = True
@@ -601,37 +650,41 @@ async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
     if is_second_stop or not errors or not goes_on:
         return bool(errors), None
 
-    reason = "\n\n".join(
-        f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors
-    )
-    text = cut_middle(reason, MAX_HOOK_CONTEXT_CHARS)
+    reasons = [f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors]
+    text = cut_middle("\n\n".join(reasons), MAX_HOOK_CONTEXT_CHARS)
     return True, moment.agent.block(moment.name, text)
 
 
 async def _report(
     moment: _Moment, loop: ReportedLoop, findings: Mapping[str, Finding | None]
 ) -> bool:
-    """Report a stop as an attempt; return False if the loop has ended."""
+    """Report a stop as an attempt; return False if the loop has ended.
+
+    `findings` maps each command to its error, None if it passed.
+    """
     from heedful.loop.decide import Again
     from heedful.loop.record import Evaluation
 
     errors = tuple(finding for finding in findings.values() if finding)
     evaluation = Evaluation(errors, met=1 - len(errors) / len(findings))
-    state = await _state(moment.folder)
+    state = await _files_digest(moment.folder)
     version = f"attempt {len(loop.loop.attempts) + 1}"
     if state:
         version = f"state {state[:16]}"
+
     report = loop.report(
         f"the files of {moment.folder} ({version})",
         digest=state,
         evaluation=evaluation,
     )
     verdict = await moment.run.host.guarded("decide on a turn", report, otherwise=None)
+
     attempt = f"{loop.loop.id}/{len(loop.loop.attempts)}"
     events: list[Event] = []
     for number, (line, finding) in enumerate(findings.items()):
         events += _command_events(f"{attempt}/{number}", line, finding)
     await moment.run.learn(*events)
+
     return verdict is None or isinstance(verdict, Again)
 
 
@@ -646,7 +699,7 @@ async def _turn(moment: _Moment) -> ReportedLoop:
     turn = moment.text("prompt_id") or f"turn-{len(prompts)}-{_digest(task)[:8]}"
 
     return await open_loop(
-        f"{moment.run.id}/{_short(turn)}",
+        f"{moment.run.id}/{_short_id(turn)}",
         task,
         policy=moment.settings.policy,
         store=host.store,
@@ -671,15 +724,16 @@ def _command_events(call: str, line: str, finding: Finding | None) -> list[Event
     ]
 
 
-async def _state(folder: str) -> str:
+async def _files_digest(folder: str) -> str:
     """Return a digest of the changed files of a git repository, "" outside of one."""
     line = "git rev-parse HEAD && git ls-files -mdo --exclude-standard -z"
-    code, text = await run_command(line, folder, seconds=10.0)
+    code, output = await run_command(line, folder, seconds=10.0)
     if code != 0:
         return ""
 
-    parts = [text]
-    for name in text.partition("\n")[2].split("\0"):
+    # The first line is the commit; then come the names of files, with zero bytes.
+    parts = [output]
+    for name in output.partition("\n")[2].split("\0"):
         with suppress(OSError, ValueError):
             status = (Path(folder) / name).stat()
             parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")

@@ -179,5 +179,5 @@ def _parsed(name: str, number: int, text: bytes) -> Any:
 
 
 def refuse_constant(name: str) -> Any:
-    """Raise ValueError for NaN or Infinity, which Python reads and JSON does not have."""
+    """Raise ValueError: Python reads NaN and Infinity, but they are not JSON."""
     raise ValueError(f"{name} is not JSON")
