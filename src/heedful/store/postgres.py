@@ -38,7 +38,10 @@ from heedful.store.store import Store
 from heedful.store.threads import Threads
 
 T = TypeVar("T")
-MIN_SERVER_VERSION = 160_000
+MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
+# One row: the role, the database, the version of the server, whether the schema exists
+# and whether the role owns tables in it; `free` says why row-level security would not
+# restrict the role.
 _ROLE_SQL = f"""
 select current_user::text as role, current_database()::text as database,
   current_setting('server_version_num')::int as server,
@@ -67,6 +70,7 @@ def connect(address: Address) -> PostgresSession:
     session = PostgresSession(address.conninfo, address.shown)
     with ExitStack() as refusal:
         refusal.callback(session.close)
+
         role = describe_role(session)
         if role["server"] < MIN_SERVER_VERSION:
             version = role["server"] // 10_000
@@ -80,7 +84,8 @@ def connect(address: Address) -> PostgresSession:
                 "service: use it in the URL"
             )
         check_schema(session, role)
-        refusal.pop_all()
+
+        refusal.pop_all()  # nothing is wrong, so the session stays open
     return session
 
 
@@ -101,6 +106,8 @@ def check_schema(session: PostgresSession, role: Row) -> None:
     where = f"database {role['database']}"
     if not role["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE_FIX}")
+
+    # Each part of a migration has a version: `pre` and, once it was applied, `post`.
     versions = {row[0]: row[1] for row in session.execute(_SCHEMA_VERSIONS_SQL)}
     version = int(versions.get("pre", 0))
     newest = newest_version()
@@ -115,9 +122,11 @@ def check_schema(session: PostgresSession, role: Row) -> None:
         )
 
 
-# Seconds before each retry of a transaction; the pause is a random part of them.
+# The longest pause before each retry of a transaction, in seconds; it is a random part
+# of that, so that transactions in conflict do not meet again.
 RETRY_PAUSES_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# A restarted server has lost all connections of the pool.
+# So many connections may be lost in one transaction. After a restart of the server, all
+# connections of the pool are lost.
 MAX_LOST_CONNECTIONS = 2
 
 
@@ -177,9 +186,10 @@ def _lock_number(scope: Scope, name: str) -> int:
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
     """Return SQL that begins a transaction, sets the tenant and acquires the locks."""
-    acquire = "".join(f", pg_advisory_xact_lock({lock})" for lock in locks)
     tenant = sql.quote(scope.tenant)
-    return f"{begin}; select set_config('heedful.tenant', {tenant}, true){acquire}"
+    calls = [f"set_config('heedful.tenant', {tenant}, true)"]
+    calls += [f"pg_advisory_xact_lock({lock})" for lock in locks]
+    return f"{begin}; select {', '.join(calls)}"
 
 
 class _Pool(Threads[PostgresSession]):
@@ -195,6 +205,7 @@ class _Pool(Threads[PostgresSession]):
 
     def reset(self) -> None:
         super().reset()
+        # For each event loop and number of a lock: whose turn it is to ask for it.
         self._turns = WeakValueDictionary[Any, asyncio.Lock]()
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
@@ -204,9 +215,10 @@ class _Pool(Threads[PostgresSession]):
         database.
         """
         if locks:
-            first = asyncio.get_running_loop(), locks[0]
-            async with self._turns.setdefault(first, asyncio.Lock()):
+            key = asyncio.get_running_loop(), locks[0]
+            async with self._turns.setdefault(key, asyncio.Lock()):
                 return await self.run(job, locks[1:])
+
         value: T = await self.submit(job)
         return value
 
@@ -217,7 +229,8 @@ class _Pool(Threads[PostgresSession]):
         the commit.
         """
         lost_connections = 0
-        for pause in (*RETRY_PAUSES_SECONDS, None):
+        pauses = iter(RETRY_PAUSES_SECONDS)
+        while True:
             session: PostgresSession | None = None
             try:
                 session = self.connection()
@@ -226,14 +239,22 @@ class _Pool(Threads[PostgresSession]):
                 lost = session is not None and session.lost
                 if lost:
                     lost_connections += 1
-                patient = pause is not None and lost_connections <= MAX_LOST_CONNECTIONS
-                if not (patient and _may_repeat(error, lost)):
+                may_repeat = (
+                    _is_temporary(error, lost)
+                    and lost_connections <= MAX_LOST_CONNECTIONS
+                )
+                pause = next(pauses, None)
+                if pause is None or not may_repeat:
                     raise translate_error(error, lost) from error
-            time.sleep(random.uniform(0, pause or 0))
-        raise AssertionError  # the last round returns or raises
+
+            time.sleep(random.uniform(0, pause))
 
 
-def _may_repeat(error: Exception, lost: bool) -> bool:
+def _is_temporary(error: Exception, lost: bool) -> bool:
+    """Return True if the transaction was not committed, and may succeed if repeated.
+
+    `lost` says that the connection was lost.
+    """
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
         return True
     return lost and not isinstance(error, CommitInDoubt)

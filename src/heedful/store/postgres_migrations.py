@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from functools import cache
 from typing import Final, Literal, NamedTuple
@@ -38,7 +39,7 @@ from heedful.store.statements import SQL_FOLDER, read_sql
 Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
-WHOLE_SCHEMA_VERSION: Final = 2
+WHOLE_SCHEMA_VERSION: Final = 2  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (
@@ -79,9 +80,11 @@ def all_parts() -> tuple[MigrationPart, ...]:
     """Return the parts of all migrations that this version of heedful has, in order."""
     parts = {MigrationPart(1, "pre")}  # whose tables are in the whole schema
     for name in os.listdir(SQL_FOLDER):
+        # A file of a part, such as `postgres_0002_post.sql`.
         match = re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name)
         if match is not None:
             parts.add(MigrationPart(int(match[1]), match[2]))
+
     return tuple(sorted(parts, key=lambda part: (part.number, part.part == "post")))
 
 
@@ -90,10 +93,11 @@ def newest_version() -> int:
 
     It is the number of the newest `pre` part.
     """
-    return _version_of(all_parts())
+    return _schema_version(all_parts())
 
 
-def _version_of(parts: tuple[MigrationPart, ...]) -> int:
+def _schema_version(parts: Iterable[MigrationPart]) -> int:
+    """Return the version of a schema to which these parts were applied."""
     return max((part.number for part in parts if part.part == "pre"), default=0)
 
 
@@ -119,6 +123,10 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
 
 
 def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
+    """Migrate the tables and the job queue, and grant `role` its rights; "" is no role.
+
+    The caller begins and commits the transaction.
+    """
     db.script(f"""
         {PATIENT_TRANSACTION_SQL};
         set local lock_timeout = 0;
@@ -126,27 +134,51 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
         set local lock_timeout = '10s'
     """)
     check_pgvector(db)
+    # `create schema if not exists` needs a right even if the schema exists.
     if db.execute(f"select to_regnamespace('{SCHEMA_NAME}')").fetchone()[0] is None:
-        db.script(f"create schema {SCHEMA_NAME}")  # `if not exists` would need a right
+        db.script(f"create schema {SCHEMA_NAME}")
     db.script(_SCHEMA_VERSION_DDL)
-    before = {
-        MigrationPart(row["number"], row["part"])
-        for row in db.execute("select number, part from schema_version")
-    }
+
+    rows = db.execute("select number, part from schema_version")
+    before = {MigrationPart(row["number"], row["part"]) for row in rows}
     unknown = sorted(before - set(all_parts()))
     if unknown:
         raise StoreNewer(
             f"the database has migration {unknown[-1].number}, this heedful knows "
             f"{newest_version()}; upgrade heedful"
         )
-    applied = []
+
+    applied = _apply_parts(db, before, part)
+    _migrate_jobs(db, part)
+    if role:
+        _grant_rights(db, role)
+
+    after = before.union(applied)
+    return MigrationResult(
+        applied=tuple(applied),
+        waiting=tuple(other for other in all_parts() if other not in after),
+        schema=_schema_version(after),
+    )
+
+
+def _apply_parts(
+    db: PostgresSession, before: set[MigrationPart], part: Part
+) -> list[MigrationPart]:
+    """Apply the parts that were not applied `before`; return them.
+
+    Stops before the first one that `part` excludes, because later parts need it.
+    """
     if not before and part != "post":
         db.script(read_sql("postgres_schema.sql"))
+
+    applied = []
     for migration in all_parts():
         if migration in before:
             continue
         if part not in ("all", migration.part):
-            break  # later parts need this part
+            break
+
+        # A new database has the older parts from the whole schema.
         if before or migration.number > WHOLE_SCHEMA_VERSION:
             db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
         values = {**migration._asdict(), "at": time.time()}
@@ -154,15 +186,7 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
             "insert into schema_version values (:number::int, :part, :at)", values
         )
         applied.append(migration)
-    _migrate_jobs(db, part)
-    if role:
-        _grant(db, role)
-    after = before | set(applied)
-    return MigrationResult(
-        applied=tuple(applied),
-        waiting=tuple(other for other in all_parts() if other not in after),
-        schema=_version_of(tuple(after)),
-    )
+    return applied
 
 
 def _migrate_jobs(db: PostgresSession, part: str) -> None:
@@ -177,6 +201,7 @@ def _migrate_jobs(db: PostgresSession, part: str) -> None:
         raise PackageMissing(
             "the queue in PostgreSQL", "procrastinate", "postgres"
         ) from error
+
     folder = SchemaManager.get_migrations_path()
     names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
     before = {row["name"] for row in db.execute("select name from queue_version")}
@@ -192,6 +217,7 @@ def _migrate_jobs(db: PostgresSession, part: str) -> None:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())
             applied.append(name)
+
     for name in applied:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
@@ -207,18 +233,21 @@ def check_pgvector(db: PostgresSession) -> None:
         state = "no pgvector"
         command = "create extension vector"
     else:
+        # Major and minor version: 0 and 8 of "0.8.1".
         numbers = re.findall(r"\d+", row["extversion"])[:2]
         if tuple(map(int, numbers)) >= MIN_PGVECTOR_VERSION:
             return
+
         state = f"pgvector {row['extversion']}"
         command = "alter extension vector update"
+
     raise StoreError(
         f"the database has {state}; heedful needs 0.8: install it on the server, then "
         f"let a superuser run in the database: {command}"
     )
 
 
-def _grant(db: PostgresSession, role: str) -> None:
+def _grant_rights(db: PostgresSession, role: str) -> None:
     """Let `role` read and write rows under row-level security; create it if necessary.
 
     This includes tables that a later migration creates. The role may add audit rows,
@@ -226,12 +255,14 @@ def _grant(db: PostgresSession, role: str) -> None:
     """
     if not role.isprintable() or len(role) > MAX_ROLE_CHARS:
         raise InvalidInput("role", role, "1 to 63 printable characters")
+
     name = sql.Identifier(role).as_string()
     exists = "select 1 from pg_roles where rolname = :role"
     if not db.execute(exists, {"role": role}).fetchone():
         db.script(
             f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls"
         )
+
     db.script(f"""
         grant usage on schema {SCHEMA_NAME} to {name};
         grant select, insert, update, delete

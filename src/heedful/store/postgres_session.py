@@ -80,7 +80,7 @@ def parse_url(url: str) -> Address:
     """
     place, _, query = url.partition("?")
     size = str(POOL_CONNECTIONS)
-    parameters = []
+    parameters = []  # those for libpq
     for parameter in filter(None, query.split("&")):
         name, equals, value = parameter.partition("=")
         if name == "pool_size":
@@ -88,9 +88,11 @@ def parse_url(url: str) -> Address:
         else:
             # libpq wants the second = of `options=-c statement_timeout=60s` escaped.
             parameters.append(f"{name}{equals}{value.replace('=', '%3D')}")
+
     is_number = size.isascii() and size.isdigit()
     if not (is_number and 1 <= int(size) <= MAX_POOL_CONNECTIONS):
         raise InvalidInput("pool_size", size, "a whole number from 1 to 500")
+
     if parameters:
         place += "?" + "&".join(parameters)
     settings = dict[str, Any]()
@@ -98,11 +100,14 @@ def parse_url(url: str) -> Address:
     try:
         settings = dict(conninfo_to_dict(place))
     except psycopg.Error as error:
-        # What follows the first quote may be a part of the password.
+        # What follows the first quote or colon may be a part of the password.
         problem = re.split('[:"]', str(error))[0].strip()
+    # Raised here, so that the error of psycopg is not shown as its context.
     if problem:
         allowed = f"like postgresql://user@host:5432/db ({problem})"
         raise InvalidInput("store", shown(url), allowed)
+
+    # The server takes the last of two equal options, so those of the URL come last.
     options = f"{SERVER_OPTIONS} {settings.get('options') or ''}".rstrip()
     settings = {**CONNECTION_DEFAULTS, **settings, "options": options}
     return Address(make_conninfo("", **settings), shown(url), int(size))
@@ -125,14 +130,17 @@ class Row(tuple[Any, ...]):
 
 
 def _row_factory(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Return the class of the rows of a result, as psycopg asks for it."""
     result = cursor.pgresult  # `cursor.description` would take ten times as long
     if result is None or not result.nfields:
         return Row
-    return _row_class(tuple([result.fname(n) for n in range(result.nfields)]))
+    columns = tuple([result.fname(index) for index in range(result.nfields)])
+    return _row_class(columns)
 
 
 @cache
 def _row_class(columns: tuple[bytes | None, ...]) -> type[Row]:
+    """Return the class of the rows with these columns; each class is made only once."""
     names = [(column or b"").decode() for column in columns]
     positions = {name: index for index, name in enumerate(names)}
     return type("Row", (Row,), {"__slots__": (), "_positions": positions})
@@ -152,7 +160,7 @@ class PostgresSession(Db):
         self.url = url
         self._connection = psycopg.connect(
             conninfo,
-            # transactions are begun explicitly, together with their tenant
+            # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
             prepare_threshold=1,
             cursor_factory=psycopg.RawCursor,
@@ -197,7 +205,8 @@ class PostgresSession(Db):
             self.close()
             raise
         finally:
-            try:  # to end an open transaction
+            # After an error the transaction is still open.
+            try:
                 if self._connection.info.transaction_status != TransactionStatus.IDLE:
                     self._connection.execute("rollback")
             except psycopg.Error:
@@ -216,11 +225,12 @@ class PostgresSession(Db):
                 raise errors.error_from_result(result)
         except psycopg.Error as error:
             if error.sqlstate is None:
-                # libpq notices a lost connection only at the next statement.
+                # libpq would notice a lost connection only at the next statement.
                 self.close()
             if sql == "commit" and self.lost:
                 raise CommitInDoubt(str(error)) from error
             raise
+
         if sql == "commit" and result.command_status != b"COMMIT":
             raise StoreError(
                 "a statement failed and the work went on; nothing was written"
@@ -240,8 +250,8 @@ class PostgresSession(Db):
         self._connection.close()
 
 
-# Text without parameters (strings, quoted names, comments, casts), or a parameter:
-# `:name`.
+# What has no parameters (a string such as 'a:b', a quoted name, a comment, or the `::`
+# of a cast), or else a parameter such as `:name`, whose name is the group.
 _SQL_PARAMETER_PATTERN = re.compile(
     r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL
 )
@@ -258,15 +268,16 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
     """
     names: list[str] = []
 
-    def place(part: re.Match[str]) -> str:
-        name = part[1]
+    def numbered(match: re.Match[str]) -> str:
+        name = match[1]
         if name is None:
-            return part[0]
+            return match[0]
         if name not in names:
             names.append(name)
         return f"${names.index(name) + 1}"
 
-    return _SQL_PARAMETER_PATTERN.sub(place, sql), tuple(names)
+    numbered_sql = _SQL_PARAMETER_PATTERN.sub(numbered, sql)
+    return numbered_sql, tuple(names)
 
 
 class CommitInDoubt(psycopg.OperationalError):
@@ -332,11 +343,13 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
+
     # The lines after the first quote the statement.
     line = (str(error) or type(error).__name__).splitlines()[0]
     for kind, (translated, remedy) in _TRANSLATIONS.items():
         if isinstance(error, kind):
             return translated(f"{line}: {remedy}")
+
     if isinstance(error, psycopg.DataError) and "NUL" in line:
         allowed = "text without NUL, which PostgreSQL cannot hold"
         return InvalidInput("text", "\0", allowed)
