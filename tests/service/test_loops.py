@@ -41,9 +41,12 @@ def id(api: Api) -> str:
 @pytest.mark.parametrize("name", ["a/explain", "a/../b", "."])
 def test_an_id_that_no_route_reads_is_refused(api, name):
     done = {"loop_id": name, "reflection_status": "done", "alignment_score": 0.9}
-    assert api.post("/orchestrator/loop-complete", json=done).status_code == 422
+    answer = api.post("/orchestrator/loop-complete", json=done)
+    assert answer.status_code == 422
+    assert "no route reads it" in answer.text
     if "." not in name:  # httpx resolves the others
-        problem(open_loop(api, name), 422, "invalid_request")
+        refused = problem(open_loop(api, name), 422, "invalid_request")
+        assert "no route reads it" in str(refused)
 
 
 def open_loop(api: Api, id: str, **more: Any) -> Any:
