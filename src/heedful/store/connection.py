@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
@@ -72,7 +73,7 @@ class Actor:
 LOCAL_ACTOR = Actor()
 
 
-class Db:
+class Db(ABC):
     """A database connection inside a transaction; one thread at a time may use it.
 
     `url` is the name of the store, without a password.
@@ -84,20 +85,20 @@ class Db:
     # True if the connection can no longer be used.
     lost: bool = False
 
+    @abstractmethod
     def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL text and return the result.
 
         `values` maps the named parameters of the SQL text, such as `:id`, to values.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self) -> None:
         """Check that the database accepts writes. Raises StoreError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Close the connection; closing it twice does no harm."""
-        raise NotImplementedError
 
     def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
         """Run the statement `name` of `sql/` and return the result."""
@@ -181,7 +182,6 @@ class Access(Protocol):
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
         """Run `work` on one consistent snapshot of the database; return its result."""
-        ...
 
     async def write(self, scope: Scope, work: Work[T], locks: Sequence[str]) -> T:
         """Run `work`, commit, and return its result.
@@ -190,24 +190,21 @@ class Access(Protocol):
         the `locks`, which are names within `scope`. All callers must list them in the
         same order.
         """
-        ...
 
     async def close(self) -> None:
         """Finish running work and close every connection.
 
         A later call opens the database again.
         """
-        ...
 
 
 # The lock that serialises writers of the lessons of a scope until the transaction ends.
 MEMORY_LOCKS = ("memory",)
 # A function that computes the names of locks from the arguments of a write.
 Locks = Callable[..., Sequence[str]]
-# What `holds` declared for each function: the names of its locks, or how they are
-# computed.
-_lock_names: dict[Callable[..., Any], Sequence[str]] = {}
-_lock_functions: dict[Callable[..., Any], Locks] = {}
+# What `holds` declared for each function: the names of its locks, or the function that
+# computes them.
+_declared_locks: dict[Callable[..., Any], Sequence[str] | Locks] = {}
 
 
 def holds(
@@ -221,10 +218,7 @@ def holds(
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
-        if by is None:
-            _lock_names[work] = names
-        else:
-            _lock_functions[work] = by
+        _declared_locks[work] = names if by is None else by
         return work
 
     return declare
@@ -237,9 +231,8 @@ def locks_of(
 
     `arguments` and `options` are those of the call, without `db` and `scope`.
     """
-    if work in _lock_functions:
-        return _lock_functions[work](*arguments, **options)
-    return _lock_names.get(work, MEMORY_LOCKS)
+    locks = _declared_locks.get(work, MEMORY_LOCKS)
+    return locks(*arguments, **options) if callable(locks) else locks
 
 
 # The type of the result of each function that `resumable` decorates, or the function
@@ -294,8 +287,7 @@ def from_row(kind: type[T], row: Row, **values: Any) -> T:
     """
     for name, convert in _field_converters(cast("Any", kind)):
         if name not in values:
-            column = row[name]
-            values[name] = column if convert is None else convert(column)
+            values[name] = row[name] if convert is None else convert(row[name])
 
     return kind(**values)
 
@@ -356,9 +348,7 @@ def storable(text: str) -> str:
     marks.
     """
     text = redact(text).replace("\0", "?")
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def storable_json(data: Mapping[str, Any]) -> str:

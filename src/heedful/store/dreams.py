@@ -62,7 +62,7 @@ def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
 
 
 def _dream_result() -> Any:
-    """Return the type of the result of `supersede`; its import takes time."""
+    # The type of the result of `supersede`.
     from heedful.lessons.consolidate import Proposal
 
     return tuple[int, list[Proposal]]
@@ -90,11 +90,8 @@ def supersede(
 
     results = []
     for proposal in proposals:
-        if proposal.outcome == "proposed":
-            outcome = _carry_out(db, key, id, proposal, expected)
-            results.append(replace(proposal, outcome=outcome))
-        else:
-            results.append(proposal)
+        outcome = _carry_out(db, key, id, proposal, expected)
+        results.append(replace(proposal, outcome=outcome))
 
     record = {**report, "proposals": [asdict(result) for result in results]}
     db.update("dream", {"id": id}, {"report": json.dumps(record)})
@@ -108,7 +105,13 @@ def _carry_out(
     proposal: Proposal,
     expected: Mapping[int, DreamLesson],
 ) -> str:
-    """Replace the members of a proposal by its survivor; return the outcome."""
+    """Replace the members of a proposal by its survivor; return the outcome.
+
+    A proposal that has an outcome keeps it, and nothing is replaced.
+    """
+    if proposal.outcome != "proposed":
+        return proposal.outcome
+
     members = [expected[id] for id in proposal.members]
     survivor = expected[proposal.survivor]
 

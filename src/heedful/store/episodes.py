@@ -69,7 +69,7 @@ def admit(
 
 
 def _episode_or_none() -> Any:
-    """Return the type of the result of `take`; its import takes time."""
+    # The type of the result of `take`.
     from heedful.store.records import StoredEpisode
 
     return StoredEpisode | None
@@ -198,9 +198,10 @@ def record_session(
         return answers
 
     # Each step that failed names the lesson about its error.
-    lesson_ids = dict[str, int]()
-    for lesson, answer in zip(new_lessons, answers, strict=True):
-        lesson_ids[lesson.signature.digest] = answer.id
+    lesson_ids = {
+        lesson.signature.digest: answer.id
+        for lesson, answer in zip(new_lessons, answers, strict=True)
+    }
     linked_steps = []
     for step in steps:
         lesson_id = lesson_ids.get(signature("", step.error).digest, 0)
@@ -316,7 +317,6 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
 
 
 def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
-    """Store an episode, sent with the key `via`, unless it is stored."""
     row = {
         **_episode_key(scope, episode.digest),
         "name": episode.name,
@@ -437,7 +437,7 @@ def put_spans(
         rows = db.select("state, spans", "trace", {**key_of(scope), "id": trace})
         is_open = not rows or rows[0]["state"] == "open"
         stored_spans = rows[0]["spans"] if rows else 0
-        size = _total_bytes(group)
+        size = sum(len(piece.record) for piece in group)
 
         reason = ""
         if not is_open:
@@ -456,10 +456,6 @@ def put_spans(
     return refused
 
 
-def _total_bytes(pieces: Sequence[Piece]) -> int:
-    return sum(len(piece.record) for piece in pieces)
-
-
 def _insert_spans(
     db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust
 ) -> None:
@@ -476,7 +472,7 @@ def _insert_spans(
     values = {
         **key,
         "spans": len(new),
-        "bytes": _total_bytes(new),
+        "bytes": sum(len(piece.record) for piece in new),
         "root": any(not piece.parent for piece in new),
         "now": time.time(),
         "trust": trust,
@@ -709,8 +705,8 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
     key = {**key_of(scope), "session": storable(session)}
     events = []
     for row in db.select("record, via, at", "event", key, "order by n"):
-        event = json.loads(row["record"])
-        events.append({**event, "at": row["at"], "via": row["via"]})
+        record = json.loads(row["record"])
+        events.append({**record, "at": row["at"], "via": row["via"]})
     return events
 
 

@@ -15,9 +15,17 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons import lesson as records
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
-from heedful.lessons.lesson import Exposure, Lesson, Outcome, Remembered, Scope
+from heedful.lessons.lesson import (
+    MIN_QUIET_LOOPS,
+    Exposure,
+    Lesson,
+    LoopExposures,
+    Match,
+    Outcome,
+    Remembered,
+    Scope,
+)
 from heedful.store import search
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -144,7 +152,7 @@ def _record_outcome(
     # Rules that the loop broke are counted here, too: they are written later, and their
     # count then begins again.
     if outcome.memory_key and (number or not shown_to(db, scope, outcome.loop)):
-        db.run("keep_rules", {**values, "quiet": records.MIN_QUIET_LOOPS})
+        db.run("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
     return number
 
 
@@ -180,10 +188,10 @@ def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
     return bool(db.select("1", "event", key, "limit 1"))
 
 
-def past(db: Db, scope: Scope, loop: str) -> records.LoopExposures:
+def past(db: Db, scope: Scope, loop: str) -> LoopExposures:
     """Return what the store knows of the exposures and the outcome of a loop."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
-    return records.LoopExposures(
+    return LoopExposures(
         exposures=tuple(shown_to(db, scope, loop)),
         ended=row["ended"],
         number=row["number"],
@@ -195,8 +203,8 @@ def brief(
     scope: Scope,
     loop: str,
     memory_key: str,
-    find: Callable[..., list[records.Match]],
-) -> tuple[list[records.Match], records.LoopExposures]:
+    find: Callable[..., list[Match]],
+) -> tuple[list[Match], LoopExposures]:
     """Return the lessons that fit a loop, and what is known of the loop.
 
     The lessons are those that `find` finds and, with a `cause`, the rules of the memory
@@ -265,12 +273,12 @@ def conclude(
     for comparison in hurting:
         lesson = str(comparison.lesson)
         for row in db.run("retire", _lesson_key(scope, lesson)).fetchall():
-            is_retired = row["state"] == "retired"
-            action = "retire" if is_retired else "review"
-            if is_retired:
+            action = "retire" if row["state"] == "retired" else "review"
+            ruling = {**key_of(scope), "subject": lesson, "action": action}
+            if action == "retire":
                 retired.append(lesson)
-            elif _has_ruling(db, scope, action, lesson):
-                continue
+            elif db.select("id", "ruling", ruling):
+                continue  # a person reviews it already
 
             rule(
                 db,
@@ -284,11 +292,6 @@ def conclude(
             )
 
     return retired
-
-
-def _has_ruling(db: Db, scope: Scope, action: str, lesson: str) -> bool:
-    key = {**key_of(scope), "subject": lesson, "action": action}
-    return bool(db.select("id", "ruling", key))
 
 
 @resumable(result=None)
