@@ -40,9 +40,9 @@ def material(
 
     lessons = list[tuple[DreamLesson, Any]]()
     for row in db.all("material", scope, space=space):
-        vector = None
-        if row["data"] is not None:
-            vector = np.frombuffer(row["data"], "<f4")  # stored as 32-bit floats
+        data = row["data"]
+        # Vectors are stored as 32-bit floats.
+        vector = None if data is None else np.frombuffer(data, "<f4")
         lessons.append((from_row(DreamLesson, row), vector))
 
     return lessons
@@ -203,8 +203,9 @@ def _dream_to_undo(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """
     dreams = log(db, scope, limit=1, id=id)
     if not dreams:
-        where = f"the memory of {scope.tenant}/{scope.project}"
-        raise NotFound("dream", str(id), where)
+        raise NotFound(
+            "dream", str(id), f"the memory of {scope.tenant}/{scope.project}"
+        )
 
     dream = dreams[0]
     if dream["undone"] is not None:

@@ -654,11 +654,9 @@ def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
 
     text = str(event["content"] or event["error"])
     tool = str(event.get("tool") or "")
-    digests = set[str]()
-    for line in error_lines(text.splitlines(), others=False):
-        digests.add(signature("", line).digest)
-        digests.add(signature(tool, line).digest)
-    return frozenset(digests)
+    lines = error_lines(text.splitlines(), others=False)
+    without_tool = frozenset(signature("", line).digest for line in lines)
+    return without_tool.union(signature(tool, line).digest for line in lines)
 
 
 def course_of(

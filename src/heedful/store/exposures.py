@@ -300,8 +300,11 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     now = time.time()
     row = db.one("restore", scope, id=id, now=now)
     if row is None:
-        where = f"the lessons of {scope.tenant}/{scope.project}"
-        raise NotFound("lesson that a proof retired", str(id), where)
+        raise NotFound(
+            "lesson that a proof retired",
+            str(id),
+            f"the lessons of {scope.tenant}/{scope.project}",
+        )
 
     rule(
         db,
@@ -354,8 +357,13 @@ def announce(
                 continue
             exposure = _opportunity(db, scope, session, lesson, share)
             if record:
-                now = time.time()
-                expose(db, scope, exposures=(exposure,), outcome=None, now=now)
+                expose(
+                    db,
+                    scope,
+                    exposures=(exposure,),
+                    outcome=None,
+                    now=time.time(),
+                )
             if exposure.shown:
                 shown_ids.add(id)
 

@@ -21,15 +21,13 @@ from math import inf
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons import lesson as records
-from heedful.lessons import trust as trusts
 from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.lesson import (
+    MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Lesson,
     Remembered,
     Scope,
-    State,
     Trust,
     short_digest,
 )
@@ -37,8 +35,12 @@ from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
+    MAX_QUARANTINE_TAGS,
     QUARANTINE_TRUST,
     TRUST_RAISING_VERIFICATION,
+    clip_lesson,
+    initial_state,
+    lowest_trust,
 )
 from heedful.lessons.words import words
 from heedful.store.connection import (
@@ -55,11 +57,16 @@ from heedful.store.connection import (
 from heedful.store.search import blob, placed
 from heedful.validation import check_actor, require
 
+# The parameters of a statement, or the columns of a row, by name.
 Plain = dict[str, Any]
+# What writing an example did: it was stored already, it is new, or it is trusted more.
 Wrote = Literal["nothing", "new", "raised"]
 LESSON_DAY_SECONDS = 86_400.0
+# The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
-MIN_REJECTED_ANSWER_WORDS = 5  # words of an answer that is rejected for every task
+# An answer of at least so many words is rejected for every task, a shorter one only
+# together with its task.
+MIN_REJECTED_ANSWER_WORDS = 5
 # The fields of a lesson that are stored unchanged.
 PLAIN_LESSON_FIELDS = (
     "kind",
@@ -103,10 +110,12 @@ def refusable_digests(
             texts.append(example.wrong)
         if example.accepted:
             digests.add(example.digest)
+
     for refusable in texts:
         folded = " ".join(storable(refusable).casefold().split()).strip(" .!")
         if folded:
             digests.add(short_digest(folded))
+
     return json.dumps(sorted(digests))
 
 
@@ -123,23 +132,26 @@ def move_examples(db: Db, subject: int, successor: int) -> None:
 def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     """Return the lesson with the trust, state, source and parents to store.
 
-    `key` is the `scope_key`. Parents are ids of examples. Returns None for a measured
-    lesson if its loop was shown an example whose origin is deleted. Raises InvalidInput
-    for an unknown parent.
+    `key` is the `scope_key`. Parents are ids of examples: those that the lesson names,
+    and those that its loop was shown. Returns None for a measured lesson if one of them
+    has lost its origin. Raises InvalidInput for an unknown parent.
     """
     parents = set(lesson.parents)
     if lesson.loop:
         shown_rows = db.run("shown_to_loop", {**key, "loop": lesson.loop})
-        parents |= {int(row["id"]) for row in shown_rows}
+        parents.update(int(row["id"]) for row in shown_rows)
     ids = {**key, "parents": json.dumps(sorted(parents))}
+
     trust = lesson.trust
-    if lesson.loop and trust == "measured":
+    if parents and lesson.loop and trust == "measured":
         # It is trusted by the outcome of the loop, not by its prompt.
-        traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
+        traced = db.run("count_traced", ids).fetchone()["n"]
         if traced < len(parents):
             return None
     elif parents:
-        trust = trusts.lowest_trust((trust, *_trust_of_parents(db, ids, parents)))
+        trust = lowest_trust((trust, *_trust_of_parents(db, ids, parents)))
+
+    # Only an operator may write again what a person has refused.
     digests = refusable_digests(
         lesson.kind, lesson.text, lesson.example, with_task=trust != "operator"
     )
@@ -147,22 +159,24 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         db.run("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
         trust = "external"
+
     if lesson.pinned and trust not in TRUST_RAISING_VERIFICATION:
         raise InvalidInput(
             "pinned", value=True, allowed=f"False for text of trust {trust}"
         )
-    state = trusts.initial_state(trust, lesson.state)
+
     source = lesson.source
     if trust in QUARANTINE_TRUST:
         source = source or trust
-        lesson = trusts.clip_lesson(lesson)
+        lesson = clip_lesson(lesson)
     sources = lesson.sources
     if db.actor.via:
         sources = (*sources, db.actor.via)
+
     return replace(
         lesson,
         trust=trust,
-        state=state,
+        state=initial_state(trust, lesson.state),
         source=source,
         parents=tuple(sorted(parents)),
         sources=sources,
@@ -170,6 +184,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:
+    """Return the trust of each parent. Raises InvalidInput if one is not stored."""
     rows = db.run("known_parents", ids).fetchall()
     if len(rows) < len(parents):
         unknown = sorted(parents - {row["id"] for row in rows})
@@ -184,13 +199,14 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     new `parents` as a JSON list of ids. If a new parent derives from this example, the
     old sources and parents are kept besides the new ones.
     """
-    ancestry = {**values, "example": example}
-    is_stored = (
-        values["parents"] != "[]" and db.first("is_own_ancestor", ancestry) is not None
+    had_origins = (
+        values["parents"] != "[]"
+        and db.first("is_own_ancestor", {**values, "example": example}) is not None
     )
-    if not is_stored:
-        is_stored = db.delete("origin", {"example": example}) > 0
+    if not had_origins:
+        had_origins = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
+
     for source in {values["source"], *values.get("sources", ())}:
         origin = {
             "example": example,
@@ -200,7 +216,8 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
         db.insert("origin", origin, CONFLICT_SKIP_SQL)
     for parent in set(json.loads(values["parents"])) - {example}:
         db.insert("lineage", {"child": example, "parent": parent}, CONFLICT_SKIP_SQL)
-    return is_stored
+
+    return had_origins
 
 
 def upsert(
@@ -214,9 +231,12 @@ def upsert(
     """Store each lesson: insert its row or, if the lesson exists, add 1 to its count.
 
     Also stores the sighting and the example of the lesson. Skips a lesson if
-    `assign_trust` returns None. The `quota` is that of the key through which a lesson
-    came, or else of its source; with `drops`, skips what is beyond it. Raises
-    QuotaExceeded, and InvalidInput for an unknown parent.
+    `assign_trust` returns None.
+
+    At most `quota` texts of one source may wait in quarantine; None means any number.
+    The source is the key through which a lesson came, or else its own source. With
+    `drops`, skips what is beyond the quota. Raises QuotaExceeded, and InvalidInput for
+    an unknown parent.
     """
     key = scope_key(scope)
     answers = []
@@ -224,12 +244,14 @@ def upsert(
         lesson = assign_trust(db, key, new_lesson)
         if lesson is None:
             continue
+
         limit = quota if lesson.state == "quarantined" else None
         keys = _keys_of(lesson)
         source = storable(keys[0] if keys else lesson.source)
         if drops and limit is not None and len(held_of(db, scope, source)) >= limit:
             continue
-        answers.append(_upsert(db, key, lesson, now))
+
+        answers.append(_upsert_lesson(db, key, lesson, now))
         if lesson.cause is not None and lesson.state != "quarantined":
             cause = {
                 **asdict(lesson.cause),
@@ -240,10 +262,12 @@ def upsert(
                 "now": now,
             }
             db.run("upsert_cause", {**key, **cause})
+
         if limit is not None:
             waiting = len(held_of(db, scope, source))
             if waiting > limit:
                 raise QuotaExceeded(source, waiting, limit)
+
     return answers
 
 
@@ -258,14 +282,16 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
     return [int(row["id"]) for row in rows]
 
 
-def _upsert(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
-    values = _columns(key, lesson, now)
+def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
+    """Store a lesson with its sighting and texts; return the answer about it."""
+    values = _lesson_values(key, lesson, now)
     if lesson.trust in TRUST_RAISING_VERIFICATION:
         db.run("replace_words", values)
     row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
     values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
+
     sighting = {
         "lesson_id": id,
         "loop": lesson.loop,
@@ -278,41 +304,45 @@ def _upsert(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
     }
     db.insert("occurrence", sighting)
     digest = _write_texts(db, values, lesson, row)
-    state: State = row["state"]
-    trust: Trust = row["trust"]
+
+    # The answer is about the text that was written, if that waits in quarantine.
+    answered = row
     entry = 0
     if "quarantined" in (lesson.state, row["state"]):
         # A dream may have moved the author to another lesson.
-        author = {"id": row["author"]}
-        if digest:
-            author = {"lesson_id": id, "digest": digest}
+        author = (
+            {"lesson_id": id, "digest": digest} if digest else {"id": row["author"]}
+        )
         # There is none if it was evicted.
         for example in db.select("id, state, trust", "example", author):
-            state = example["state"]
-            trust = example["trust"]
-            entry = example["id"] if state == "quarantined" else 0
+            answered = example
+            entry = example["id"] if example["state"] == "quarantined" else 0
+
     if row["state"] == "superseded":
         for successor in db.run("became", values).fetchall():
             move_examples(db, id, successor["id"])
+
     return Remembered(
         id,
         created=row["seen"] == 1,
         seen=int(row["seen"]),
-        state=state,
-        trust=trust,
+        state=answered["state"],
+        trust=answered["trust"],
         entry=entry,
     )
 
 
-def _columns(key: Plain, lesson: Lesson, now: float) -> Plain:
+def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     """Return the values of a lesson for the statements that write it."""
     pattern = lesson.signature.pattern
     if lesson.kind == "error" and "\n" in lesson.sighting.strip():
         from heedful.traces.error_lines import error_line
 
+        # Of a long output, searches find the line that says what failed.
         pattern = signature("", error_line(lesson.sighting)).pattern
     is_titled = lesson.kind == "reflection"
     text = storable(lesson.text)
+
     return {
         **key,
         **{name: getattr(lesson, name) for name in PLAIN_LESSON_FIELDS},
@@ -332,20 +362,22 @@ def _columns(key: Plain, lesson: Lesson, now: float) -> Plain:
 
 
 def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
-    """Add the new tags of an error, exact signatures, to the stored lesson in `row`.
+    """Add the new `sig:` tags of a lesson to those of the stored lesson in `row`.
 
-    With such a tag, a search for this text finds the lesson.
+    Such a tag is the exact signature of an error: a search for this error then finds
+    the lesson. `tags` are the tags of `lesson` as JSON. Untrusted lessons add no tags.
     """
     if lesson.trust in QUARANTINE_TRUST:
         return
-    is_stored = json.loads(row["tags"])
-    new = [
+
+    stored_tags = json.loads(row["tags"])
+    new_tags = [
         tag
         for tag in json.loads(tags)
-        if tag.startswith("sig:") and tag not in is_stored
+        if tag.startswith("sig:") and tag not in stored_tags
     ]
-    if new and len(is_stored) + len(new) <= trusts.MAX_QUARANTINE_TAGS:
-        changes = {"tags": json.dumps([*is_stored, *new])}
+    if new_tags and len(stored_tags) + len(new_tags) <= MAX_QUARANTINE_TAGS:
+        changes = {"tags": json.dumps([*stored_tags, *new_tags])}
         db.update("lesson", {"id": row["id"]}, changes)
 
 
@@ -361,17 +393,22 @@ def remembered(
             "signature": lesson.signature.digest,
         }
         for row in db.select("id, seen, state, trust, author", "lesson", key):
-            entry = row["author"] if row["state"] == "quarantined" else 0
             answer = Remembered(
                 row["id"],
                 created=False,
                 seen=row["seen"],
                 state=row["state"],
                 trust=row["trust"],
-                entry=entry,
+                entry=_waiting_entry(row),
             )
             answers.append(answer)
+
     return tuple(answers)
+
+
+def _waiting_entry(lesson: Row) -> int:
+    """Return the id of the example with a quarantined lesson's words, or else 0."""
+    return (lesson["author"] or 0) if lesson["state"] == "quarantined" else 0
 
 
 def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
@@ -382,10 +419,8 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
     name = f"reflection/{signature}"
     lessons = list[Mapping[str, Any]]()
     for row in db.all("read_failure", scope, signature=signature, name=name):
-        lesson = dict(row)
-        lesson["tags"] = json.loads(row["tags"])
-        lesson["meta"] = json.loads(row["meta"])
-        lessons.append(lesson)
+        parsed = {column: json.loads(row[column]) for column in ("tags", "meta")}
+        lessons.append({**dict(row), **parsed})
     return lessons
 
 
@@ -395,17 +430,25 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
     `row` is the stored lesson. Its `author` is None if the text is new or was just
     replaced. Returns the digest of the example that was written last, or "".
     """
-    lowest = trusts.lowest_trust([lesson.trust, row["trust"]])
-    less_trusted = lesson.trust in QUARANTINE_TRUST or lowest != lesson.trust
+    has_author = row["author"] is not None
+    shows_text = row["text"] == values["text"]
+
     # One example carries the words of the lesson, so that they do not crowd out other
     # lessons.
     lesson_words = ""
-    if row["author"] is None or row["text"] != values["text"]:
-        lesson_words = f"{values['text']}\n{MASK_PATTERN.sub(' ', values['pattern'])}"
+    if not (has_author and shows_text):
+        lesson_words = _lesson_words(values["text"], values["pattern"])
     values = {**values, "about": lesson_words}
     place = None
     if lesson.vector is not None:
         place = placed(db, lesson.space, blob(lesson.vector))
+
+    # If the lesson does not show the words of this sighting, they are quarantined or
+    # less trusted than its own.
+    is_less_trusted = (
+        lesson.trust in QUARANTINE_TRUST
+        or lowest_trust([lesson.trust, row["trust"]]) != lesson.trust
+    )
     digest = ""
     wrote: Wrote = "nothing"
     if lesson.example is not None:
@@ -417,14 +460,11 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
             context=lesson.context,
             place=place,
         )
-    elif row["text"] == values["text"] or (
-        less_trusted and lesson.text != lesson.sighting
-    ):
-        # The lesson does not show these words: they are quarantined or less trusted
-        # than its own.
+    elif shows_text or (is_less_trusted and lesson.text != lesson.sighting):
         digest = words_digest(values["text"])
         wrote = add_words(db, values, lesson.context, place)
-    if row["author"] is None:
+
+    if not has_author:
         wrote_words = wrote
         if wrote == "nothing":  # another source wrote the example, this one the words
             digest = words_digest(values["text"])
@@ -435,8 +475,9 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         if wrote_words == "nothing":  # another source wrote these words too
             kept_state = "retired" if row["state"] == "retired" else ""
             set_author(db, values, author, kept_state)
-    replaced = row["author"] is None and row["seen"] > 1
-    if lesson.trust == "operator" and (replaced or wrote == "raised"):
+
+    has_replaced = not has_author and row["seen"] > 1
+    if lesson.trust == "operator" and (has_replaced or wrote == "raised"):
         # An operator wrote a known text again, which raises the trust of the text.
         rule(
             db,
@@ -451,6 +492,11 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
     return digest
 
 
+def _lesson_words(text: str, pattern: str) -> str:
+    """Return the text and the pattern of a lesson for searches, without masks."""
+    return f"{text}\n{MASK_PATTERN.sub(' ', pattern)}"
+
+
 def add_words(
     db: Db, values: Plain, context: str = "", place: Plain | None = None
 ) -> Wrote:
@@ -458,10 +504,11 @@ def add_words(
 
     The arguments are those of `add_example`, without a `digest`.
     """
+    text = values["text"]
     return add_example(
         db,
-        {**values, "digest": words_digest(values["text"])},
-        example=Example(values["text"], "", context=context),
+        {**values, "digest": words_digest(text)},
+        example=Example(text, "", context=context),
         context=context,
         place=place,
     )
@@ -470,18 +517,20 @@ def add_words(
 def add_example(
     db: Db, values: Plain, example: Example, context: str, place: Plain | None
 ) -> Wrote:
-    """Write an example with its origin and vector.
+    """Write an example with its origin and vector; say what this did.
 
-    Replaces a stored copy only to raise its trust. Returns "new", "raised" or
-    "nothing". `values` holds the `scope_key` and `kind`, `signature`, `lesson_id`,
-    `digest`, `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the
-    space and data of the vector. Searches find the words of the task, of `context` and
-    of `about` in `values`, or else the words of an import, which are `searched`.
+    If the example is stored already, replaces it only to raise its trust.
+
+    `values` holds the `scope_key` and `kind`, `signature`, `lesson_id`, `digest`,
+    `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the space and
+    data of the vector. Searches find the words of the task, of `context` and of `about`
+    in `values`. An import gives them as `searched` instead.
     """
     task = storable(example.task)
-    search_words = values.get("searched") or searched_words(
-        task, storable(context), values.get("about", "")
-    )
+    lesson_words = values.get("about", "")
+    search_words = values.get("searched")
+    if not search_words:
+        search_words = searched_words(task, storable(context), lesson_words)
     values = {
         **values,
         "task": task,
@@ -489,12 +538,15 @@ def add_example(
         "lesson": values["text"],
         "words": search_words,
     }
+
+    # What a person has refused does not wait for a review again.
     if values["state"] == "quarantined":
         digests = refusable_digests(
             values["kind"], values["text"], example, with_task=True
         )
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
+
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
     if row is None:
@@ -503,6 +555,7 @@ def add_example(
         wrote = "raised"
     else:
         wrote = "new"
+
     is_trusted = values["trust"] not in QUARANTINE_TRUST
     if place is not None and (row is not None or is_trusted):
         key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
@@ -519,18 +572,18 @@ def searched_words(task: str, context: str, lesson: str) -> str:
     worse for its words.
     """
     task_words = words(f"{task}\n{context}")
-    lesson_words = [
-        word for word in dict.fromkeys(words(lesson)) if word not in task_words
-    ]
-    if not lesson_words:
-        return " ".join(task_words)
-    return " ".join([*task_words, "", *lesson_words])
+    unique_words = dict.fromkeys(words(lesson))
+    lesson_words = [word for word in unique_words if word not in task_words]
+    if lesson_words:
+        task_words = [*task_words, "", *lesson_words]
+    return " ".join(task_words)
 
 
 def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
-    """Give the lesson `lesson_id` of `values` the text and trust of an example.
+    """Give a lesson the text and trust of an example, which becomes its author.
 
-    With "" as `state`, the lesson also gets the state of the example.
+    `values` holds the id of the lesson as `lesson_id`. The lesson gets the state
+    `state`, or with "" that of the example.
     """
     db.run("set_voice", {**values, "example": example, "kept": state})
 
@@ -541,16 +594,13 @@ def name_of(row: Row) -> str:
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return up to `limit` lessons, most often seen first.
+    """Return up to `limit` lessons as plain data, most often seen first.
 
-    A text that waits in quarantine has an `entry`.
+    If the text of a lesson waits in quarantine, `entry` is the id under which a person
+    can review it, else 0.
     """
-    lessons = list[Mapping[str, Any]]()
-    for row in db.all("top_lessons", scope, limit=limit):
-        waits = row["state"] == "quarantined"
-        entry = (row["author"] or 0) if waits else 0
-        lessons.append({**plain(row), "entry": entry})
-    return lessons
+    rows = db.all("top_lessons", scope, limit=limit)
+    return [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
@@ -565,12 +615,14 @@ def clear(db: Db, scope: Scope) -> int:
     Returns the number of lessons.
     """
     deleted = db.delete("lesson", key_of(scope))
+
     # Rows of other tables follow by cascades.
     for table in "dream link exposure outcome taught episode span trace event".split():
         db.delete(table, key_of(scope))
     db.run("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})
+
     return deleted
 
 
@@ -598,7 +650,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:
-    """Return the scopes of the tenant that have anything stored.
+    """Return the scopes of the tenant in which anything is stored.
 
     That is, loops, lessons, exposures, episodes or traces.
     """
@@ -606,7 +658,12 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
     for table in ("loop", "lesson", "exposure", "episode", "trace"):
         rows = db.select("distinct project", table, {"tenant": scope.tenant})
         names.update(row["project"] for row in rows)
+
     return [Scope(scope.tenant, name) for name in sorted(names)]
+
+
+# The columns of a lesson that are of no use outside the store.
+INTERNAL_LESSON_COLUMNS = ("tenant", "project", "words", "author", "meta")
 
 
 def plain(row: Row) -> Mapping[str, Any]:
@@ -614,10 +671,12 @@ def plain(row: Row) -> Mapping[str, Any]:
 
     The words of tools and documents are left empty.
     """
-    internal = ("tenant", "project", "words", "author", "meta")
-    lesson = {name: value for name, value in dict(row).items() if name not in internal}
+    lesson = dict(row)
+    for column in INTERNAL_LESSON_COLUMNS:
+        del lesson[column]
     if row["trust"] in QUARANTINE_TRUST:
         lesson |= {"pattern": "", "text": "", "tags": "[]"}
+
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     return {**lesson, **flags, "tags": json.loads(lesson["tags"])}
 
@@ -659,27 +718,34 @@ def evict(
     unless they are quarantined, last, so that a full memory still learns. Returns the
     answers, with `UNSTORED_LESSON` for each evicted lesson.
     """
-    new = [answer.id for answer in answers if answer.created]
     if not most:
         return list(answers)
+
     evicted = set[int]()
+    new = [answer.id for answer in answers if answer.created]
     if new:
         evicted |= _evict_lessons(db, scope, most, spared=new)
         evicted |= _evict_lessons(db, scope, most, spared=())
+
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is not None and corpus["texts"] > most:
         values = {"scope": token(scope), "excess": corpus["texts"] - most}
         db.run("evict_examples", values)
+
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]
 
 
 def _evict_lessons(
     db: Db, scope: Scope, max_lessons: int, spared: Sequence[int]
 ) -> set[int]:
-    """Delete the least useful lessons until `most` are left; return their ids."""
+    """Delete the least useful lessons until `max_lessons` are left; return their ids.
+
+    The lessons with the ids `spared` stay.
+    """
     excess = count(db, scope) - max_lessons
     if excess <= 0:
         return set()
+
     rows = db.all(
         "prunable",
         scope,
@@ -705,7 +771,6 @@ def prunable(
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
-    lessons = list[Mapping[str, Any]]()
     unused = db.all(
         "prunable",
         scope,
@@ -715,12 +780,15 @@ def prunable(
         before=before,
         limit=MAX_ROWS,
     )
+    lessons = list[Mapping[str, Any]]()
     for row in unused:
         days = (now - max(row["last_seen"], row["last_shown"])) / LESSON_DAY_SECONDS
         lessons.append({**dict(row), "why": f"not used for {days:.0f} days"})
+
     excess = count(db, scope) - len(lessons) - keep
     if keep < 0 or excess <= 0:
         return lessons
+
     least_useful = db.all(
         "prunable",
         scope,
@@ -741,22 +809,23 @@ def prune(
 ) -> list[Mapping[str, Any]]:
     """Delete the lessons that `prunable` returns, record a ruling, and return them."""
     lessons = prunable(db, scope, unused_for, keep)
+    if not lessons:
+        return lessons
+
+    removed = []
     for lesson in lessons:
         db.delete("lesson", {**key_of(scope), "id": lesson["id"]})
-    if lessons:
-        removed = [
-            {"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons
-        ]
-        rule(
-            db,
-            scope,
-            action="prune",
-            subject=f"{len(lessons)} lessons",
-            by=by,
-            why="",
-            now=time.time(),
-            record={"removed": removed},
-        )
+        removed.append({"lesson": name_of(lesson), "why": lesson["why"]})
+    rule(
+        db,
+        scope,
+        action="prune",
+        subject=f"{len(lessons)} lessons",
+        by=by,
+        why="",
+        now=time.time(),
+        record={"removed": removed},
+    )
     return lessons
 
 
@@ -766,10 +835,8 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
 
     Raises NotFound.
     """
-    key = {**key_of(scope), "id": id}
-    if not db.update("lesson", key, {"pinned": pinned}):
-        raise _lesson_not_found(scope, id)
-    (lesson,) = db.select("kind, signature", "lesson", key)
+    lesson = _lesson_row(db, scope, id)
+    db.update("lesson", {"id": id}, {"pinned": pinned})
     rule(
         db,
         scope,
@@ -781,9 +848,14 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     )
 
 
-def _lesson_not_found(scope: Scope, id: int) -> NotFound:
-    where = f"the lessons of {scope.tenant}/{scope.project}"
-    return NotFound("lesson", str(id), where)
+def _lesson_row(db: Db, scope: Scope, id: int) -> Row:
+    """Return the row of the lesson with this id. Raises NotFound."""
+    rows = db.select("*", "lesson", {**key_of(scope), "id": id})
+    if not rows:
+        raise NotFound(
+            "lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}"
+        )
+    return rows[0]
 
 
 @resumable(result=int)
@@ -802,26 +874,22 @@ def edit(
     Records a ruling. Returns the id of the new words if they wait in quarantine, as the
     old ones did, or else 0. Raises NotFound, InvalidInput.
     """
-    limit = records.MAX_EXAMPLE_TEXT_CHARS
     text = storable(text)
-    allowed = f"1 to {limit} characters"
-    require(text.strip() and len(text) <= limit, "text", text, allowed)
-    rows = db.select("*", "lesson", {**key_of(scope), "id": id})
-    if not rows:
-        raise _lesson_not_found(scope, id)
-    lesson = rows[0]
+    has_words = bool(text.strip()) and len(text) <= MAX_EXAMPLE_TEXT_CHARS
+    require(has_words, "text", text, f"1 to {MAX_EXAMPLE_TEXT_CHARS} characters")
+    lesson = _lesson_row(db, scope, id)
     old_text = lesson["text"]
     is_live = lesson["state"] != "superseded"
     require(is_live, "lesson", id, "a lesson that no other one superseded")
     require(text != old_text, "text", text, "other words than those of the lesson")
-    trust: Trust = "operator"
-    if lesson["trust"] in QUARANTINE_TRUST:
-        trust = lesson["trust"]
-    stamp = {"trust": trust, "state": trusts.initial_state(trust)}
+
+    is_untrusted = lesson["trust"] in QUARANTINE_TRUST
+    trust: Trust = lesson["trust"] if is_untrusted else "operator"
+    trust_and_state = {"trust": trust, "state": initial_state(trust)}
     now = time.time()
     values = {
         **scope_key(scope),
-        **stamp,
+        **trust_and_state,
         "kind": lesson["kind"],
         "signature": lesson["signature"],
         "lesson_id": id,
@@ -830,22 +898,25 @@ def edit(
         "memory_key": "",
         "now": now,
         "source": db.actor.via or f"operator:{by}",
-        "about": f"{text}\n{MASK_PATTERN.sub(' ', lesson['pattern'])}",
+        "about": _lesson_words(text, lesson["pattern"]),
     }
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
     db.run("allow_words", {**values, "words": digests})
+
     place = placed(db, space, blob(vector)) if vector is not None else None
     add_words(db, values, "", place)
     new_words = {"lesson_id": id, "digest": words_digest(text)}
-    new = int(db.select("id", "example", new_words)[0]["id"])
+    new_author = int(db.select("id", "example", new_words)[0]["id"])
     # Another source may have written the same words.
-    db.update("example", new_words, stamp)
-    replace_origins(db, values, new)
-    # A worked example stays.
+    db.update("example", new_words, trust_and_state)
+    replace_origins(db, values, new_author)
+
+    # Only the old words give way: if a worked example was the author, it stays.
     old_words = {"id": lesson["author"], "digest": words_digest(old_text)}
     db.update("example", old_words, {"state": "superseded"})
-    set_author(db, values, new, "")
+    set_author(db, values, new_author, "")
     _reset_counters(db, scope, lesson)
+
     rule(
         db,
         scope,
@@ -856,17 +927,17 @@ def edit(
         now=now,
         record={
             "was": lesson["author"],
-            "example": new,
+            "example": new_author,
             "trust": lesson["trust"],
             "source": lesson["source"],
         },
     )
-    return new if trust in QUARANTINE_TRUST else 0
+    return new_author if is_untrusted else 0
 
 
 def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
     """Begin the proof of a lesson again; `lesson` is its row before the edit."""
-    # A correction was known by its words.
+    # A correction was known by its words, which have changed now.
     is_correction = (
         '"correction": true' in lesson["meta"]
         or signature("", lesson["text"]).digest == lesson["signature"]
@@ -881,14 +952,15 @@ def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
         "meta": json.dumps(meta),
     }
     db.update("lesson", {"id": lesson["id"]}, changes)
+
     cause = {"kind": lesson["kind"], "signature": lesson["signature"]}
     db.update("cause", {**key_of(scope), **cause}, {"quiet": 0})
 
 
 def lacks_mend(text: str, lesson: Row) -> bool:
-    """Return True if a text says what fixed a failure, and `lesson` does not.
+    """Return True if `text` says what fixed a failure, and the lesson does not.
 
-    The lesson must be that of a session.
+    Returns False if no session taught the lesson.
     """
     return (
         MEND_HEADING in text

@@ -15,7 +15,7 @@ import json
 import os
 import socket
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
@@ -46,12 +46,13 @@ from heedful.store.connection import (
 from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 
 LOOP_LEASE_SECONDS = 30.0
-# The most bytes of JSON that are read to list loops, and to replay or count what they
-# have.
+# How many bytes of JSON are read at most, to list loops, and to replay or count what
+# they have.
 MAX_LISTING_BYTES = 4 * 2**20
 MAX_REPLAY_BYTES = 32 * 2**20
 # A note about an attempt counts as a finding of it if its key begins with this.
 NOTED_FINDING_PREFIX = "bias: "
+# The drivers of this process that work now, by their tokens.
 _active: set[str] = set()
 
 
@@ -85,34 +86,37 @@ def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
     also run. A lease with more than `most` seconds is from a clock that ran ahead, so
     it has ended.
     """
-    host, _, rest = owner.partition("|")
+    has_lease = 0 < left <= most
+    host, _, pid_and_nonce = owner.partition("|")
     if host != _host():
-        return bool(owner) and 0 < left <= most
-    pid = int(rest.partition("|")[0])
-    return (
-        owner in _active if pid == os.getpid() else 0 < left <= most and _running(pid)
-    )
+        return bool(owner) and has_lease
+
+    pid = int(pid_and_nonce.partition("|")[0])
+    if pid == os.getpid():
+        return owner in _active
+    return has_lease and _is_running(pid)
 
 
 @cache
 def _host() -> str:
-    """Return the host name and, on Linux, the process's PID namespace."""
+    """Return the host name and, on Linux, the process's PID namespace.
+
+    In another namespace, the same PID belongs to another process.
+    """
     try:
-        space = os.readlink("/proc/self/ns/pid")
+        namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        space = ""
-    return f"{socket.gethostname()}{space}"
+        namespace = ""
+    return f"{socket.gethostname()}{namespace}"
 
 
-def _running(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # signal 0 only asks
     except OSError as error:
+        # The process of another user runs, but may not be asked.
         return isinstance(error, PermissionError)
     return True
-
-
-Plain = Mapping[str, Any]
 
 
 class _Loop(NamedTuple):
@@ -123,36 +127,39 @@ class _Loop(NamedTuple):
     has_steps: bool = False
 
 
+# The fields of a `Head` in which `begin` and the stored loop must agree.
 HEAD_FIELDS = ("task", "goals", "policy", "context")
+# The fields of a `StageHead` that are stored as the settings of a loop.
 STAGE_SETTING_FIELDS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
 
-def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
+def _locks_of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
     """Return the lock that serialises the writers of one loop."""
     return (f"loop {id}",)
 
 
-def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
+def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
     """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
+    locks = _locks_of_loop(entry.id)
     exposes = entry.briefing is not None and entry.briefing.exposures
     if entry.lessons or exposes or entry.outcome is not None:
-        return (*_of_loop(entry.id), *MEMORY_LOCKS)
-    return _of_loop(entry.id)
+        return (*locks, *MEMORY_LOCKS)
+    return locks
 
 
-@holds(by=_of_loop)
+@holds(by=_locks_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     """Return the loop, and True if it is new; create it if necessary.
 
     A new loop has no driver. Raises Conflict if the stored loop has another task,
     context, goals, policy or memory key.
     """
-    n = _insert(db, key=_key(scope, id), head=head, owner="", now=time.time())
-    created = n is not None
-    row = _row(db, scope, id)
-    if not created:
+    n = _insert_loop(db, key=_loop_key(scope, id), head=head, owner="", now=time.time())
+    is_new = n is not None
+    row = _read_row(db, scope, id)
+    if not is_new:
         _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
-    return _stored(db, row), created
+    return _stored_loop(db, row), is_new
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
@@ -161,63 +168,66 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     If a rule of the policy needs it, `LoopState.echoes` counts finding keys in the
     `window` newest other loops. Raises NotFound.
     """
-    row = _row(db, scope, id)
-    policy = _policy(row["policy"])
+    row = _read_row(db, scope, id)
+    policy = _policy_from(row["policy"])
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
+
     counts: Mapping[str, int] = {}
     if any(map(counts_scope, policy.rules)):
         counts = echoes(db, scope, id, window)
+
     return LoopState(
-        stored=_stored(db, row), policy=policy, driver=driver, echoes=counts
+        stored=_stored_loop(db, row), policy=policy, driver=driver, echoes=counts
     )
 
 
 @lru_cache(64)  # most loops of a process have one policy
-def _policy(text: str) -> Policy:
+def _policy_from(text: str) -> Policy:
     return codec.policy_from(json.loads(text))
 
 
-@holds(by=_of_loop)
+@holds(by=_locks_of_loop)
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop for the driver `owner`; create the loop if necessary.
 
     Raises LeaseLost if another driver is working on the loop, Conflict if the stored
     task differs.
     """
-    key = _key(scope, id)
+    key = _loop_key(scope, id)
     now = time.time()
     row = db.first("read_loop", key)
     if row is None:
-        _insert(db, key, head=head, owner=owner, now=now)
-    else:
-        if alive(row["owner"], row["held_for"]) and row["owner"] != owner:
-            raise LeaseLost(
-                f"loop {id!r} is being driven by another process ({row['owner']}); "
-                "wait for it, or stop it"
-            )
-        _check_same(row, head, ("task",))
-        db.run(
-            "claim_loop",
-            {"n": row["n"], "owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now},
+        _insert_loop(db, key, head=head, owner=owner, now=now)
+        return read(db, scope, id)
+
+    if row["owner"] != owner and alive(row["owner"], row["held_for"]):
+        raise LeaseLost(
+            f"loop {id!r} is being driven by another process ({row['owner']}); "
+            "wait for it, or stop it"
         )
+    _check_same(row, head, ("task",))
+    db.run(
+        "claim_loop",
+        {"n": row["n"], "owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now},
+    )
     return read(db, scope, id)
 
 
-@holds(by=_of_loop)
+@holds(by=_locks_of_loop)
 @resumable(result=None)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease of the loop.
 
     Raises LeaseLost if another driver has claimed the loop.
     """
-    values = {**_key(scope, id), "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
+    values = {**_loop_key(scope, id), "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
     if not db.run("renew_lease", values).rowcount:
-        raise _lost(id)
+        raise _lease_lost(id)
 
 
-@holds(by=_of_entry)
+@holds(by=_locks_of_entry)
 @resumable(result=int)
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     """Write `entry` to its loop; return the number of a new outcome, else 0.
@@ -231,28 +241,13 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     state, only one can write.
     """
     now = time.time()
-    loop = _fence(db, _key(scope, entry.id), entry=entry, owner=owner, now=now)
+    loop = _fence(db, _loop_key(scope, entry.id), entry=entry, owner=owner, now=now)
     if entry.attempt is not None and not _insert_attempt(
         db, loop, attempt=entry.attempt, value=entry.value, id=entry.id, now=now
     ):
         return 0
-    if entry.step is not None:
-        key, record = entry.step
-        row = {"loop": loop.n, "key": key, "record": dump(record)}
-        db.insert("step", row, CONFLICT_SKIP_SQL)
-    if entry.extra is not None:
-        extra = dump(codec.to_document(entry.extra))
-        db.update("loop", {"n": loop.n}, {"extra": extra})
-    if entry.cancelled:
-        db.update("loop", {"n": loop.n}, {"cancelled": storable(entry.cancelled)})
-    if entry.override is not None:
-        _insert_override(db, loop, entry.override, now)
-    if entry.verdict is not None:
-        decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
-        number = entry.attempt.number if entry.attempt else None
-        row = {"n": loop.n, "attempt": number, "record": dump(decision), "now": now}
-        db.run("insert_decision", row)
-        _apply_verdict(db, loop, entry.verdict)
+
+    _write_changes(db, loop, entry, now)
 
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
@@ -274,6 +269,34 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     return outcome_number
 
 
+def _write_changes(db: Db, loop: _Loop, entry: JournalEntry, now: float) -> None:
+    """Write what `entry` changes in the loop itself, apart from the attempt."""
+    if entry.step is not None:
+        key, record = entry.step
+        step = {"loop": loop.n, "key": key, "record": dump(record)}
+        db.insert("step", step, CONFLICT_SKIP_SQL)
+
+    if entry.extra is not None:
+        extra = dump(codec.to_document(entry.extra))
+        db.update("loop", {"n": loop.n}, {"extra": extra})
+
+    if entry.cancelled:
+        db.update("loop", {"n": loop.n}, {"cancelled": storable(entry.cancelled)})
+
+    if entry.override is not None:
+        columns = asdict(entry.override)
+        columns["by"] = storable(entry.override.by)
+        columns["why"] = storable(entry.override.why)
+        db.run("insert_override", {**columns, "n": loop.n, "now": now})
+
+    if entry.verdict is not None:
+        decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
+        number = entry.attempt.number if entry.attempt else None
+        row = {"n": loop.n, "attempt": number, "record": dump(decision), "now": now}
+        db.run("insert_decision", row)
+        _apply_verdict(db, loop, entry.verdict)
+
+
 @resumable(result=None)
 def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
     """Record what memory shows the loop with this id, unless it is recorded.
@@ -283,16 +306,16 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
     exposures.expose(
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
-    new = {"briefing": dump(briefing.plain())}
-    db.update("loop", {**_key(scope, id), "briefing": ""}, new)
+    not_recorded = {**_loop_key(scope, id), "briefing": ""}
+    db.update("loop", not_recorded, {"briefing": dump(briefing.plain())})
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the stored loop with this id. Raises NotFound."""
-    return _stored(db, _row(db, scope, id))
+    return _stored_loop(db, _read_row(db, scope, id))
 
 
-def _row(db: Db, scope: Scope, id: str) -> Row:
+def _read_row(db: Db, scope: Scope, id: str) -> Row:
     row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
@@ -301,8 +324,8 @@ def _row(db: Db, scope: Scope, id: str) -> Row:
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
     """Return the stored loops with these ids, in this order, without missing ones."""
-    rows = (db.one("read_loop", scope, id=id) for id in ids)
-    return [_stored(db, row) for row in rows if row is not None]
+    rows = [db.one("read_loop", scope, id=id) for id in ids]
+    return [_stored_loop(db, row) for row in rows if row is not None]
 
 
 def newest(
@@ -319,13 +342,16 @@ def newest(
     any. The loops lack `values`, `journal` and the texts of candidates. `before` is the
     id of a loop: only older loops are returned, and none if this loop is missing.
     """
+    # One more than is returned says if there are more.
     values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
+    free_bytes = most
     listed: list[StoredLoop] = []
     for row in db.run("newest_loops", values):
-        most -= row["size"]
-        if len(listed) == limit or (listed and most < 0):
+        free_bytes -= row["size"]
+        if len(listed) == limit or (listed and free_bytes < 0):
             return listed, True
-        listed.append(_stored(db, _row(db, scope, row["id"]), outputs=False))
+        listed.append(_stored_loop(db, _read_row(db, scope, row["id"]), outputs=False))
+
     return listed, False
 
 
@@ -336,13 +362,16 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     persistent finding, all attempts. Findings of level "note" are ignored. Notes that
     count as findings are counted, too.
     """
+    # The loop `id` may be among the newest, so one more is read.
     listed, _ = newest(db, scope, window + 1, most=MAX_REPLAY_BYTES)
     others = [other for other in listed if other.id != id][:window]
+
     counts: Counter[str] = Counter()
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
         counts.update(replace(other.loop, improves=improvement).count_findings())
-    loops = [stored_loop.loop for stored_loop in (*read_many(db, scope, [id]), *others)]
+
+    loops = [loop.loop for loop in (*read_many(db, scope, [id]), *others)]
     counts.update(_noted_findings(db, scope, id=id, loops=loops, window=window))
     return dict(counts)
 
@@ -355,39 +384,42 @@ def _noted_findings(
     Only the `window` newest attempts with such notes count. Notes about an attempt of
     `id` that is not reported yet are left out: its report will have them.
     """
+    # The keys of the findings of each attempt in `loops`, by the name of its report.
     reported: dict[str, frozenset[str]] = {}
     for loop in loops:
         for attempt in loop.attempts:
             evaluation = attempt.evaluation
             keys = evaluation.keys if evaluation else frozenset[str]()
             reported[attempt.reported_as or loop.id] = keys
-    for row in db.all("noted_tags", scope, prefix=NOTED_FINDING_PREFIX, window=window):
-        pending = row["loop"] == id and row["name"] not in reported
-        if not pending and row["key"] not in reported.get(row["name"], ()):
-            yield row["key"]
+
+    for note in db.all("noted_tags", scope, prefix=NOTED_FINDING_PREFIX, window=window):
+        is_pending = note["loop"] == id and note["name"] not in reported
+        if not is_pending and note["key"] not in reported.get(note["name"], ()):
+            yield note["key"]
 
 
-@holds(by=_of_loop)
+@holds(by=_locks_of_loop)
 @resumable(result=None)
 def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
     """Give a loop the policy and the goals of `head`, if they differ from its own."""
+    key = _loop_key(scope, id)
     columns = {name: dump(getattr(head, name)) for name in ("goals", "policy")}
-    if dict(db.select("goals, policy", "loop", _key(scope, id))[0]) != columns:
-        db.update("loop", _key(scope, id), columns)
+    if dict(db.select("goals, policy", "loop", key)[0]) != columns:
+        db.update("loop", key, columns)
 
 
-@holds(by=_of_loop)
+@holds(by=_locks_of_loop)
 @resumable(result=None)
 def note(db: Db, scope: Scope, id: str, name: str, notes: Mapping[str, Any]) -> None:
-    """Store notes about the attempt `name` of a loop.
+    """Store notes, by key, about the attempt `name` of a loop.
 
-    A note replaces one with the same key.
+    A note replaces an earlier one with the same key.
     """
-    for key, record in notes.items():
-        row = {**key_of(scope), "name": name, "key": storable(key)}
-        db.delete("note", row)
+    for note_key, record in notes.items():
+        key = {**key_of(scope), "name": name, "key": storable(note_key)}
+        db.delete("note", key)
         db.insert(
-            "note", {**row, "loop": id, "record": dump(record), "created": time.time()}
+            "note", {**key, "loop": id, "record": dump(record), "created": time.time()}
         )
 
 
@@ -410,43 +442,45 @@ def dump(value: Any) -> str:
 _json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
-@lru_cache(64)
+@lru_cache(64)  # most loops of a process have the same goals and policy
 def _dump_again(text: str) -> str:
     return dump(json.loads(text))
 
 
-def _key(scope: Scope, id: str) -> dict[str, Any]:
+def _loop_key(scope: Scope, id: str) -> dict[str, Any]:
     return {**key_of(scope), "id": id}
 
 
-def _lost(id: str) -> LeaseLost:
+def _lease_lost(id: str) -> LeaseLost:
     return LeaseLost(
         f"loop {id!r} was taken over by another process; nothing was written"
     )
 
 
-def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int | None:
-    """Insert the loop and return its number; return None if it exists."""
-    row = db.first(
-        "insert_loop",
-        {
-            **key,
-            **_columns(head),
-            "owner": owner,
-            "lease": LOOP_LEASE_SECONDS if owner else 0.0,
-            "via": db.actor.via,
-            "now": now,
-        },
-    )
+def _insert_loop(
+    db: Db, key: Mapping[str, Any], head: Head, owner: str, now: float
+) -> int | None:
+    """Insert the loop and return its number; return None if it exists.
+
+    A loop without a driver (`owner` is "") has no lease.
+    """
+    values = {
+        **key,
+        **_head_columns(head),
+        "owner": owner,
+        "lease": LOOP_LEASE_SECONDS if owner else 0.0,
+        "via": db.actor.via,
+        "now": now,
+    }
+    row = db.first("insert_loop", values)
     return None if row is None else int(row["n"])
 
 
-def _columns(head: Head) -> dict[str, str]:
+def _head_columns(head: Head) -> dict[str, str]:
     """Return the columns of a head, without secrets."""
     columns = {
         "task": dump(head.task),
         "context": dump(head.context),
-        # Most loops of a process have one policy.
         "goals": _dump_again(_json(head.goals)),
         "policy": _dump_again(_json(head.policy)),
         "kind": head.kind,
@@ -466,7 +500,7 @@ def _columns(head: Head) -> dict[str, str]:
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
     """Raise Conflict unless the stored loop in `row` and `head` agree in `fields`."""
-    columns = _columns(head)
+    columns = _head_columns(head)
     for field in fields:
         if row[field] != columns[field]:
             raise Conflict(
@@ -475,15 +509,19 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
             )
 
 
-def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _Loop:
+def _fence(
+    db: Db, key: Mapping[str, Any], entry: JournalEntry, owner: str, now: float
+) -> _Loop:
     """Return the loop if the writer of `entry` may change it; create it if it is new.
 
     Raises LeaseLost, LoopChanged.
     """
+    # A driver that gives a head mostly begins a loop, so this is tried first.
     if entry.head is not None and owner:
-        n = _insert(db, key, head=entry.head, owner=owner, now=now)
+        n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
         if n is not None:
             return _Loop(n)
+
     values = {
         **key,
         "epoch": entry.epoch,
@@ -492,19 +530,20 @@ def _fence(db: Db, key: Plain, entry: JournalEntry, owner: str, now: float) -> _
         "now": now,
         "lease": LOOP_LEASE_SECONDS,
     }
-    statement = "fence" if owner else "advance"
-    row = db.first(statement, values)
+    row = db.first("fence" if owner else "advance", values)
     if row is not None:
         if entry.head is not None:
             # It was resumed with other goals or under another policy.
-            columns = _columns(entry.head)
-            del columns["task"], columns["context"]
+            columns = _head_columns(entry.head)
+            del columns["task"]
+            del columns["context"]
             db.update("loop", {"n": row["n"]}, columns)
         return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
+
     if owner:
-        raise _lost(entry.id)
+        raise _lease_lost(entry.id)
     if entry.head is not None:
-        n = _insert(db, key, head=entry.head, owner=owner, now=now)
+        n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
         if n is not None:
             return _Loop(n)
     raise LoopChanged(entry.id)
@@ -520,26 +559,22 @@ def _insert_attempt(
     key = {"loop": loop.n, "number": document["number"]}
     content = {
         "record": _json(document),
+        # A candidate that is a text is stored once, as the value.
         "text": "" if text == value else text,
         "value": value,
     }
+
     row = {**key, **content, "via": db.actor.via, "created": now}
     if db.run("insert_attempt", row).rowcount:
         if loop.has_steps:
             db.delete("step", {"loop": loop.n})
         return True
+
     if dict(db.select("record, text, value", "attempt", key)[0]) != content:
         raise AttemptTaken(
             f"attempt {attempt.number} of {id!r} is stored with other content"
         )
     return False
-
-
-def _insert_override(db: Db, loop: _Loop, override: Override, now: float) -> None:
-    columns = asdict(override)
-    columns["by"] = storable(override.by)
-    columns["why"] = storable(override.why)
-    db.run("insert_override", {**columns, "n": loop.n, "now": now})
 
 
 def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
@@ -551,6 +586,7 @@ def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
         state = "passed" if verdict.passed else "stopped"
         db.update("loop", {"n": loop.n}, {"state": state, "lease": 0.0})
         return
+
     if loop.state != "open":
         db.update("loop", {"n": loop.n}, {"state": "open"})
     for index in sorted({stop.override for stop in verdict.lifted}):
@@ -560,40 +596,43 @@ def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
             )
 
 
-def _stored(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
+def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
     """Return the loop in `row`; without `outputs`, leave out what its attempts made."""
-    parts: dict[str, list[Row]] = {
-        "attempt": [],
-        "decision": [],
-        "override": [],
-        "step": [],
-    }
+    parts = defaultdict[str, list[Row]](list)
     for part in db.run("read_parts", {"loop": row["n"], "whole": int(outputs)}):
         parts[part["part"]].append(part)
-    documents = [json.loads(part["record"]) for part in parts["attempt"]]
+
     values = []
-    if outputs:
-        values = [json.loads(part["value"]) for part in parts["attempt"]]
-        for index, part in enumerate(parts["attempt"]):
-            text = json.loads(part["text"]) if part["text"] else values[index]
-            documents[index]["candidate"]["text"] = text
+    attempts = []
+    for part in parts["attempt"]:
+        document = json.loads(part["record"])
+        if outputs:
+            value = json.loads(part["value"])
+            values.append(value)
+            # A text is stored only if it differs from the value.
+            text = json.loads(part["text"]) if part["text"] else value
+            document["candidate"]["text"] = text
+        attempts.append(codec.from_document(Attempt, document))
+
     decisions = tuple(
         codec.decision_from(json.loads(part["record"]), part["number"], part["at"])
         for part in parts["decision"]
     )
-    overrides = tuple(_override(part) for part in parts["override"])
-    head = _head(row)
+    overrides = tuple(_override_from(part) for part in parts["override"])
     # For the same decision again: an override that had expired then stays expired.
     decided = decisions[-1].decided if decisions and overrides else 0.0
+
+    head = _head_from(row)
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, goal) for goal in head.goals),
-        attempts=tuple(codec.from_document(Attempt, attempt) for attempt in documents),
+        attempts=tuple(attempts),
         overrides=overrides,
         extra=codec.from_document(Usage, json.loads(row["extra"])),
         cancelled=row["cancelled"],
         at=decided,
     )
+
     briefing = None
     if row["briefing"]:
         briefing = Briefing.of(json.loads(row["briefing"]))
@@ -611,12 +650,13 @@ def _stored(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
     )
 
 
-def _head(row: Row) -> Head:
+def _head_from(row: Row) -> Head:
     stage = None
     if row["kind"] == "stage":
         settings = json.loads(row["settings"])
         settings["checks"] = tuple(settings["checks"])
         stage = StageHead(run=row["run"], name=row["stage"], **settings)
+
     return Head(
         task=json.loads(row["task"]),
         goals=json.loads(row["goals"]),
@@ -628,22 +668,23 @@ def _head(row: Row) -> Head:
     )
 
 
-def _override(row: Row) -> Override:
+def _override_from(part: Row) -> Override:
     # The statement `read_parts` has one set of columns for the parts of all kinds.
     return Override(
-        row["record"],
-        by=row["text"],
-        why=row["value"],
-        decisions=row["number"],
-        used=row["used"],
-        until=row["at"],
+        part["record"],
+        by=part["text"],
+        why=part["value"],
+        decisions=part["number"],
+        used=part["used"],
+        until=part["at"],
     )
 
 
 def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops with attempts, for a replay, oldest first; `stored` is reversed.
+    """Return the loops that have attempts, for a replay, in reversed order.
 
-    The run of a pipeline is left out: its stages are loops with their own attempts.
+    So the newest loops first become the oldest first. The run of a pipeline is left
+    out: its stages are loops with their own attempts.
     """
     return [
         RecordedLoop(recorded.loop)
