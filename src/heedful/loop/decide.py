@@ -45,17 +45,12 @@ class Policy:
 
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
-        require(
-            self.unscored in ("stop", "again"),
-            "unscored",
-            self.unscored,
-            "stop or again",
-        )
-        allowed = "at least one stop rule: a loop must end; the rules are a tuple"
-        require(
-            isinstance(self.rules, tuple) and self.rules, "rules", self.rules, allowed
-        )
+        is_choice = self.unscored in ("stop", "again")
+        require(is_choice, "unscored", self.unscored, "stop or again")
 
+        has_rules = isinstance(self.rules, tuple) and self.rules
+        allowed = "at least one stop rule: a loop must end; the rules are a tuple"
+        require(has_rules, "rules", self.rules, allowed)
         for rule in self.rules:
             if not callable(rule) or isinstance(rule, type):
                 raise InvalidInput("rule", rule, "a callable, such as MaxAttempts()")
@@ -120,10 +115,8 @@ State = Literal["open", "passed", "stopped"]
 def check_types(loop: object, policy: object) -> None:
     """Raise InvalidInput unless `loop` is a Loop and `policy` is a Policy."""
     require(isinstance(loop, Loop), "loop", loop, "a Loop")
-    if not isinstance(policy, Policy):
-        raise InvalidInput(
-            "policy", policy, "a Policy, such as heedful.policy('default')"
-        )
+    allowed = "a Policy, such as heedful.policy('default')"
+    require(isinstance(policy, Policy), "policy", policy, allowed)
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
@@ -131,16 +124,15 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 
     A loop whose last attempt passes is done. Otherwise every rule is called, and
     overrides suspend some of the rules that stop. The remaining stops end the loop;
-    their order is `heedful.loop.stop.PRECEDENCE`. Raises InvalidInput for arguments of
-    another type.
+    their order is `heedful.loop.stop.RULE_PRECEDENCE`. Raises InvalidInput for
+    arguments of another type.
     """
     check_types(loop, policy)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
 
-    if loop.improves is not policy.improvement and loop.improves != policy.improvement:
-        loop = replace(loop, improves=policy.improvement)
+    loop = _with_improvement(loop, policy)
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
     for stop, names in _stops(loop, policy, evaluation):
@@ -148,6 +140,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         if index is None:
             stops.append(stop)
             continue
+
         lifted.append(
             LiftedStop(
                 rule=stop.rule,
@@ -161,12 +154,19 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Done(loop.best, False, stopped_by=tuple(stops), lifted=tuple(lifted))
     if evaluation is None:
         return Again(lifted=tuple(lifted))
-
     return Again(
         triggers(evaluation, loop.goals),
         feedback=record.feedback(evaluation, loop.goals),
         lifted=tuple(lifted),
     )
+
+
+def _with_improvement(loop: Loop, policy: Policy) -> Loop:
+    """Return the loop, with the policy's idea of an improvement."""
+    # Nearly always it is the same object, and `replace` takes longer than both tests.
+    if loop.improves is policy.improvement or loop.improves == policy.improvement:
+        return loop
+    return replace(loop, improves=policy.improvement)
 
 
 def _lifting_override(loop: Loop, rules: frozenset[str]) -> int | None:
@@ -194,54 +194,55 @@ def check_override(
         )
 
     by = override.by
-    why = override.why
+    has_actor = isinstance(by, str) and by.strip()
+    _require(has_actor, "by", by, "name the actor who overrides the rule")
+
+    _require(isinstance(override.why, str), "why", override.why, "be text")
+
     decisions = override.decisions
+    is_count = type(decisions) is int and 1 <= decisions <= record.MAX_SCORE
+    _require(is_count, "decisions", decisions, "be an integer of at least 1")
+
     until = override.until
-    counted = type(decisions) is int and 1 <= decisions <= record.MAX_SCORE
-    timed = until is None or (
+    is_time = until is None or (
         isinstance(until, int | float) and at < until <= record.MAX_SCORE
     )
-    for name, value, right, allowed in (
-        (
-            "by",
-            by,
-            isinstance(by, str) and by.strip(),
-            "name the actor who overrides the rule",
-        ),
-        ("why", why, isinstance(why, str), "be text"),
-        ("decisions", decisions, counted, "be an integer of at least 1"),
-        ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
-    ):
-        if not right:
-            raise OverrideRefused(f"{name} is {value!r}; it must {allowed}")
+    demand = "lie in the future, in seconds since 1970, or be None"
+    _require(is_time, "until", until, demand)
 
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to override")
 
 
+def _require(condition: object, name: str, value: object, demand: str) -> None:
+    """Raise OverrideRefused unless `condition` holds; `demand` says what must be."""
+    if not condition:
+        raise OverrideRefused(f"{name} is {value!r}; it must {demand}")
+
+
 def apply_override(
     loop: Loop, policy: Policy, verdict: Verdict, override: Override
 ) -> tuple[Loop, Verdict]:
-    """Add an override to a loop; return the loop and its verdict. Raises
-    OverrideRefused.
+    """Add an override to a loop; return the loop and its verdict.
 
-    A stopped loop is decided again; an open loop keeps its verdict.
+    A stopped loop is decided again; an open loop keeps its verdict. Raises
+    OverrideRefused.
     """
     check_override(override, verdict, policy, loop.at)
     loop = replace(loop, overrides=(*loop.overrides, override))
     if isinstance(verdict, Again):
         return loop, verdict
+
     verdict = decide(loop, policy)
     return consume_overrides(loop, verdict), verdict
 
 
 def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
-    """Return the loop with `used` raised by 1 in each override that `verdict` lists as
-    lifted.
-    """
-    if not (isinstance(verdict, Again) and verdict.lifted):
+    """Return the loop with one more use of each override that `verdict` needed."""
+    if not isinstance(verdict, Again) or not verdict.lifted:
         return loop
-    overrides = [*loop.overrides]
+
+    overrides = list(loop.overrides)
     for index in {stop.override for stop in verdict.lifted}:
         overrides[index] = replace(overrides[index], used=overrides[index].used + 1)
     return replace(loop, overrides=tuple(overrides))
@@ -273,34 +274,34 @@ def _stops(
     stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         stops.append((Stop("cancelled", loop.cancelled), frozenset()))
+
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         if missing or evaluation is None:
-            message = (
-                ", ".join(goal.score for goal in missing)
-                or "the candidate: give checks"
-            )
-            stops.append((Stop("unscored", f"no score for {message}"), frozenset()))
+            names = ", ".join(goal.score for goal in missing)
+            message = f"no score for {names or 'the candidate: give checks'}"
+            stops.append((Stop("unscored", message), frozenset()))
 
     for rule in policy.rules:
         detail = rule(loop)
         if detail is not None and not isinstance(detail, str):
             name = f"the result of rule {rule_name(rule)!r}"
-            raise InvalidInput(
-                name, detail, "a text that says why the loop must end, or None"
-            )
+            allowed = "a text that says why the loop must end, or None"
+            raise InvalidInput(name, detail, allowed)
         if detail:
             stops.append((Stop(rule_name(rule), detail), _liftable((rule,))))
 
-    def place(rule: str) -> int:  # an `All` has the place of its last member
-        named_rules = [
-            RULE_PRECEDENCE.index(name)
-            for name in rule.split("+")
-            if name in RULE_PRECEDENCE
-        ]
-        return max(named_rules, default=len(RULE_PRECEDENCE))
+    return sorted(stops, key=lambda pair: _precedence(pair[0].rule))
 
-    return sorted(stops, key=lambda pair: place(pair[0].rule))
+
+def _precedence(rule: str) -> int:
+    """Return the place of a rule among all stops; that of an `All` is its last one."""
+    places = [
+        RULE_PRECEDENCE.index(name)
+        for name in rule.split("+")
+        if name in RULE_PRECEDENCE
+    ]
+    return max(places, default=len(RULE_PRECEDENCE))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
@@ -380,15 +381,14 @@ def state_after(verdict: Verdict) -> State:
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
     """Measure the loop with `Fatigue` and `Echo`, the policy's or default ones."""
-    if loop.improves is not policy.improvement and loop.improves != policy.improvement:
-        loop = replace(loop, improves=policy.improvement)
-    tired = rule_of(policy, Fatigue)
+    loop = _with_improvement(loop, policy)
+    fatigue = rule_of(policy, Fatigue)
     echo = rule_of(policy, Echo)
-    level = tired.level(loop)
-    before = reduce(tired.after, loop.improved[1:-1], 0.0)
-    change = (record.thousandths(level) - record.thousandths(before)) / 1000
 
-    return Standing(level, change, echo.counts(loop))
+    level = fatigue.level(loop)
+    level_before = reduce(fatigue.after, loop.improved[1:-1], 0.0)
+    change = record.thousandths(level) - record.thousandths(level_before)
+    return Standing(level, change / 1000, echo.counts(loop))
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
@@ -404,57 +404,57 @@ def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
     echo = rule_of(policy, Echo)
     if echo.across == "loop":
         return {}
-    here = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
+
+    own_counts = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
     return {
-        key: max(0, count - here.get(key, 0))
+        key: max(0, count - own_counts.get(key, 0))
         for key, count in last.standing.echoes.items()
     }
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
     """Return the reasons for each recorded decision of a loop, oldest first."""
-    reasons = []
-    for decision in decisions:
-        verdict = decision.verdict
-        labels: Mapping[str, str] = {}
-        unmet: tuple[Trigger, ...] = ()
-        if decision.attempt:
-            last = loop.attempts[decision.attempt - 1]
-            labels = last.labels
-            if last.evaluation:
-                unmet = triggers(last.evaluation, loop.goals)
+    return tuple(_reasons_for(loop, decision) for decision in decisions)
 
-        stops: tuple[Stop, ...] = ()
-        detail = ""
-        if isinstance(verdict, Again):
-            decided = "again"
-            reason = unmet[0].reason if unmet else ""
-            if unmet:
-                codes = dict.fromkeys(trigger.code for trigger in unmet)
-                detail = f"Triggered by {', '.join(codes)}"
-        elif verdict.stopped_by:
-            stops = verdict.stopped_by
-            decided = "stopped"
-            reason = stops[0].rule
-            detail = "; ".join(stop.detail for stop in stops)
-        else:
-            decided = "passed"
-            reason = "passed"
 
-        reasons.append(
-            Reasoning(
-                loop.id,
-                decision.attempt,
-                decided=decided,
-                reason=reason,
-                detail=detail,
-                triggers=unmet,
-                spoke=(*stops, *verdict.lifted),
-                lifted=verdict.lifted,
-                standing=decision.standing,
-                labels=labels,
-                at=decision.at,
-            )
-        )
+def _reasons_for(loop: Loop, decision: Decision) -> Reasoning:
+    """Return the reasons for one recorded decision."""
+    labels: Mapping[str, str] = {}
+    unmet: tuple[Trigger, ...] = ()
+    if decision.attempt:
+        last = loop.attempts[decision.attempt - 1]
+        labels = last.labels
+        if last.evaluation:
+            unmet = triggers(last.evaluation, loop.goals)
 
-    return tuple(reasons)
+    verdict = decision.verdict
+    stops: tuple[Stop, ...] = ()
+    detail = ""
+    if isinstance(verdict, Again):
+        decided = "again"
+        reason = unmet[0].reason if unmet else ""
+        if unmet:
+            codes = dict.fromkeys(trigger.code for trigger in unmet)
+            detail = f"Triggered by {', '.join(codes)}"
+    elif verdict.stopped_by:
+        decided = "stopped"
+        stops = verdict.stopped_by
+        reason = stops[0].rule
+        detail = "; ".join(stop.detail for stop in stops)
+    else:
+        decided = "passed"
+        reason = "passed"
+
+    return Reasoning(
+        loop.id,
+        decision.attempt,
+        decided=decided,
+        reason=reason,
+        detail=detail,
+        triggers=unmet,
+        spoke=(*stops, *verdict.lifted),
+        lifted=verdict.lifted,
+        standing=decision.standing,
+        labels=labels,
+        at=decision.at,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.loop import record
 from heedful.loop.decide import (
@@ -22,15 +22,16 @@ from heedful.loop.decide import (
     echoes_before,
     triggers,
 )
-from heedful.loop.record import Evaluation, Loop, format_score
+from heedful.loop.record import Loop, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
 
-MAX_THRESHOLD_STEPS = 1 << 24  # steps of a threshold that are tried in either direction
+# Steps of a threshold that are tried in either direction.
+MAX_THRESHOLD_STEPS = 1 << 24
 Case = tuple[Loop, Policy]
-Path = tuple[
-    str | int, ...
-]  # the path to a value in a case: names of fields, keys and indices
+# The path to a value in a case: names of fields, keys and indices. For example,
+# (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,21 @@ class Change:
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """Return the smallest change of each threshold and score that gives another
-    verdict.
+    """Return the smallest change of each value that gives another verdict.
 
-    A value may have two changes, up and down. Changes are sorted by relative size,
-    smallest first. If `policy` does not give `verdict`, the result is empty.
+    The values are thresholds and scores. A value may have two changes, up and down.
+    Changes are sorted by relative size, smallest first. If `policy` does not give
+    `verdict`, the result is empty.
     """
-    case = (loop, policy)
-    was = _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
 
-    last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
+    case = (loop, policy)
+    was = _ends(verdict)[0]
     smallest = []
-    for knob, now, path in _knobs(last, loop, policy):
+    for knob in _knobs(loop, policy):
         for direction in (1, -1):
-            change = _smallest(case, knob, now, path=path, direction=direction, was=was)
+            change = _smallest(case, knob, direction, was)
             if change is not None:
                 smallest.append(change)
 
@@ -79,55 +79,69 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 
 def _relative_size(change: Change) -> float:
+    """Return the size of a change as a share of the value before it."""
     return abs(change.to - change.was) / max(abs(change.was), 0.001)
 
 
-def _smallest(
-    case: Case, knob: str, now: float, path: Path, direction: int, was: str
-) -> Change | None:
-    """Return the smallest change in one direction that gives another verdict, or
-    None.
+class _Knob(NamedTuple):
+    """A value that can change: its name for people, its size now, its path in a case.
+
+    An integer changes in steps of 1, any other value in steps of 0.001.
     """
 
-    def at(steps: int) -> Change | None:
+    name: str
+    now: float
+    path: Path
+
+
+def _smallest(case: Case, knob: _Knob, direction: int, was: str) -> Change | None:
+    """Return the smallest change in one direction that gives another verdict.
+
+    `was` is the verdict without a change. None means that no change gives another one.
+    """
+
+    def change_by(steps: int) -> Change | None:
         steps *= direction
-        value = now + steps if isinstance(now, int) else round(now + steps * 0.001, 3)
+        value = knob.now + steps
+        if not isinstance(knob.now, int):
+            value = round(knob.now + steps * 0.001, 3)
         try:
-            loop, policy = _with(case, path, value)
+            loop, policy = _with(case, knob.path, value)
             record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
+
+        outcome = _ends(decide(loop, policy))[0]
         return Change(
-            knob,
-            now,
-            to=value,
-            outcome=_ends(decide(loop, policy))[0],
-            loop=loop,
-            policy=policy,
+            knob.name, knob.now, to=value, outcome=outcome, loop=loop, policy=policy
         )
 
-    def same(steps: int) -> bool:
-        change = at(steps)
+    def keeps_verdict(steps: int) -> bool:
+        change = change_by(steps)
         return change is not None and change.outcome == was
 
+    # Double the steps until the verdict changes, then halve the interval.
     low = 0
     high = 1
-    while same(high) and high < MAX_THRESHOLD_STEPS:
+    while keeps_verdict(high) and high < MAX_THRESHOLD_STEPS:
         low = high
         high = 2 * high
 
-    while high - low > 1 and not same(high):
+    while high - low > 1 and not keeps_verdict(high):
         middle = (low + high) // 2
-        low, high = (middle, high) if same(middle) else (low, middle)
+        if keeps_verdict(middle):
+            low = middle
+        else:
+            high = middle
 
-    change = at(high)
-    return change if change is not None and change.outcome != was else None
+    change = change_by(high)
+    if change is None or change.outcome == was:
+        return None
+    return change
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Return True if `policy` gives the same verdict, with the same rules that stop the
-    loop.
-    """
+    """Return True if `policy` gives the same verdict, stopped by the same rules."""
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 
@@ -139,47 +153,42 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-def _knobs(
-    last: Evaluation, loop: Loop, policy: Policy
-) -> Iterator[tuple[str, float, Path]]:
-    """Yield the name, the present value and the path of each value that can change."""
+def _knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
+    """Yield the scores of the last attempt, and all thresholds, that can change."""
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    scores = last.scores if last is not None else {}
     scored = [
-        (n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores
+        (index, goal) for index, goal in enumerate(loop.goals) if goal.score in scores
     ]
+
     for name in dict.fromkeys(goal.score for _, goal in scored):
         path = (0, "attempts", -1, "evaluation", "scores", name)
-        yield f"score {name}", float(last.scores[name]), path
+        yield _Knob(f"score {name}", float(scores[name]), path)
 
-    for n, goal in scored:
-        yield (
-            f"threshold of {goal.score}",
-            float(goal.threshold),
-            (0, "goals", n, "threshold"),
-        )
+    for index, goal in scored:
+        path = (0, "goals", index, "threshold")
+        yield _Knob(f"threshold of {goal.score}", float(goal.threshold), path)
 
-    yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
-    for n, rule in enumerate(policy.rules):
-        yield from _rule_knobs(rule, "", (1, "rules", n))
+    min_gain = float(policy.improvement.min_gain)
+    yield _Knob("min_gain", min_gain, (1, "improvement", "min_gain"))
+
+    for index, rule in enumerate(policy.rules):
+        yield from _rule_knobs(rule, "", (1, "rules", index))
 
 
-def _rule_knobs(
-    rule: StopRule, prefix: str, path: Path
-) -> Iterator[tuple[str, float, Path]]:
+def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[_Knob]:
+    """Yield the numbers among the settings of a rule and of its members."""
     if isinstance(rule, All):
-        for n, member in enumerate(rule.rules):
-            yield from _rule_knobs(
-                member, f"{prefix}{rule.name}: ", (*path, "rules", n)
-            )
+        for index, member in enumerate(rule.rules):
+            member_prefix = f"{prefix}{rule.name}: "
+            yield from _rule_knobs(member, member_prefix, (*path, "rules", index))
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
             if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
-                yield (
-                    f"{prefix}{rule_name(rule)}.{field.name}",
-                    now,
-                    (*path, field.name),
-                )
+                name = f"{prefix}{rule_name(rule)}.{field.name}"
+                yield _Knob(name, now, (*path, field.name))
 
 
 def _with(record: Any, path: Path, value: Any) -> Any:
@@ -187,19 +196,19 @@ def _with(record: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
 
-    step, *deeper = path
+    step = path[0]
+    deeper = path[1:]
     if isinstance(step, int):  # an index of a tuple
         parts = list(record)
-        parts[step] = _with(parts[step], (*deeper,), value)
+        parts[step] = _with(parts[step], deeper, value)
         return tuple(parts)
 
     if isinstance(record, Mapping):
-        return {**record, step: _with(record[step], (*deeper,), value)}
+        return {**record, step: _with(record[step], deeper, value)}
 
-    part = _with(getattr(record, step), (*deeper,), value)
+    part = _with(getattr(record, step), deeper, value)
     if isinstance(record, All):
         return All(*part)
-
     return replace(record, **{step: part})
 
 
@@ -228,12 +237,12 @@ class Explanation:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What would have changed the verdict, as sentences; empty if the loop
-        passed.
-        """
-        passed = isinstance(self.verdict, Done) and self.verdict.passed
-        words = () if passed else (*map(str, self.would_change), self.otherwise)
-        return tuple(clean(sentence, 200) for sentence in words if sentence)
+        """What would have changed the verdict, as sentences; () if the loop passed."""
+        if isinstance(self.verdict, Done) and self.verdict.passed:
+            return ()
+
+        sentences = [*map(str, self.would_change), self.otherwise]
+        return tuple(clean(sentence, 200) for sentence in sentences if sentence)
 
     def __str__(self) -> str:
         texts = []
@@ -243,10 +252,8 @@ class Explanation:
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             best = self.verdict.best
-            best_text = "nothing: no attempt was evaluated"
-            if best:
-                best_text = f"attempt {best}"
-            texts.append(f"kept: {best_text}")
+            kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
+            texts.append(f"kept: {kept}")
 
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)
@@ -261,8 +268,9 @@ def explain(
     be newer.
     """
     loop = replace(loop, improves=policy.improvement)
-    verdicts = {**_decide_again(loop, policy), **(recorded or {})}
+    verdicts = _decide_again(loop, policy) | dict(recorded or {})
     verdict = verdicts[len(loop.attempts)]
+
     lines = []
     for attempt in loop.attempts:
         wrong: tuple[str, ...] = ()
@@ -295,8 +303,7 @@ def explain_recorded(
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """Return the verdict after each attempt, by its number; without attempts, one
-    verdict at 0.
+    """Return the verdict after each attempt, by its number; 0 without attempts.
 
     The record does not say when an override was used, so each one that was used ever
     counts for every verdict before the last. For these, usage outside the attempts does
@@ -308,17 +315,22 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
         if override.used
     )
     past = replace(loop, overrides=used, extra=record.NO_USAGE, cancelled="")
-    verdicts = {
-        end: decide(past.upto(end), policy) for end in range(1, len(loop.attempts))
-    }
-    return {**verdicts, len(loop.attempts): decide(loop, policy)}
+    last = len(loop.attempts)
+    verdicts = {end: decide(past.upto(end), policy) for end in range(1, last)}
+    verdicts[last] = decide(loop, policy)
+    return verdicts
 
 
 def _decided(verdict: Verdict) -> str:
+    """Return in words what a verdict decided, by which rules or overrides."""
     if isinstance(verdict, Again):
         lifted = [
             f"{stop.rule} overridden by {clean(stop.by, 60)}" for stop in verdict.lifted
         ]
         return f"again ({', '.join(lifted)})" if lifted else "again"
-    stops = (f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by)
-    return "passed" if verdict.passed else f"stopped by {'; '.join(stops)}"
+
+    if verdict.passed:
+        return "passed"
+
+    stops = [f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by]
+    return f"stopped by {'; '.join(stops)}"

@@ -1,5 +1,4 @@
-"""The built-in policies (presets), and policies that are described as a preset with
-changes.
+"""The built-in policies (presets), and policies described as a preset with changes.
 
 Use a preset as it is, or change parts of it with `policy` or `dataclasses.replace`.
 """
@@ -54,6 +53,8 @@ def preset(name: str) -> Policy:
 
 
 _POLICY_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
+# A score, a sign of comparison and a threshold, with or without spaces between them:
+# `quality >= 0.8` or `drift≤0.25`.
 _GOAL_PATTERN = re.compile(
     r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>\S+)"
 )
@@ -73,8 +74,9 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
     """
     if isinstance(value, Policy):
         return value
+
     if isinstance(value, str):
-        return _written(value)
+        return _read_policy(value)
 
     if not isinstance(value, Mapping):
         allowed = 'a preset, text such as "thorough, attempts.limit=6", or an object'
@@ -82,13 +84,13 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     changes = dict(value)
     base = preset(str(changes.pop("preset", "default")))
-
     return _changed(base, changes) if changes else base
 
 
 def goal(value: Any) -> Goal:
-    """Return the goal that a text or mapping with Goal's fields describes. Raises
-    InvalidInput.
+    """Return the goal that a text, or a mapping with the fields of a Goal, describes.
+
+    Raises InvalidInput.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
@@ -97,60 +99,74 @@ def goal(value: Any) -> Goal:
         'written like "alignment >= 0.75", or an object with score, threshold, '
         "direction"
     )
-    fields = value
-    if isinstance(value, str):
-        match = _GOAL_PATTERN.fullmatch(value.strip())
-        fields = None
-        if match is not None:
-            at_least = match["sign"] in (">=", "≥")
-            fields = {
-                "score": match["score"],
-                "threshold": match["threshold"],
-                "direction": "at_least" if at_least else "at_most",
-            }
-    elif isinstance(value, Mapping) and isinstance(value.get("threshold"), str | bool):
-        fields = None
-
+    fields: Any = _read_goal(value) if isinstance(value, str) else value
     require(isinstance(fields, Mapping), "a goal", value, allowed)
+
     score = fields.get("score")
     require(isinstance(score, str) and score, "a goal", value, allowed)
+    # In an object the threshold is a number, not text that has one.
+    threshold = fields.get("threshold")
+    if fields is value and isinstance(threshold, str | bool):
+        raise InvalidInput("a goal", value, allowed)
 
     try:
-        return Goal(**{**fields, "threshold": float(fields["threshold"])})
+        return Goal(**{**fields, "threshold": float(threshold)})
     except (TypeError, ValueError, KeyError) as error:
         raise InvalidInput("a goal", value, allowed) from error
 
 
-def _written(text: str) -> Policy:
+def _read_goal(text: str) -> dict[str, str] | None:
+    """Return the fields of a goal that is written as a comparison; None for others."""
+    match = _GOAL_PATTERN.fullmatch(text.strip())
+    if match is None:
+        return None
+
+    direction = "at_least" if match["sign"] in (">=", "≥") else "at_most"
+    return {
+        "score": match["score"],
+        "threshold": match["threshold"],
+        "direction": direction,
+    }
+
+
+def _read_policy(text: str) -> Policy:
+    """Return the policy that a text describes: a preset, then changes.
+
+    A text that begins with a change changes the default preset.
+    """
     head, *parts = (part.strip() for part in text.split(","))
-    if set("=<>≤≥") & set(head):  # changes of the default preset, as in an object
-        head, parts = "default", [head, *parts]
+    if set("=<>≤≥") & set(head):
+        parts.insert(0, head)
+        head = "default"
     base = preset(head)
+
     changes: dict[str, Any] = {}
-    # Every part with a comparison sign is a goal, even if it is malformed.
-    goals = [part for part in parts if set("<>≤≥") & set(part.partition("=")[0])]
-    for part in (part for part in parts if part not in goals):
+    goals = []
+    for part in parts:
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
-        settings = changes.get(rule)
-        if not equals and name.startswith("-"):
+        # Every part with another sign of comparison is a goal, even a malformed one.
+        if set("<>≤≥") & set(name):
+            goals.append(part)
+        elif not equals and name.startswith("-"):
             changes[name.removeprefix("-")] = False
         elif not equals:
-            changes[name] = settings or True
+            changes[name] = changes.get(rule) or True
         elif dot:
+            settings = changes.get(rule)
             if not isinstance(settings, dict):
                 settings = {}
-            changes[rule] = settings | {field: _literal(literal)}
+            changes[rule] = settings | {field: _read_literal(literal)}
         else:
-            changes[name] = _literal(literal)
-
+            changes[name] = _read_literal(literal)
     if goals:
         changes.setdefault("goals", goals)
 
     return _changed(base, {"name": text.strip(), **changes}) if changes else base
 
 
-def _literal(text: str) -> Any:
+def _read_literal(text: str) -> Any:
+    """Return the value that JSON text has; any other text is a value itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -158,6 +174,11 @@ def _literal(text: str) -> Any:
 
 
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
+    """Return the policy `base` with these changes, as `policy` describes them.
+
+    A new goal replaces the goal with its score and direction. Raises InvalidInput,
+    UnknownName.
+    """
     rules = rules_from(changes) if "rules" in changes else base.rules
     for rule, value in changes.items():
         if rule not in _POLICY_FIELDS:
@@ -165,29 +186,25 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
 
     goals = base.goals
     if "goals" in changes:
-        if not isinstance(changes["goals"], list | tuple):
-            raise InvalidInput(
-                "goals", changes["goals"], 'a list such as ["alignment >= 0.75"]'
-            )
-
-        new = tuple(map(goal, changes["goals"]))
-        replaced = {(goal.score, goal.direction) for goal in new}
-        others = (
+        listed = changes["goals"]
+        allowed = 'a list such as ["alignment >= 0.75"]'
+        require(isinstance(listed, list | tuple), "goals", listed, allowed)
+        new_goals = tuple(map(goal, listed))
+        replaced = {(goal.score, goal.direction) for goal in new_goals}
+        others = [
             goal for goal in goals if (goal.score, goal.direction) not in replaced
-        )
-        goals = (*others, *new)
+        ]
+        goals = (*others, *new_goals)
 
     gains = {
         field: changes[field] for field in ("min_gain", "against") if field in changes
     }
     name = changes.get("name", "")
-    unscored = changes.get("unscored", base.unscored)
     require(isinstance(name, str), "name", name, "text")
-
     return Policy(
         rules,
         replace(base.improvement, **gains),
-        unscored=unscored,
+        unscored=changes.get("unscored", base.unscored),
         name=name,
         goals=goals,
     )
@@ -202,11 +219,8 @@ def _with_rule(
         return tuple(rule for rule in rules if rule_name(rule) != name)
 
     if name not in STOP_RULES:
-        raise UnknownName(
-            "rule or field of a policy",
-            name,
-            sorted({*STOP_RULES, *names, *_POLICY_FIELDS[1:]}),
-        )
+        valid_names = {*STOP_RULES, *names, *_POLICY_FIELDS[1:]}
+        raise UnknownName("rule or field of a policy", name, sorted(valid_names))
 
     allowed = (
         f"an object with the rule's fields, true or false; as text {name} or -{name}"

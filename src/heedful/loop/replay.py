@@ -28,36 +28,35 @@ class RecordedLoop:
     quality: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.quality and len(self.quality) != len(self.loop.attempts):
-            allowed = (
-                f"one number for each of {len(self.loop.attempts)} attempts, or left "
-                "out"
-            )
+        count = len(self.loop.attempts)
+        if self.quality and len(self.quality) != count:
+            allowed = f"one number for each of {count} attempts, or left out"
             raise InvalidInput("quality", self.quality, allowed)
+
         for value in self.quality:
             check_number("quality", value, low=0, high=1)
 
     def worth(self, attempt: int | None) -> float:
         """Return the quality of the attempt with this number (from 1); 0 for None."""
-        if attempt is not None and self.quality:
+        if not attempt:
+            return 0.0
+        if self.quality:
             return self.quality[attempt - 1]
-        evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
+
+        evaluation = self.loop.attempts[attempt - 1].evaluation
         if evaluation is None:
             return 0.0
-        return (
-            1.0
-            if evaluation.passes(self.loop.goals)
-            else min(evaluation.met or 0.0, 0.999)
-        )
+        if evaluation.passes(self.loop.goals):
+            return 1.0
+        return min(evaluation.met or 0.0, 0.999)
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1, or 1 if there is no such
-        attempt.
-        """
-        return next(
-            (n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1), 1
-        )
+        """The number of the first attempt of quality 1, or 1 if none has it."""
+        for attempt in self.loop.attempts:
+            if self.worth(attempt.number) == 1:
+                return attempt.number
+        return 1
 
     @property
     def solvable(self) -> bool:
@@ -116,8 +115,7 @@ class Figures:
 
 
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
-    """Return what `policy` would have done with the attempts of `loop`, without
-    overrides.
+    """Return what `policy` would have done with the attempts, without overrides.
 
     The result is exact if the policy stops within the recorded attempts. It is not
     exact if the result depends on when calls outside the attempts were made, if a
@@ -126,36 +124,42 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """
     check_types(loop, policy)
     goals = loop.goals or policy.goals
-    bare = replace(
+    loop_with_extra = replace(
         loop, improves=policy.improvement, goals=goals, overrides=(), cancelled=""
     )
-    seen, verdict = _driven(replace(bare, extra=NO_USAGE), policy)
-    with_extra = seen
-    ended = verdict
-    if loop.extra != NO_USAGE:
-        with_extra, ended = _driven(bare, policy)
-    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
-    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=MAX_SCORE)
-    # A budget may end before the first attempt begins or the last one ends.
-    cut = with_extra.usage.seconds > seconds
-    cut = cut or any(rule(with_extra.upto(0)) for rule in budgets)
-    judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
-    uses_policy_goals = not loop.goals and any(
-        evaluation.unmet(goals) for evaluation in judged
-    )
-    exact = isinstance(ended, Done) and len(with_extra.attempts) == len(seen.attempts)
-    exact = exact and not cut and not uses_policy_goals
-    verdict = ended if exact and isinstance(verdict, Again) else verdict
+    seen, verdict = _driven(replace(loop_with_extra, extra=NO_USAGE), policy)
 
+    # When the calls outside the attempts were made is unknown: at the end, as above, or
+    # at the beginning.
+    seen_with_extra = seen
+    verdict_with_extra = verdict
+    if loop.extra != NO_USAGE:
+        seen_with_extra, verdict_with_extra = _driven(loop_with_extra, policy)
+    same_end = len(seen_with_extra.attempts) == len(seen.attempts)
+
+    # A budget may end before the first attempt begins or the last one ends.
+    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
+    limits = [rule.seconds for rule in budgets if rule.seconds]
+    too_late = seen_with_extra.usage.seconds > min(limits, default=MAX_SCORE)
+    too_early = any(rule(seen_with_extra.upto(0)) for rule in budgets)
+
+    uses_policy_goals = not loop.goals and any(
+        attempt.evaluation.unmet(goals)
+        for attempt in seen.attempts[:-1]
+        if attempt.evaluation
+    )
+
+    exact = isinstance(verdict_with_extra, Done) and same_end
+    exact = exact and not too_late and not too_early and not uses_policy_goals
+    if exact and isinstance(verdict, Again):
+        verdict = verdict_with_extra
     return ReplayResult(
         len(seen.attempts), seen.best, verdict=verdict, exact=exact, usage=seen.usage
     )
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """Return the loop up to the attempt after which `policy` stops it, and the last
-    verdict.
-    """
+    """Return the loop up to where `policy` stops it, and the last verdict."""
     verdict: Verdict = Again()
     seen = loop.upto(0)
     while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
@@ -168,36 +172,35 @@ def compare(
     recorded: Sequence[RecordedLoop], policies: Iterable[Policy]
 ) -> tuple[Figures, ...]:
     """Return the figures of each policy over all loops, in the order of `policies`."""
-    oracles = [record.oracle for record in recorded]
-    compared = []
-    for policy in policies:
-        results = [replay(record.loop, policy) for record in recorded]
-        worths = [
-            record.worth(result.kept)
-            for record, result in zip(recorded, results, strict=True)
-        ]
-        quality = 0.0
-        if recorded:
-            quality = sum(worths) / len(recorded)
-        regrets = [
-            max(0, result.attempts - oracle)
-            for result, oracle in zip(results, oracles, strict=True)
-        ]
-        figures = Figures(
-            policy=policy.name,
-            loops=len(recorded),
-            attempts=sum(result.attempts for result in results),
-            usage=sum((result.usage for result in results), NO_USAGE),
-            solved=sum(worth == 1 for worth in worths),
-            solvable=sum(record.solvable for record in recorded),
-            quality=quality,
-            oracle=sum(oracles),
-            regret=sum(regrets),
-            beyond=sum(not result.exact for result in results),
-        )
-        compared.append(figures)
+    return tuple(_figures(recorded, policy) for policy in policies)
 
-    return tuple(compared)
+
+def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
+    """Return what `policy` would have cost and solved over all loops."""
+    results = []
+    worths = []
+    regret = 0
+    for record in recorded:
+        result = replay(record.loop, policy)
+        results.append(result)
+        worths.append(record.worth(result.kept))
+        regret += max(0, result.attempts - record.oracle)
+
+    quality = 0.0
+    if recorded:
+        quality = sum(worths) / len(recorded)
+    return Figures(
+        policy=policy.name,
+        loops=len(recorded),
+        attempts=sum(result.attempts for result in results),
+        usage=sum((result.usage for result in results), NO_USAGE),
+        solved=sum(worth == 1 for worth in worths),
+        solvable=sum(record.solvable for record in recorded),
+        quality=quality,
+        oracle=sum(record.oracle for record in recorded),
+        regret=regret,
+        beyond=sum(not result.exact for result in results),
+    )
 
 
 def with_policy_goals(
@@ -225,8 +228,10 @@ def with_policy_goals(
 def count_unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
     """Count the loops without goals that lack a score for a goal of the policy."""
     count = 0
-    for loop in (record.loop for record in recorded if not record.loop.goals):
-        evaluations = (attempt.evaluation for attempt in loop.attempts)
-        if any(e is not None and e.unscored(policy.goals) for e in evaluations):
+    for record in recorded:
+        if record.loop.goals:
+            continue
+        evaluations = [attempt.evaluation for attempt in record.loop.attempts]
+        if any(judged and judged.unscored(policy.goals) for judged in evaluations):
             count += 1
     return count
