@@ -210,8 +210,7 @@ def plain_text(value: Any) -> str:
 
     Control characters, role tokens and known secrets are removed.
     """
-    text = record.Candidate.of(value).text or ""
-    return redact(sanitize(text))
+    return redact(sanitize(record.Candidate.of(value).text or ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,9 +229,10 @@ class Judge:
         Raises MalformedAnswer, ModelError.
         """
         texts = self._collect_texts(candidate, context)
-        shown_texts = {}
-        for name, text in texts.items():
-            shown_texts[name] = cut_middle(text, MAX_CRITIC_TEXT_CHARS)
+        shown_texts = {
+            name: cut_middle(text, MAX_CRITIC_TEXT_CHARS)
+            for name, text in texts.items()
+        }
         shortened = [name for name in texts if shown_texts[name] != texts[name]]
 
         schema = self.role.schema()
@@ -274,9 +274,10 @@ class Judge:
 
     def _write_rules(self, schema: Mapping[str, Any], mark: str) -> str:
         """Return the system prompt; `mark` delimits the texts that are data."""
-        key_lines = []
-        for key, value in schema["properties"].items():
-            key_lines.append(f'"{key}": {value["description"]}')
+        key_lines = [
+            f'"{key}": {value["description"]}'
+            for key, value in schema["properties"].items()
+        ]
         return _CRITIC_PROMPT.format(
             instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
         )

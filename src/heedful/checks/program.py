@@ -34,7 +34,8 @@ from heedful.validation import check_number, require
 
 _PYTHON_TESTS_CHECK = "python_tests"
 _CHILD_FILE = Path(__file__).with_name("_child.py")
-# By default numpy's libraries start a thread for each processor.
+# The program runs in one thread: by default numpy's libraries start one for each
+# processor.
 _CHILD_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -50,12 +51,15 @@ ISOLATION_NOTES = {
     "bubblewrap": "it ran under bubblewrap",
     "limits": "it ran with limits alone: bubblewrap (bwrap) does not work here",
 }
+# A program between the fences of markdown: a line "```python", the program, and a line
+# "```" with as many characters.
 _FENCED_PROGRAM_PATTERN = re.compile(
     r"(?s)\s*(```+|~~~+)[^`~\n]*\n(?P<program>.*\n)?[ \t]*\1\s*"
 )
+# As in "<object at 0x7f3c2a10>".
 _MEMORY_ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
-Record = Mapping[str, Any]
+Record = Mapping[str, Any]  # what the child process says of one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class PythonTests:
         return max(1, sum(step.test for step in self.steps))
 
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        """Run the program with the tests, and return a finding for each failed test."""
         text = read(_PYTHON_TESTS_CHECK, candidate)
         if isinstance(text, Finding):
             return [text, *(_not_run(step) for step in self.steps if step.test)]
@@ -100,16 +105,15 @@ class PythonTests:
         program = text
         if fenced := _FENCED_PROGRAM_PATTERN.fullmatch(text):
             program = fenced["program"] or "\n"
-        records, code = await _run(self.request, program)
+        records, code = await _run_tests(self.request, program)
         findings = list(_findings(self, records, code))
-        if findings:  # one note is enough
-            notes = (
-                findings[0].evidence,
-                FORGERY_WARNING,
-                ISOLATION_NOTES[isolation()],
-            )
+
+        # Only the first finding says how the program ran.
+        if findings:
+            first = findings[0]
+            notes = (first.evidence, FORGERY_WARNING, ISOLATION_NOTES[isolation()])
             evidence = "\n".join(note for note in notes if note)
-            findings[0] = replace(findings[0], evidence=evidence)
+            findings[0] = replace(first, evidence=evidence)
         return findings
 
 
@@ -152,6 +156,7 @@ def python_tests(
         raise UsageError(
             "python_tests needs the limits of a POSIX system (module resource)"
         )
+
     steps = plan_tests(tests, entry_point)
     request = {
         "tests": tests,
@@ -164,6 +169,7 @@ def python_tests(
 
 
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Statements that prepare tests and test nothing themselves.
 _PREPARATION_NODES = (
     ast.ClassDef,
     ast.Import,
@@ -172,6 +178,7 @@ _PREPARATION_NODES = (
     ast.AnnAssign,
     ast.AugAssign,
 )
+# The functions that are run: `check` and `test_…`.
 _TEST_NAME_PATTERN = re.compile(r"check$|test_")
 
 
@@ -181,12 +188,13 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, .
     Raises InvalidInput if `tests` cannot run or tests nothing.
     """
     try:
-        placed = _statements(ast.parse(tests).body, entry_point)
-        steps = tuple(_step(node, scope) for scope, node in placed)
+        statements = _statements_to_run(ast.parse(tests).body, entry_point)
+        steps = tuple(_plan_step(node, scope) for scope, node in statements)
     except InvalidInput:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InvalidInput("tests", tests, f"Python source ({error})") from error
+
     if not any(step.test for step in steps):
         raise InvalidInput(
             "tests", tests, "Python source with at least one assert that runs"
@@ -194,7 +202,7 @@ def plan_tests(tests: str, entry_point: str | None) -> tuple[ProgramStatement, .
     return steps
 
 
-def _statements(
+def _statements_to_run(
     body: Sequence[ast.stmt], entry_point: str | None
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
@@ -211,11 +219,9 @@ def _statements(
     for node in body:
         if isinstance(node, ast.ClassDef):
             _refuse_test_class(node)
-        is_call = isinstance(node, ast.Expr) and ast.unparse(node).startswith(
-            test_calls
-        )
-        if not is_call:
-            yield 0, node
+        if isinstance(node, ast.Expr) and ast.unparse(node).startswith(test_calls):
+            continue
+        yield 0, node
 
     for scope, function in enumerate(test_functions, 1):
         for node in (*_bind_argument(function, entry_point), *function.body):
@@ -223,6 +229,7 @@ def _statements(
 
 
 def _refuse_test_class(node: ast.ClassDef) -> None:
+    """Raise InvalidInput for a class with test methods, as of unittest."""
     for member in node.body:
         if isinstance(member, _FUNCTION_NODES) and member.name.startswith("test"):
             raise InvalidInput(
@@ -233,7 +240,10 @@ def _refuse_test_class(node: ast.ClassDef) -> None:
 def _bind_argument(
     function: ast.FunctionDef | ast.AsyncFunctionDef, entry_point: str | None
 ) -> Sequence[ast.stmt]:
-    """Return the statement that gives `check(…)` the program's function, if any."""
+    """Return the statement that gives `check(…)` the program's function, if any.
+
+    For `check(candidate)` this is `candidate = entry_point`.
+    """
     names = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
     max_parameters = 1 if function.name == "check" else 0
     require(
@@ -242,16 +252,19 @@ def _bind_argument(
         function.name,
         "a plain function without arguments; check(…) may take the program's function",
     )
+    if not names:
+        return []
+
     require(
-        not names or entry_point is not None,
+        entry_point is not None,
         "entry_point",
         value=None,
         allowed="the name of the function to pass to check(…)",
     )
-    return ast.parse(f"{names[0]} = {entry_point}").body if names else []
+    return ast.parse(f"{names[0]} = {entry_point}").body
 
 
-def _step(node: ast.stmt, scope: int) -> ProgramStatement:
+def _plan_step(node: ast.stmt, scope: int) -> ProgramStatement:
     """Return the step of a statement.
 
     Its `source` is the statement, or the only assert in it.
@@ -260,47 +273,54 @@ def _step(node: ast.stmt, scope: int) -> ProgramStatement:
     asserts: list[ast.Assert] = []
     if not is_function:
         asserts = [inner for inner in ast.walk(node) if isinstance(inner, ast.Assert)]
-    source = _one_line(ast.unparse(node))
+
+    source = _join_lines(ast.unparse(node))
     sides: tuple[str, ...] = ()
     if len(asserts) == 1:
         # The message of the assert is left out: it may contain the actual value.
-        source = _one_line(f"assert {ast.unparse(asserts[0].test)}")
+        source = _join_lines(f"assert {ast.unparse(asserts[0].test)}")
         sides = _keep_sides(asserts[0])
 
-    is_note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    only_prepares = is_function or isinstance(node, _PREPARATION_NODES)
     tree = ast.fix_missing_locations(ast.Module([node], []))
     return ProgramStatement(
         source,
-        not (is_note or is_function or isinstance(node, _PREPARATION_NODES)),
+        not is_docstring and not only_prepares,
         scope=scope,
         code=compile(tree, "tests.py", "exec", dont_inherit=True),
         sides=sides,
     )
 
 
-def _one_line(source: str) -> str:
+def _join_lines(source: str) -> str:
+    """Return source text as one line, cut to its first characters."""
     return " ".join(source.splitlines())[:_MAX_SOURCE_CHARS]
 
 
 def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
-    """Change an assert to store the values that it compares; return their sources."""
-    sides: list[str] = []
+    """Change an assert to store the values that it compares; return their sources.
 
-    def keep(value: ast.expr) -> ast.expr:
-        name = ast.Name(f"@{len(sides)}", ast.Store())
-        sides.append(_one_line(ast.unparse(value)))
-        return ast.NamedExpr(name, value)
-
+    `assert f(1) == 2` becomes `assert (@0 := f(1)) == (@1 := 2)`.
+    """
     test = node.test
     if isinstance(test, ast.Compare) and len(test.comparators) == 1:
-        test.left = keep(test.left)
-        test.comparators = [keep(test.comparators[0])]
-    else:
-        node.test = keep(test)
-    return tuple(sides)
+        values = (test.left, test.comparators[0])
+        sources = tuple(_join_lines(ast.unparse(value)) for value in values)
+        test.left = _keep_value(test.left, "@0")
+        test.comparators = [_keep_value(test.comparators[0], "@1")]
+        return sources
+
+    node.test = _keep_value(test, "@0")
+    return (_join_lines(ast.unparse(test)),)
 
 
-async def _run(
+def _keep_value(value: ast.expr, name: str) -> ast.expr:
+    """Return an expression that stores the value in the variable `name`."""
+    return ast.NamedExpr(ast.Name(name, ast.Store()), value)
+
+
+async def _run_tests(
     request: Mapping[str, Any], program: str
 ) -> tuple[list[Record], int | None]:
     """Run the tests in a child process.
@@ -311,27 +331,26 @@ async def _run(
     payload = marshal.dumps({**request, "nonce": nonce, "program": program})
     folder = tempfile.mkdtemp(prefix="heedful-")
     try:
-        process = await _start(payload, folder)
-        output, in_time = await _collect(process, request["seconds"])
+        process = await _start_process(payload, folder)
+        output, in_time = await _collect_output(process, request["seconds"])
         code = process.returncode if in_time else None
     finally:
         # Python cannot remove folders that are nested a thousand deep.
-        await asyncio.shield(
-            asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
-        )
+        removal = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
+        await asyncio.shield(removal)
 
-    start = f"{nonce} ".encode()
-    lines = output.split(b"\n")[:-1]  # the last line may be incomplete
-    records = [
-        json.loads(line[len(start) :]) for line in lines if line.startswith(start)
-    ]
+    prefix = f"{nonce} ".encode()
+    complete_lines = output.split(b"\n")[:-1]
+    record_lines = [line for line in complete_lines if line.startswith(prefix)]
+    records = [json.loads(line.removeprefix(prefix)) for line in record_lines]
     if not records:
         reason = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {reason}")
     return records, code
 
 
-async def _start(payload: bytes, folder: str) -> asyncio.subprocess.Process:
+async def _start_process(payload: bytes, folder: str) -> asyncio.subprocess.Process:
+    """Start the child process in `folder`; `payload` is its standard input."""
     prefix = await asyncio.to_thread(command_prefix, folder, _CHILD_FILE)
     with tempfile.TemporaryFile() as request_file:
         request_file.write(payload)
@@ -349,7 +368,7 @@ async def _start(payload: bytes, folder: str) -> asyncio.subprocess.Process:
         )
 
 
-async def _collect(
+async def _collect_output(
     process: asyncio.subprocess.Process, seconds: float
 ) -> tuple[bytes, bool]:
     """Return the output of a process, and whether it ended in time; then kill it."""
@@ -379,13 +398,14 @@ async def _collect(
 def _findings(
     check: PythonTests, records: list[Record], code: int | None
 ) -> Iterator[Finding]:
+    """Yield the findings of a run: why it ended early, then the failed tests."""
     state: dict[str, Any] = {}
     for record in records:
         state |= record
     last_step = state.get("step", -1)
-    if "done" not in state:  # the finding of the step that ran when the process ended
+    if "done" not in state:
         running = check.steps[last_step] if last_step >= 0 else None
-        yield _cause(check.request, state, code, running)
+        yield _early_end(check.request, state, code, running)
 
     failures = {record["failed"]: record for record in records if "failed" in record}
     for number, step in enumerate(check.steps):
@@ -397,29 +417,39 @@ def _findings(
 
 def _failure(step: ProgramStatement, failure: Record) -> Finding:
     """Return the finding of a step that failed: an assert, or any other exception."""
-    if failure["own"]:
-        pairs = zip(step.sides, failure["sides"], strict=False)
-        sides = [
-            f"`{text}` is {value}" for text, value in pairs if text[:200] != value[:200]
-        ]
-        why = " and ".join(sides) or failure["message"] or "it is false"
-        message = f"`{step.source}` fails: {why}"
-        condition = step.source.removeprefix("assert ")
-        fix = f"change the program so that this holds: {condition}"
-    else:
+    if not failure["own"]:
         message = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-        message = message.rstrip(": ")
-        fix = _EXCEPTION_FIX.format(failure["type"])
-    return _finding(message, fix, step.source, trace=failure["trace"])
+        return _finding(
+            message.rstrip(": "),
+            _EXCEPTION_FIX.format(failure["type"]),
+            step.source,
+            trace=failure["trace"],
+        )
+
+    # A side that is a literal needs no value beside it.
+    differences = []
+    for source, value in zip(step.sides, failure["sides"], strict=False):
+        if source[:200] != value[:200]:
+            differences.append(f"`{source}` is {value}")
+    why = " and ".join(differences) or failure["message"] or "it is false"
+    condition = step.source.removeprefix("assert ")
+    return _finding(
+        f"`{step.source}` fails: {why}",
+        f"change the program so that this holds: {condition}",
+        step.source,
+        trace=failure["trace"],
+    )
 
 
 def _not_run(step: ProgramStatement) -> Finding:
+    """Return the finding of a test that did not run."""
     return _finding(f"not run: `{step.source}`", "", step.source, severity=0.3)
 
 
 def _finding(
     message: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
+    """Return a finding whose texts a store accepts; `trace` becomes its evidence."""
     evidence = "\n".join(trace)[:_MAX_TRACE_CHARS]
     return Finding(
         _PYTHON_TESTS_CHECK,
@@ -440,10 +470,13 @@ def _storable(text: str) -> str:
     return _MEMORY_ADDRESS_PATTERN.sub("0x…", escaped)
 
 
-def _cause(
+def _early_end(
     request: Record, state: Record, code: int | None, running: ProgramStatement | None
 ) -> Finding:
-    """Return the finding that says why the tests did not run to the end."""
+    """Return the finding that says why the tests did not run to the end.
+
+    `running` is the step that ran when the process ended, None if none had begun.
+    """
     if state.get("broken") == "syntax":
         return _finding(
             f"the program is not valid Python: {state['message']}",
@@ -480,9 +513,14 @@ def _cause(
 
 
 def _ran_out_of_time(code: int | None) -> bool:
-    """Return whether a limit of time ended the process; None: the wall time did."""
+    """Return whether a limit of time ended the process.
+
+    `code` is None if this was the limit of wall time.
+    """
     if code is None:
         return True
-    # bubblewrap adds 128 to the number of the signal that ended its command.
-    number = -code if code < 0 else code - 128
-    return number in (signal.SIGXCPU, signal.SIGALRM)
+
+    # Python negates the number of the signal that ended the process; bubblewrap adds
+    # 128 to it.
+    signal_number = -code if code < 0 else code - 128
+    return signal_number in (signal.SIGXCPU, signal.SIGALRM)

@@ -201,9 +201,8 @@ def _column_cells(value: Any) -> Cells | None:
     if isinstance(value, str | bytes) or not is_flat:
         return None
 
-    is_array_of_numbers = type(value) is np.ndarray and value.dtype.kind in "fiu"
-    if is_array_of_numbers:
-        return value
+    if type(value) is np.ndarray and value.dtype.kind in "fiu":
+        return value  # an array of numbers
 
     # Methods of pyarrow, of data frames and of numpy.
     for method in ("to_pylist", "to_list", "tolist"):
@@ -248,10 +247,8 @@ def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> DataTable:
             fix=f"give {len(names)} arrays, or columns with names",
         )
 
-    columns = {}
-    for name, array in zip(names, arrays, strict=True):
-        columns[name] = _column_cells(array)
-    return _open_columns(columns)
+    columns = zip(names, map(_column_cells, arrays), strict=True)
+    return _open_columns(dict(columns))
 
 
 def _open_rows(rows: Sequence[Any], array_names: Sequence[str]) -> DataTable:
@@ -277,9 +274,7 @@ def _open_rows(rows: Sequence[Any], array_names: Sequence[str]) -> DataTable:
             check=MISSING_TABLE_CHECK,
         )
 
-    columns = {}
-    for name in column_names:
-        columns[str(name)] = [row.get(name) for row in rows]
+    columns = {str(name): [row.get(name) for row in rows] for name in column_names}
     return _open_columns(columns)
 
 
@@ -527,17 +522,13 @@ def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
     if plain_floats is not None:
         return plain_floats, 0, None
 
-    floats = []
-    wrong_cells = []
-    for cell in cells:
-        number = to_number(cell)
-        if number is None:
-            wrong_cells.append(cell)
-            number = nan
-        floats.append(number)
-
+    numbers = list(map(to_number, cells))
+    floats = np.array(numbers, dtype=float)  # None becomes NaN
+    wrong_cells = [
+        cell for cell, number in zip(cells, numbers, strict=True) if number is None
+    ]
     first_wrong = wrong_cells[0] if wrong_cells else None
-    return np.array(floats, dtype=float), len(wrong_cells), first_wrong
+    return floats, len(wrong_cells), first_wrong
 
 
 def _plain_floats(cells: Sequence[Any]) -> "Floats | None":

@@ -13,9 +13,8 @@ import sys
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
@@ -49,7 +48,10 @@ class TextCheck:
 
 
 def read(check: str, candidate: Any) -> str | Finding:
-    """Return the candidate, or a finding if it is None, not text, empty or too long."""
+    """Return the candidate, or a finding if it is None, not text, empty or too long.
+
+    `check` is the name of the check that reports it.
+    """
     fix = "answer with text"
     if candidate is None:
         kind = "no answer"
@@ -81,7 +83,10 @@ def shorten(value: object, most: int = 80) -> str:
     if isinstance(value, str):
         value = value[:most]
     text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 2]}…{text[-1]}"
+    if len(text) > most:
+        closing = text[-1]  # the quote of a text, or the bracket of a list
+        text = f"{text[: most - 2]}…{closing}"
+    return text
 
 
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
@@ -104,6 +109,7 @@ def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 def _length(
     unit: str, size: Callable[[str], int], at_least: int, at_most: int | None
 ) -> TextCheck:
+    """Make the check `words` or `characters`; `size` counts the units of a text."""
     check_integer("at_least", at_least, least=0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
@@ -114,25 +120,23 @@ def _length(
         "above 0 if there is no at_most",
     )
 
-    def finding(count: int, demand: str, key: str, fix: str) -> Finding:
-        counted = unit if count != 1 else unit[:-1]
-        return Finding(
-            unit,
-            f"{count} {counted}, {demand} asked for",
-            fix=f"use {demand} {unit}: {fix} or more",
-            key=unit + key,
-        )
-
     def judge(text: str, _: Context) -> Iterator[Finding]:
         count = size(text)
+        size_text = f"{count} {unit}" if count != 1 else f"1 {unit[:-1]}"
         if count < at_least:
-            missing = at_least - count
-            yield finding(
-                count, f"at least {at_least}", f">={at_least}", f"add {missing}"
+            yield Finding(
+                unit,
+                f"{size_text}, at least {at_least} asked for",
+                fix=f"use at least {at_least} {unit}: add {at_least - count} or more",
+                key=f"{unit}>={at_least}",
             )
         if at_most is not None and count > at_most:
-            surplus = count - at_most
-            yield finding(count, f"at most {at_most}", f"<={at_most}", f"cut {surplus}")
+            yield Finding(
+                unit,
+                f"{size_text}, at most {at_most} asked for",
+                fix=f"use at most {at_most} {unit}: cut {count - at_most} or more",
+                key=f"{unit}<={at_most}",
+            )
 
     return TextCheck(name=unit, judge=judge)
 
@@ -155,15 +159,14 @@ def excludes(*needles: str) -> TextCheck:
     return _occurrence("excludes", needles)
 
 
-def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
+def _occurrence(
+    name: Literal["contains", "excludes"], needles: Sequence[str]
+) -> TextCheck:
+    """Make the check `contains` or `excludes`."""
     require(bool(needles), "needles", needles, "one text or more: it is required")
     for needle in needles:
-        require(
-            isinstance(needle, str) and needle,
-            "needles",
-            needle,
-            "text that is not empty",
-        )
+        is_text = isinstance(needle, str) and needle
+        require(is_text, "needles", needle, "text that is not empty")
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
         folded = text.casefold()
@@ -175,11 +178,11 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
                 yield Finding(
                     name, f"{quoted} is missing", fix=f"write {quoted} in it", key=key
                 )
+
             if name == "excludes" and position >= 0:
                 where = ""
                 span = None
-                # Folding can change the length ("ß" is "ss"), and with it the
-                # positions.
+                # Folding can change the length ("ß" is "ss"), and so the positions.
                 if len(folded) == len(text):
                     where = f" at character {position}"
                     span = (position, position + len(needle))
@@ -201,21 +204,22 @@ def equals(expected: str) -> TextCheck:
     """
     is_text = isinstance(expected, str) and expected.strip()
     require(is_text, "expected", expected, "text that is not empty")
-
-    def normal(text: str) -> str:
-        # Folding can undo the normalisation, so normalise again.
-        folded = unicodedata.normalize("NFKC", text).casefold()
-        return " ".join(unicodedata.normalize("NFKC", folded).split())
-
-    wanted = normal(expected)
+    expected_text = _normalize(expected)
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        if normal(text) != wanted:
+        if _normalize(text) != expected_text:
             message = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"
             yield Finding("equals", message, fix=fix, key="equals")
 
     return TextCheck(name="equals", judge=judge)
+
+
+def _normalize(text: str) -> str:
+    """Return the text as `equals` compares it."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    # Folding can undo the normalisation, so normalise again.
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def not_empty() -> TextCheck:
@@ -228,10 +232,12 @@ def not_empty() -> TextCheck:
 # work.
 MAX_IN_PROCESS_STEPS = 20_000_000  # of matching: a few tenths of a second
 MATCH_TIMEOUT_SECONDS = 5.0  # of matching in another process
+# What matches one character: an escape such as "\d", or a class such as "[^a-z]".
 _ESCAPES_AND_CLASSES_PATTERN = re.compile(
     r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL
 )
-# A repeated group, a back reference, a comment, or ignored whitespace.
+# What may take exponential time: a repeated group as in "(a+)+", a back reference, a
+# comment, or ignored whitespace.
 _BACKTRACKING_PATTERN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
 _MATCH_SCRIPT = """
 import json, re, sys
@@ -250,12 +256,8 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     separate process; more than `MATCH_TIMEOUT_SECONDS` of wall time is a finding.
     Raises InvalidInput for a pattern that does not compile.
     """
-    require(
-        isinstance(pattern, str) and pattern,
-        "pattern",
-        pattern,
-        "text that is not empty",
-    )
+    is_text = isinstance(pattern, str) and pattern
+    require(is_text, "pattern", pattern, "text that is not empty")
     require(isinstance(fix, str), "fix", fix, "text")
     require(isinstance(full, bool), "full", full, "true or false")
     try:
@@ -263,77 +265,103 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     except (re.error, OverflowError, RecursionError) as error:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
-    quoted = f"'{pattern}'"  # as written: `repr` would double each backslash
-    max_steps = _step_estimate(pattern, full=full)
 
-    def findings(text: str, *, matches: bool) -> list[Finding]:
+    rule = _RegexRule(
+        pattern=pattern,
+        fix=fix,
+        full=full,
+        estimate_steps=_step_estimate(pattern, full=full),
+    )
+    return TextCheck(name="regex", judge=rule.judge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RegexRule:
+    """What `regex` checks: the fields are its arguments.
+
+    `estimate_steps` estimates the steps of matching a text of a length.
+    """
+
+    pattern: str
+    fix: str
+    full: bool
+    estimate_steps: Callable[[int], float]
+
+    def judge(self, text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
+        """Return the findings, or an awaitable if matching may take long."""
+        if self.estimate_steps(len(text)) > MAX_IN_PROCESS_STEPS:
+            return self.judge_apart(text)
+        match = re.fullmatch if self.full else re.search
+        return self.findings(text, matches=match(self.pattern, text) is not None)
+
+    async def judge_apart(self, text: str) -> list[Finding]:
+        """Return the findings by a match in another process."""
+        matches = await _matches_apart(self.pattern, text, full=self.full)
+        if matches is not None:
+            return self.findings(text, matches=matches)
+
+        message = (
+            f"matching '{self.pattern}' did not end within {MATCH_TIMEOUT_SECONDS:g} s "
+            f"on {len(text)} characters"
+        )
+        advice = f"answer with a shorter text that plainly matches '{self.pattern}'"
+        key = f"regex time-out {self.pattern}"
+        return [Finding("regex", message, fix=self.fix or advice, key=key)]
+
+    def findings(self, text: str, *, matches: bool) -> list[Finding]:
+        """Return the finding about a text that does not match."""
         if matches:
             return []
-        verb = "match" if full else "contain anything that matches"
-        extent = "entirely " if full else ""
-        advice = fix or f"answer with text that {extent}matches {quoted}"
-        if full and text != text.strip():
-            advice += "; there is whitespace around the answer, which counts"
-        message = f"{shorten(text)} does not {verb} {quoted}"
-        return [Finding("regex", message, fix=advice, key=f"regex {pattern}")]
 
-    async def match_apart(text: str) -> list[Finding]:
-        matches = await _matches_apart(pattern, text, full=full)
-        if matches is not None:
-            return findings(text, matches=matches)
-        message = (
-            f"matching {quoted} did not end within {MATCH_TIMEOUT_SECONDS:g} s on "
-            f"{len(text)} characters"
-        )
-        advice = fix or f"answer with a shorter text that plainly matches {quoted}"
-        return [Finding("regex", message, fix=advice, key=f"regex time-out {pattern}")]
-
-    def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
-        if max_steps(len(text)) > MAX_IN_PROCESS_STEPS:
-            return match_apart(text)
-        match = re.fullmatch(pattern, text) if full else re.search(pattern, text)
-        return findings(text, matches=match is not None)
-
-    return TextCheck(name="regex", judge=judge)
+        # The pattern stands as written: `repr` would double each backslash.
+        message = f"{shorten(text)} does not match '{self.pattern}'"
+        advice = f"answer with text that entirely matches '{self.pattern}'"
+        if not self.full:
+            message = (
+                f"{shorten(text)} does not contain anything that matches "
+                f"'{self.pattern}'"
+            )
+            advice = f"answer with text that matches '{self.pattern}'"
+        fix = self.fix or advice
+        if self.full and text != text.strip():
+            fix += "; there is whitespace around the answer, which counts"
+        return [Finding("regex", message, fix=fix, key=f"regex {self.pattern}")]
 
 
 def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
-    """Return an estimate of the steps of matching a text of a length.
+    """Return a function that estimates the steps of matching a text of a length.
 
-    It is infinite if the steps may be exponential.
+    The estimate is infinite if the steps may be exponential.
     """
     literal = _ESCAPES_AND_CLASSES_PATTERN.sub("x", pattern)
+    if _BACKTRACKING_PATTERN.search(literal):
+        return lambda length: inf
+
     repeats = len(re.findall(r"[*+{]", literal))
     if not full:  # every position may begin a match
         repeats += 1
+    # Each "|", and each "?" that does not begin a group as in "(?:", is tried twice.
     forks = len(re.findall(r"\||(?<!\()\?", literal))
-    steps = inf
-    if not _BACKTRACKING_PATTERN.search(literal):
-        steps = len(literal) * 2**forks
-
-    def estimate(length: int) -> float:
-        positions: int = length**repeats
-        return steps * positions
-
-    return estimate
+    steps = len(literal) * 2**forks
+    return lambda length: steps * length**repeats
 
 
 async def _matches_apart(pattern: str, text: str, *, full: bool) -> bool | None:
-    """Match in another process; None if it does not end in time."""
+    """Return whether a text matches, by another process; None after the time limit."""
     import asyncio
     import subprocess
 
-    run = partial(
-        subprocess.run,
-        [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT],
-        input=json.dumps([pattern, text, full]),
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=MATCH_TIMEOUT_SECONDS,
-    )
     try:
-        ended = await asyncio.to_thread(run)
+        ended = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT],
+            input=json.dumps([pattern, text, full]),
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=MATCH_TIMEOUT_SECONDS,
+        )
     except subprocess.TimeoutExpired:
         return None
+
     return ended.stdout.strip() == "True"

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -35,18 +36,21 @@ from heedful.checks.claims.words import (
 from heedful.errors import InvalidInput
 from heedful.validation import require
 
-Path = tuple[str, ...]
+Path = tuple[str, ...]  # of a table, or of a column: the keys that lead to it
 Words = tuple[str, ...]
 MAX_EVIDENCE_DEPTH = 40
 _PARSE_ERRORS = (ValueError, SyntaxError, RecursionError, MemoryError)
 _CELL_TYPES = frozenset((float, int, str, bool, type(None)))
+# A line with a name and a value: "- Test accuracy: 0.91".
 _NAMED_LINE_PATTERN = re.compile(
     r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)"
 )
 MAX_COLUMN_NAME_CHARS = 60
 MAX_WORD_CELLS = 500  # a word in more cells names no rows
 MAX_CODE_CHARS = 4
-MIN_SEPARATED_SHARE = 0.9  # of the lines of a table that have as many cells as its head
+# Text is a table if at least this share of its lines has as many cells as the first.
+MIN_SEPARATED_SHARE = 0.9
+# Texts in a column with such a name are names of rows, whatever their first letter.
 _NAME_COLUMN_WORDS = frozenset("name id title model key".split())
 
 
@@ -66,8 +70,10 @@ class Lexicon:
     pairs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        two = all(len(columns) == 2 for columns in self.pairs.values())
-        require(two, "pairs of a lexicon", self.pairs, "two columns for each name")
+        are_pairs = all(len(columns) == 2 for columns in self.pairs.values())
+        require(
+            are_pairs, "pairs of a lexicon", self.pairs, "two columns for each name"
+        )
 
     @classmethod
     def of(cls, value: "Lexicon | Mapping[str, Any] | None") -> "Lexicon":
@@ -79,21 +85,20 @@ class Lexicon:
             return cls()
         if isinstance(value, Lexicon):
             return value
-        is_lexicon = isinstance(value, Mapping) and value.keys() <= {
-            "synonyms",
-            "pairs",
-        }
+
+        fields = {"synonyms", "pairs"}
+        is_lexicon = isinstance(value, Mapping) and value.keys() <= fields
         require(is_lexicon, "lexicon", value, "a mapping with synonyms and pairs")
-        return cls(
-            synonyms=value.get("synonyms", {}),
-            pairs=value.get("pairs", {}),
-        )
+        return cls(synonyms=value.get("synonyms", {}), pairs=value.get("pairs", {}))
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens, with the words of the evidence in place of synonyms."""
-        others = {stem(word): other.casefold() for word, other in self.synonyms.items()}
+        evidence_words = {
+            stem(word): evidence_word.casefold()
+            for word, evidence_word in self.synonyms.items()
+        }
         return [
-            token._replace(low=others.get(stem(token.low), token.low))
+            token._replace(low=evidence_words.get(stem(token.low), token.low))
             for token in tokens
         ]
 
@@ -102,9 +107,9 @@ class Lexicon:
 class EvidenceRow:
     """A row of the table at the path `table` in the evidence.
 
-    `path` is the path of the row itself. If the row is the value of a key in a mapping,
-    `key` has the words of this key. `cells` maps the path of a column to the value in
-    this row.
+    `path` is the path of the row itself as text, such as "$.games[3]". If the row is
+    the value of a key in a mapping, `key` has this key, else it is empty. `cells` maps
+    the path of a column to the value in this row.
     """
 
     table: Path
@@ -114,16 +119,16 @@ class EvidenceRow:
 
     def number(self, column: Path) -> float | None:
         """Return the finite number in the cell of a column, or None."""
-        return _number(self.cells.get(column))
+        return _finite_number(self.cells.get(column))
 
     def named(self, column: str) -> "Cell | None":
         """Return the cell of the column with this name, ignoring case.
 
-        None is returned if it has no number.
+        None is returned if there is no such column, or if the cell has no number.
         """
-        low = column.casefold()
+        low_name = column.casefold()
         for path in self.cells:
-            if path and path[-1].casefold() == low:
+            if path and path[-1].casefold() == low_name:
                 value = self.number(path)
                 return None if value is None else Cell(value, self, path)
         return None
@@ -131,13 +136,10 @@ class EvidenceRow:
     @property
     def title(self) -> str:
         """The name of the row: its first short text, or else its key or its path."""
-        for text in self.cells.values():
-            if (
-                isinstance(text, str)
-                and len(text) <= MAX_COLUMN_NAME_CHARS
-                and words.parse_number(text) is None
-            ):
-                return text
+        for cell in self.cells.values():
+            is_short_text = isinstance(cell, str) and len(cell) <= MAX_COLUMN_NAME_CHARS
+            if is_short_text and words.parse_number(cell) is None:
+                return str(cell)
         return " ".join(self.key) or self.path
 
 
@@ -154,7 +156,7 @@ class Cell(NamedTuple):
         return ".".join((self.row.path, *self.column))
 
 
-def _number(cell: object) -> float | None:
+def _finite_number(cell: object) -> float | None:
     """Return the finite number in a cell, or None; text must be only a number."""
     if isinstance(cell, str):
         number = words.parse_number(cell)
@@ -163,22 +165,24 @@ def _number(cell: object) -> float | None:
     return number if number is not None and isfinite(number) else None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_data(value: Any) -> Any:
     """Return evidence without the types of other libraries.
 
     A data frame becomes rows, a Series a mapping, a date text. Any other value is
     returned unchanged.
     """
-    kind = type(value)
     if isinstance(value, Mapping):
         return value
-    if hasattr(kind, "columns"):
+
+    # Classes are asked, because a row or an object may have any attributes.
+    cls = type(value)
+    if hasattr(cls, "columns"):
         return _frame_rows(value)
-    if hasattr(kind, "keys"):  # a Series, a row of a database
+    if hasattr(cls, "keys"):  # a Series, a row of a database
         return dict(value)
-    if hasattr(kind, "isoformat"):
+    if hasattr(cls, "isoformat"):
         return str(value.isoformat()).removesuffix("T00:00:00")
-    if hasattr(kind, "__fspath__"):
+    if hasattr(cls, "__fspath__"):
         raise InvalidInput(
             "evidence", str(value), "the content of the file: text or a data frame"
         )
@@ -196,12 +200,13 @@ def _frame_rows(frame: Any) -> list[dict[str, Any]]:
         if names_rows:
             is_column = not set(index.names).isdisjoint(frame.columns)
             frame = frame.reset_index(drop=is_column)
-    table = _table(frame)
+
+    table = _open_table(frame)
     rows: list[dict[str, Any]] = []
     for batch in table.batches(table.columns):
+        cells_of_rows = zip(*batch, strict=True)
         rows += (
-            dict(zip(table.columns, cells, strict=True))
-            for cells in zip(*batch, strict=True)
+            dict(zip(table.columns, cells, strict=True)) for cells in cells_of_rows
         )
     return rows
 
@@ -214,10 +219,11 @@ def column_names(value: Any) -> Sequence[str]:
     is_table = hasattr(type(value), "columns") or isinstance(value, Mapping)
     if not is_table and not any(isinstance(name, Mapping) for name in value):
         return [str(name) for name in value]
-    return _table(value).columns
+    return _open_table(value).columns
 
 
-def _table(value: Any) -> tables.DataTable:
+def _open_table(value: Any) -> tables.DataTable:
+    """Open a table. Raises InvalidInput if it is none."""
     try:
         return tables.open_table(value)
     except tables.TableError as error:
@@ -233,10 +239,10 @@ def _parse(text: str) -> Any:
     """
     stripped = text.strip()
     if stripped[:1] in ("{", "["):
-        for reader in (json.loads, ast.literal_eval):
+        for parse in (json.loads, ast.literal_eval):
             with warnings.catch_warnings(), suppress(*_PARSE_ERRORS):
                 warnings.simplefilter("ignore")
-                return reader(stripped)
+                return parse(stripped)
 
     lines = stripped.splitlines()
     values: dict[str, Any] = defaultdict(list)
@@ -247,40 +253,44 @@ def _parse(text: str) -> Any:
         else:
             other_lines.append(line)
 
-    table = _separated(lines)
-    if table:
-        return {**values, "rows": table} if values else table
+    table_rows = _separated_rows(lines)
+    if table_rows:
+        return {**values, "rows": table_rows} if values else table_rows
+
     named_count = len(lines) - len(other_lines)
     if named_count > 1 and 2 * named_count >= len(lines):
         return {**values, "text": other_lines}
     return text
 
 
-def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
+def _separated_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a table with cells separated by commas, [] without a table."""
     separated = [line for line in lines if "," in line and not line.startswith("#")]
     rows = [[cell.strip() for cell in row] for row in csv.reader(separated)]
-    even = [row for row in rows if len(row) == len(rows[0])]
-    if len(even) < 3 or len(even) < MIN_SEPARATED_SHARE * len(rows):
+    even_rows = [row for row in rows if len(row) == len(rows[0])]
+    if len(even_rows) < 3 or len(even_rows) < MIN_SEPARATED_SHARE * len(rows):
         return []
-    head = even[0]
-    has_names = len(set(head)) == len(head) and all(
-        len(name) <= MAX_COLUMN_NAME_CHARS for name in head
-    )
-    if not has_names:
+
+    head = even_rows[0]
+    has_twins = len(set(head)) < len(head)
+    if has_twins or any(len(name) > MAX_COLUMN_NAME_CHARS for name in head):
         return []
-    return [dict(zip(head, row, strict=True)) for row in even[1:]]
+    return [dict(zip(head, row, strict=True)) for row in even_rows[1:]]
 
 
 def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[EvidenceRow]:
-    """Yield every row in a mapping, a list, a data frame or a plain value."""
-    value = _plain(value)
+    """Yield every row in a mapping, a list, a data frame or a plain value.
+
+    `table` is the path of the table that rows of the value belong to, and `path` that
+    of the value as text. Deeper than `MAX_EVIDENCE_DEPTH` nothing is read.
+    """
+    value = _to_plain_data(value)
     if isinstance(value, Mapping):
         yield from _mapping_rows(value, table, path, depth)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         if depth >= MAX_EVIDENCE_DEPTH:
             return
-        read_item = _row if _is_table(value) else read_rows
+        read_item = _row_and_nested if _is_table(value) else read_rows
         for number, item in enumerate(value):
             yield from read_item(item, table, f"{path}[{number}]", depth + 1)
     else:
@@ -288,73 +298,88 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Eviden
 
 
 def _is_table(value: Any) -> bool:
+    """Return whether a value is a list of mappings."""
     return isinstance(value, list | tuple) and all(
         isinstance(row, Mapping) for row in value
     )
 
 
-def _row(
+def _row_and_nested(
     row: Mapping[Any, Any], table: Path, path: str, depth: int, *, key: Path = ()
 ) -> Iterator[EvidenceRow]:
     """Yield one row, then the rows of the tables nested in it.
 
     The values of nested mappings are cells.
     """
-    cells = dict(_flatten(row, (), depth))
-    nested = {
-        name: cell
-        for name, cell in cells.items()
-        if type(cell) not in _CELL_TYPES and _is_table(cell) and cell
-    }
-    for name in nested:
-        del cells[name]
+    cells = {}
+    nested_tables = {}
+    for column, cell in _flatten(row, (), depth):
+        if type(cell) not in _CELL_TYPES and _is_table(cell) and cell:
+            nested_tables[column] = cell
+        else:
+            cells[column] = cell
 
     if cells:
         yield EvidenceRow(table=table, path=path, key=key, cells=cells)
-    for name, rows in nested.items():
-        nested_path = f"{path}.{'.'.join(name)}"
-        yield from read_rows(rows, (*table, *name), nested_path, depth + 1)
+    for column, rows in nested_tables.items():
+        nested_path = f"{path}.{'.'.join(column)}"
+        yield from read_rows(rows, (*table, *column), nested_path, depth + 1)
 
 
 def _flatten(
     value: Mapping[Any, Any], above: Path, depth: int
 ) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and the value of each cell in a mapping and in nested mappings.
+
+    A table of one row is a nested mapping too. `above` is the path of the mapping in
+    its row, `depth` the depth of the row.
+    """
     for name, cell in value.items():
-        here = (*above, str(name))
+        path = (*above, str(name))
         if type(cell) not in _CELL_TYPES:
-            cell = _plain(cell)
+            cell = _to_plain_data(cell)
             if _is_table(cell) and len(cell) == 1:
                 cell = cell[0]
             if isinstance(cell, Mapping):
-                if len(here) < MAX_EVIDENCE_DEPTH - depth:
-                    yield from _flatten(cell, here, depth)
+                if len(path) < MAX_EVIDENCE_DEPTH - depth:
+                    yield from _flatten(cell, path, depth)
                 continue
-        yield here, cell
+        yield path, cell
 
 
 def _mapping_rows(
     value: Mapping[Any, Any], table: Path, path: str, depth: int
 ) -> Iterator[EvidenceRow]:
     """Yield a row for each nested mapping with similar keys, and one for the rest."""
-    nested = {
-        name: set(item)
-        for name, item in value.items()
-        if isinstance(item, Mapping) and item
-    }
-    shape = next(iter(nested.values()), set())
-    alike = [
-        name
-        for name, keys in nested.items()
-        if 2 * len(keys & shape) >= len(keys | shape)
-    ]
-    if len(alike) < 2:
-        alike = []
-    for name in alike:
-        row_path = f"{path}.{name}"
-        yield from _row(value[name], (*table, "*"), row_path, depth, key=(str(name),))
-    others = {name: cell for name, cell in value.items() if name not in alike}
+    alike_names = _names_of_rows(value)
+    for name in alike_names:
+        yield from _row_and_nested(
+            value[name], (*table, "*"), f"{path}.{name}", depth, key=(str(name),)
+        )
+
+    others = {name: cell for name, cell in value.items() if name not in alike_names}
     if others:
-        yield from _row(others, table, path, depth)
+        yield from _row_and_nested(others, table, path, depth)
+
+
+def _names_of_rows(value: Mapping[Any, Any]) -> list[Any]:
+    """Return the keys of the nested mappings that are rows of one table.
+
+    At least half of the keys of such a mapping and of the first one are in both.
+    Returns [] if there are not two.
+    """
+    keys_by_name = {
+        name: set(nested)
+        for name, nested in value.items()
+        if isinstance(nested, Mapping) and nested
+    }
+    first_keys = next(iter(keys_by_name.values()), set())
+    names = [
+        name
+        for name, keys in keys_by_name.items()
+        if 2 * len(keys & first_keys) >= len(keys | first_keys)
+    ]
+    return names if len(names) > 1 else []
 
 
 class EvidenceTable:
@@ -362,6 +387,7 @@ class EvidenceTable:
 
     def __init__(self) -> None:
         self.rows: list[EvidenceRow] = []
+        # The results of `_best_columns` by phrase.
         self._bound: dict[Words, tuple[bool, list[Path]]] = {}
 
     @cached_property
@@ -371,7 +397,7 @@ class EvidenceTable:
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
-        """For each column with numbers, its path and the parts of its name."""
+        """The paths of the columns with numbers, each with the parts of its name."""
         columns: dict[Path, Words] = {}
         for path in self.paths:
             if any(row.number(path) is not None for row in self.rows):
@@ -389,25 +415,27 @@ class EvidenceTable:
         return columns if has_whole_name or not whole else []
 
     def _best_columns(self, phrase: Words) -> tuple[bool, list[Path]]:
-        """Return whether the phrase has a whole name, and the best columns."""
+        """Return whether the phrase has the whole name of a column, and the columns
+        whose names are most like it.
+        """
         terms = [word for word in phrase if word != "a"]  # an article, never a column
-        ranks: dict[str, int] = {}
-        for parts in self.columns.values():
-            for part in parts:
-                if part not in ranks:
-                    likenesses = (likeness(word, part) for word in terms)
-                    ranks[part] = max(likenesses, default=0)
+        part_scores: dict[str, int] = {}
+        for part in chain.from_iterable(self.columns.values()):
+            if part not in part_scores:
+                likenesses = (likeness(word, part) for word in terms)
+                part_scores[part] = max(likenesses, default=0)
 
         scores: dict[Path, int] = {}
         has_whole_name = False
         for column, parts in self.columns.items():
-            scores[column] = sum(ranks[part] for part in parts)
-            if parts and all(ranks[part] for part in parts):
+            scores[column] = sum(part_scores[part] for part in parts)
+            if parts and all(part_scores[part] for part in parts):
                 has_whole_name = True
+
         best = max(scores.values(), default=0)
-        columns = [
-            column for column, score in scores.items() if score == best and best > 0
-        ]
+        if best == 0:
+            return has_whole_name, []
+        columns = [column for column, score in scores.items() if score == best]
         return has_whole_name, columns
 
 
@@ -436,22 +464,25 @@ class Evidence:
         self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None
     ) -> None:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
-        self.tables: dict[Path, EvidenceTable] = {}
+        self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
-        self._texts: dict[str, None] = {}
-        self._plain: set[float] = set()
+        self._texts: dict[str, None] = {}  # a set that keeps its order
+        self._cell_numbers: set[float] = set()
+        # For each word in lower case the rows that it names, and whether it has a
+        # capital there.
         self._named: dict[str, list[tuple[EvidenceRow, bool]]] = defaultdict(list)
-        value = _parse(evidence) if isinstance(evidence, str) else evidence
-        for row in read_rows(value, (), "$", depth=0):
-            self._index(row)
-            self.tables.setdefault(row.table, EvidenceTable()).rows.append(row)
 
-        tables_of_rows = self.tables.values()
+        data = _parse(evidence) if isinstance(evidence, str) else evidence
+        for row in read_rows(data, (), "$", depth=0):
+            self._index_row(row)
+            self.tables[row.table].rows.append(row)
+
+        row_tables = self.tables.values()
         self.prose: bool = all(
-            len(table.paths) == len(table.rows) == 1 for table in tables_of_rows
+            len(table.paths) == len(table.rows) == 1 for table in row_tables
         )
         self.singles: list[EvidenceRow] = [
-            table.rows[0] for table in tables_of_rows if len(table.rows) == 1
+            table.rows[0] for table in row_tables if len(table.rows) == 1
         ]
         self.weekdays: set[int] = {
             weekday(date.year, date.month, date.day)
@@ -459,9 +490,11 @@ class Evidence:
             if date.year and date.day
         }
         self._index_words()
-        self._roots = {
-            word[:4] for word in self.words if len(word) > 3 and not self.prose
-        }
+
+        # Beginnings of words, for names in another form: "Germ" of Germany and German.
+        self._roots: set[str] = set()
+        if not self.prose:
+            self._roots = {word[:4] for word in self.words if len(word) > 3}
         # Texts of two to four capitals may abbreviate a name.
         self._codes = {
             text.casefold()
@@ -476,13 +509,13 @@ class Evidence:
             for path in table.paths:
                 names.update(path)
         split_names = [split_name(name) for name in names]
-        parts = set[str]().union(*split_names)
+        parts = set(chain.from_iterable(split_names))
         self._parts = [part for part in parts if not part.isdecimal()]
         self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
 
         self.words: set[str] = set()
-        numbers = set(self._plain)
-        for text in (*self._texts, *names, *(" ".join(name) for name in split_names)):
+        numbers = set(self._cell_numbers)
+        for text in chain(self._texts, names, map(" ".join, split_names)):
             tokens = tokenize(text)
             lows = (token.low for token in tokens if token.kind == "word")
             self.words.update(words.content_stems(lows))
@@ -491,43 +524,50 @@ class Evidence:
 
     def __bool__(self) -> bool:
         """Return True if the evidence is not empty."""
-        return bool(self._plain) or any(self._texts)
+        return bool(self._cell_numbers) or any(self._texts)
 
-    def _index(self, row: EvidenceRow) -> None:
+    def _index_row(self, row: EvidenceRow) -> None:
+        """Index the numbers, texts, dates and names in the cells and key of a row."""
         for path, cell in (*row.cells.items(), (("key",), row.key)):
             if type(cell) is float and isfinite(cell):  # most cells of a large table
-                self._plain.add(abs(cell))
+                self._cell_numbers.add(abs(cell))
                 continue
-            for value in cell if isinstance(cell, list | tuple) else (cell,):
-                number = _number(value)
+
+            values = cell if isinstance(cell, list | tuple) else (cell,)
+            for value in values:
+                number = _finite_number(value)
                 if number is not None:
-                    self._plain.add(abs(number))
+                    self._cell_numbers.add(abs(number))
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
                     self._index_name(row, path, value)
 
-    def _index_name(self, row: EvidenceRow, path: Path, cell: str) -> None:
-        """Index the words of a text that names its row: a short one, no prose."""
-        if not path or len(cell) > MAX_COLUMN_NAME_CHARS:
+    def _index_name(self, row: EvidenceRow, path: Path, text: str) -> None:
+        """Index the words of a text that names its row: a short one, no prose.
+
+        A name begins with a capital, or its column is called "name" or alike.
+        """
+        if not path or len(text) > MAX_COLUMN_NAME_CHARS:
             return
-        tokens = tokenize(cell)
+
+        tokens = tokenize(text)
         first_word = next((token.text for token in tokens if token.kind == "word"), "a")
         is_name_column = not _NAME_COLUMN_WORDS.isdisjoint(split_name(path[-1]))
         if not is_name_column and first_word[0].islower():
             return
+
         for token in tokens:
-            is_stop_word = token.low in words.STOP_WORDS
-            if token.text == "May":  # the month
-                is_stop_word = False
+            is_month = token.text == "May"
+            is_stop_word = token.low in words.STOP_WORDS and not is_month
             if token.kind in ("word", "number") and not is_stop_word:
                 self._named[token.low].append((row, token.text.istitle()))
 
     def knows(self, word: str) -> bool:
         """Return whether the evidence has the stem `word` or a column named alike."""
-        return word in self.words or any(
-            likeness(word, part) > 1 for part in self._parts
-        )
+        if word in self.words:
+            return True
+        return any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
         """Return whether the evidence has a form of `word`, as DE for Germany."""
@@ -550,25 +590,28 @@ class Evidence:
             first = position
             rows: list[EvidenceRow] = []
             if tokens[position].kind == "word":
-                rows = self._rows(tokens[position])
+                rows = self._rows_named(tokens[position])
             position += 1
+
             while rows and position < len(tokens):
-                next_rows = set(self._rows(tokens[position]))
-                common = [row for row in rows if row in next_rows]
-                if not common:
+                next_rows = set(self._rows_named(tokens[position]))
+                common_rows = [row for row in rows if row in next_rows]
+                if not common_rows:
                     break
-                rows = common
+                rows = common_rows
                 position += 1
             if rows:
                 yield Mention(first, position - 1, rows)
 
-    def _rows(self, token: Token) -> list[EvidenceRow]:
+    def _rows_named(self, token: Token) -> list[EvidenceRow]:
         """Return the rows that a token names; a word in very many cells names none."""
         if len(token.low) < 2:
             return []
-        rows_by_name = self._named.get(token.low, [])
-        if len(rows_by_name) > MAX_WORD_CELLS:
+        named_rows = self._named.get(token.low, [])
+        if len(named_rows) > MAX_WORD_CELLS:
             return []
+
+        # "will" in a text is not Will in the evidence.
         is_lower = token.text[0].islower()
-        rows = [row for row, is_title in rows_by_name if not (is_title and is_lower)]
+        rows = [row for row, is_title in named_rows if not (is_title and is_lower)]
         return list(dict.fromkeys(rows))

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 from typing import Literal
 
 from heedful.checks.claims import words
@@ -45,12 +46,15 @@ MIN_PROSE_WORD_SHARE = 0.5
 MIN_DATA_WORD_SHARE = 0.2
 MIN_STATEMENT_WORDS = 3
 _SENTENCE_ENDS = frozenset(".!?;\n。！？")
+# The phrase that names a column ends before these; "" is the end of the sentence.
 _PHRASE_BREAKS = frozenset(
     ("", *".,!?;)[]", *"and but while whereas although which who".split())
 )
+# Before these stands the name of a number's column: "an RMSE of 3".
 _NUMBER_LINKS = frozenset("of is was at : =".split())
 # After these, a number is a change or a unit.
 _CHANGE_PREPOSITIONS = frozenset("by from to per".split())
+# Between two numbers that are written as one: "113 - 107", "3 of 5".
 _NUMBER_JOINERS = frozenset("- – of for".split())
 _MAX_JOINING_TOKENS = 3
 _MAXIMUM_WORDS = frozenset(
@@ -137,6 +141,17 @@ class Sentence:
         """Return the token at a position in lower case, or "" beyond the ends."""
         return self.lows[position] if 0 <= position < len(self.lows) else ""
 
+    def is_name(self, position: int) -> bool:
+        """Return whether the token at a position is a capitalised word, and no date."""
+        token = self.tokens[position]
+        return (
+            token.kind == "word"
+            and token.text[0].isupper()
+            and position not in self.dated
+            and token.low not in STOP_WORDS
+            and token.low not in WEEKDAY_NUMBERS
+        )
+
     @property
     def span(self) -> tuple[int, int]:
         """The start and the end of the sentence in the text, in characters."""
@@ -168,33 +183,33 @@ class Sentence:
 
     def _is_label(self, quantity: Quantity) -> bool:
         """Return whether a number is part of a column name: "three-point", "5G"."""
-        after = quantity.last + 1
-        if self.low(after) == "-" and self.low(after + 1) not in ("of", "for", ""):
-            noun = self.low(after + 1)
-        elif (
-            after < len(self.tokens)
-            and self.tokens[after].start == self.tokens[after - 1].end
-        ):
-            noun = self.low(after)
-        else:
+        if quantity.value not in self.evidence.labels:
             return False
-        return noun[:1].isalpha() and quantity.value in self.evidence.labels
+
+        after = quantity.last + 1
+        noun = ""
+        if self.low(after) == "-" and self.low(after + 1) not in ("of", "for"):
+            noun = self.low(after + 1)
+        elif after < len(self.tokens):
+            has_gap = self.tokens[after].start > self.tokens[quantity.last].end
+            noun = "" if has_gap else self.low(after)
+        return noun[:1].isalpha()
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
-        """Return the words from `first` on, up to a break or a number.
+        """Return the words from the token `first` on, up to a break or a number.
 
         With a `step` of -1 the words are read backwards.
         """
-        found_words: list[str] = []
+        phrase_words: list[str] = []
         for position in range(first, first + step * MAX_PHRASE_TOKENS, step):
             low = self.low(position)
             if position in self._numbered or low in _PHRASE_BREAKS:
                 break
             if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
-                found_words += split_name(low)
+                phrase_words += split_name(low)
             elif low[0].isalnum():
-                found_words.append(low)
-        return tuple(found_words[:MAX_PHRASE_WORDS])
+                phrase_words.append(low)
+        return tuple(phrase_words[:MAX_PHRASE_WORDS])
 
     def subject(self, position: int) -> list[EvidenceRow]:
         """Return the rows that the token at a position is about, the likeliest first.
@@ -203,13 +218,13 @@ class Sentence:
         last mention of another table. If no mention is before the token, they are the
         rows of `topic`.
         """
-        before = [mention for mention in self.mentions if mention.last < position]
-        if not before:
+        earlier = [mention for mention in self.mentions if mention.last < position]
+        if not earlier:
             return list(self.topic)
-        last = before[-1]
-        tables = {row.table for row in last.rows}
-        rows = list(last.rows)
-        for mention in reversed(before):
+
+        rows = list(earlier[-1].rows)
+        tables = {row.table for row in rows}
+        for mention in reversed(earlier):
             if tables.isdisjoint(row.table for row in mention.rows):
                 rows += mention.rows
                 break
@@ -224,10 +239,13 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     start = 0
     first_date = 0
     for end, token in enumerate(tokens, 1):
-        gap = text[token.end : tokens[end].start] if end < len(tokens) else "\n"
+        gap = "\n"  # the end of the text ends a line too
+        if end < len(tokens):
+            gap = text[token.end : tokens[end].start]
         is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
         if not is_end and end - start < MAX_SENTENCE_TOKENS:
             continue
+
         next_date = first_date
         while next_date < len(dates) and dates[next_date].start < token.end:
             next_date += 1
@@ -239,6 +257,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
             topic=topic,
         )
         yield sentence
+
         if sentence.mentions:
             topic = sentence.mentions[-1].rows
         start = end
@@ -258,48 +277,57 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
         quantity = waiting.pop()
         if waiting and _are_joined(sentence, quantity, waiting[-1]):
             second = waiting.pop()
-            pair = _paired_cells(sentence, quantity, second)
-            cells_of_first = [pair[0]] if pair else []
-            cells_of_second = [pair[1]] if pair else []
-            yield _judge(sentence, quantity, cells_of_first)
-            yield _judge(sentence, second, cells_of_second)
+            cell, second_cell = _paired_cells(sentence, quantity, second)
+            yield _judge_number(sentence, quantity, cell)
+            yield _judge_number(sentence, second, second_cell)
             continue
-        cells = _bind(sentence, quantity)
+
+        cells = _referred_cells(sentence, quantity)
         if cells or quantity.digits:
-            yield _judge(sentence, quantity, cells)
+            yield _judge_number(sentence, quantity, cells)
 
 
 def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
     """Return whether two numbers are written as one: "113 - 107", "3 of 5"."""
     between = sentence.lows[quantity.last + 1 : second.first]
-    few = 0 < len(between) <= _MAX_JOINING_TOKENS
-    return few and _NUMBER_JOINERS.issuperset(between)
+    is_short = 0 < len(between) <= _MAX_JOINING_TOKENS
+    return is_short and _NUMBER_JOINERS.issuperset(between)
 
 
-def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
+def _judge_number(
+    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]
+) -> Claim:
     """Compare a number with `cells`, or with all evidence if there are none."""
-    if cells:
-        fitting = [cell for cell in cells if quantity.fits(cell.value)]
-        compared = fitting or cells
-        nearest = min(
-            (cell.value for cell in compared),
-            key=lambda value: abs(value - quantity.value),
-        )
-        bound_verdict: Verdict = "supported" if fitting else "contradicted"
-        return sentence.claim(
-            "number",
-            bound_verdict,
-            first=quantity.first,
-            last=quantity.last,
-            why="compared with its row and column",
-            paths=tuple(cell.path for cell in compared[:MAX_CLAIM_PATHS]),
-            nearest=f"{nearest:g}",
-        )
+    if not cells:
+        return _search_number(sentence, quantity)
+
+    verdict: Verdict = "contradicted"
+    fitting_cells = [cell for cell in cells if quantity.fits(cell.value)]
+    if fitting_cells:
+        verdict = "supported"
+        cells = fitting_cells
+    nearest = min(
+        (cell.value for cell in cells),
+        key=lambda value: abs(value - quantity.value),
+    )
+    return sentence.claim(
+        "number",
+        verdict,
+        first=quantity.first,
+        last=quantity.last,
+        why="compared with its row and column",
+        paths=tuple(cell.path for cell in cells[:MAX_CLAIM_PATHS]),
+        nearest=f"{nearest:g}",
+    )
+
+
+def _search_number(sentence: Sentence, quantity: Quantity) -> Claim:
+    """Return the claim that a number occurs anywhere in the evidence."""
     value = abs(quantity.value)
-    half = quantity.step / 2
+    half_step = quantity.step / 2
     verdict: Verdict = "not found"
     why = "occurs nowhere in the evidence"
-    if sentence.evidence.holds(value - half, value + half):
+    if sentence.evidence.holds(value - half_step, value + half_step):
         verdict = "supported"
         why = "occurs in the evidence"
     return sentence.claim(
@@ -307,26 +335,28 @@ def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Cla
     )
 
 
-def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
+def _referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """Return the cells that a number may refer to.
 
     Their rows are those of the subject of the number, else those with the date of the
-    sentence (if it has only one date), else those that are alone in their tables. Their
-    columns are named by the words before "of" ("an RMSE of 3"), or else by the words
-    after or before the number.
+    sentence (if it has only one date), else those that are alone in their tables; for
+    the latter, the words have to give the whole name of a column. The columns are named
+    by the words before "of" ("an RMSE of 3"), or else by the words after or before the
+    number.
     """
     evidence = sentence.evidence
-    dated: list[EvidenceRow] = []
+    dated_rows: list[EvidenceRow] = []
     if len(sentence.dates) == 1:
-        dated = evidence.on(sentence.dates[0])
+        dated_rows = evidence.on(sentence.dates[0])
+
     phrases = _column_phrases(sentence, quantity)
     for rows, by_whole_name in (
         (sentence.subject(quantity.first), False),
-        (dated, False),
+        (dated_rows, False),
         (evidence.singles, True),
     ):
         for phrase in phrases:
-            cells = _cells(evidence, rows, phrase, by_whole_name=by_whole_name)
+            cells = _named_cells(evidence, rows, phrase, by_whole_name=by_whole_name)
             if cells:
                 in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
                 return in_table or cells
@@ -335,18 +365,18 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
 
 def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
     """Return the phrases that may name the column of a number, the likeliest first."""
-    low = sentence.low(quantity.first - 1)
+    previous_word = sentence.low(quantity.first - 1)
     before = sentence.phrase(quantity.first - 1, -1)
     after = sentence.phrase(quantity.last + 1, 1)
     phrases = []
-    if low in _NUMBER_LINKS:
+    if previous_word in _NUMBER_LINKS:
         phrases.append(before[:MAX_LINKED_PHRASE_WORDS])
-    if low not in _CHANGE_PREPOSITIONS:
+    if previous_word not in _CHANGE_PREPOSITIONS:
         phrases.append(after or before)
     return phrases
 
 
-def _cells(
+def _named_cells(
     evidence: Evidence,
     rows: Sequence[EvidenceRow],
     phrase: Words,
@@ -374,26 +404,21 @@ def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
 
 def _paired_cells(
     sentence: Sentence, quantity: Quantity, second: Quantity
-) -> tuple[Cell, Cell] | None:
+) -> tuple[list[Cell], list[Cell]]:
     """Return the two cells of a `Lexicon` pair whose name follows the numbers.
 
-    None is returned without such a pair.
+    Each is in a list of its own; both lists are empty without such a pair.
     """
-    phrase = sentence.phrase(second.last + 1, 1)
-    in_parentheses = (
-        sentence.low(quantity.first - 1) == "(" and sentence.low(second.last + 1) == ")"
-    )
-    best: tuple[Cell, Cell] | None = None
+    best: tuple[list[Cell], list[Cell]] = ([], [])
     best_score = -1
-    for name, (column, second_column) in sentence.evidence.lexicon.pairs.items():
-        terms = name.casefold().split()
-        if not (terms or in_parentheses) or not _has_all(phrase, terms):
-            continue
+    for terms, columns in _named_pairs(sentence, quantity, second):
         for row in sentence.subject(quantity.first):
-            cell = row.named(column)
-            second_cell = row.named(second_column)
-            if not (cell and second_cell):
+            cell = row.named(columns[0])
+            second_cell = row.named(columns[1])
+            if cell is None or second_cell is None:
                 continue
+
+            # The longest name wins, then the row that has the numbers.
             score = 3 * len(terms)
             if quantity.fits(cell.value):
                 score += 1
@@ -401,13 +426,31 @@ def _paired_cells(
                 score += 1
             if score > best_score:
                 best_score = score
-                best = (cell, second_cell)
+                best = ([cell], [second_cell])
     return best
 
 
-def _has_all(phrase: Words, terms: Sequence[str]) -> bool:
-    """Return whether each term is like a word of the phrase."""
-    return all(any(likeness(word, term) > 1 for word in phrase) for term in terms)
+def _named_pairs(
+    sentence: Sentence, quantity: Quantity, second: Quantity
+) -> Iterator[tuple[list[str], Sequence[str]]]:
+    """Yield the words of the name and the two columns of each `Lexicon` pair that fits.
+
+    Its name follows the numbers, or is "" and the numbers are in parentheses.
+    """
+    phrase = sentence.phrase(second.last + 1, 1)
+    before = sentence.low(quantity.first - 1)
+    after = sentence.low(second.last + 1)
+    in_parentheses = before == "(" and after == ")"
+    for name, columns in sentence.evidence.lexicon.pairs.items():
+        terms = name.casefold().split()
+        fits = all(_has_like_word(phrase, term) for term in terms)
+        if fits and (terms or in_parentheses):
+            yield terms, columns
+
+
+def _has_like_word(phrase: Words, term: str) -> bool:
+    """Return whether a word of the phrase is like the term."""
+    return any(likeness(word, term) > 1 for word in phrase)
 
 
 def _dates(sentence: Sentence) -> Iterator[Claim]:
@@ -416,25 +459,28 @@ def _dates(sentence: Sentence) -> Iterator[Claim]:
     It is supported if the evidence has a matching date.
     """
     evidence = sentence.evidence
-    supported_spans: list[tuple[int, int, bool]] = []
     for token in sentence.tokens:
         if token.low in WEEKDAY_NUMBERS and token.text[0].isupper():
             number = WEEKDAY_NUMBERS[token.low]
             supported = number in evidence.weekdays or token.low in evidence.words
-            supported_spans.append((token.start, token.end, supported))
-    supported_spans += [
-        (date.start, date.end, bool(evidence.on(date))) for date in sentence.dates
-    ]
+            yield _date_claim(sentence, token, supported=supported)
+    for date in sentence.dates:
+        yield _date_claim(sentence, date, supported=bool(evidence.on(date)))
 
-    otherwise: Verdict = "contradicted" if evidence.dates else "not found"
-    for start, end, supported in supported_spans:
-        yield Claim(
-            (start, end),
-            sentence.text[start:end],
-            kind="date",
-            verdict="supported" if supported else otherwise,
-            why=f"compared with {len(evidence.dates)} dates in the evidence",
-        )
+
+def _date_claim(sentence: Sentence, date: Token | Date, *, supported: bool) -> Claim:
+    """Return the claim of a weekday or date."""
+    dates_count = len(sentence.evidence.dates)
+    verdict: Verdict = "contradicted" if dates_count else "not found"
+    if supported:
+        verdict = "supported"
+    return Claim(
+        (date.start, date.end),
+        sentence.text[date.start : date.end],
+        kind="date",
+        verdict=verdict,
+        why=f"compared with {dates_count} dates in the evidence",
+    )
 
 
 def _names(sentence: Sentence) -> Iterator[Claim]:
@@ -443,36 +489,22 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
     After "the" or "to" the verdict is "contradicted", because the evidence should
     contain such a name; otherwise it is "not found".
     """
-
-    def is_name(position: int) -> bool:
-        token = sentence.tokens[position]
-        return (
-            token.kind == "word"
-            and token.text[0].isupper()
-            and position not in sentence.dated
-            and token.low not in STOP_WORDS
-            and token.low not in WEEKDAY_NUMBERS
-        )
-
     # The first word of a sentence always has a capital.
-    for are_names, run in groupby(range(1, len(sentence.tokens)), is_name):
+    for are_names, run in groupby(range(1, len(sentence.tokens)), sentence.is_name):
         positions = list(run)
-        knows_name = sentence.evidence.knows_name
-        if not are_names or all(map(knows_name, (sentence.lows[n] for n in positions))):
-            continue
         first = positions[0]
-        article = sentence.low(first - 1)
-        preposition = sentence.low(first - 2)
-        is_shared = article == "to" or (
-            article == "the" and preposition not in ("at", "in", "from")
-        )
-        verdict: Verdict = "contradicted" if is_shared else "not found"
+        last = positions[-1]
+        lows = sentence.lows[first : last + 1]
+        if not are_names or all(map(sentence.evidence.knows_name, lows)):
+            continue
+
+        before = sentence.low(first - 1)
+        is_place = sentence.low(first - 2) in ("at", "in", "from")
+        verdict: Verdict = "not found"
+        if before == "to" or (before == "the" and not is_place):
+            verdict = "contradicted"
         yield sentence.claim(
-            "name",
-            verdict,
-            first=first,
-            last=positions[-1],
-            why="not named in the evidence",
+            "name", verdict, first=first, last=last, why="not named in the evidence"
         )
 
 
@@ -500,16 +532,17 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
         return
     rows = sentence.mentions[0].rows
     for position, low in enumerate(sentence.lows):
-        if low in _MAXIMUM_WORDS or low in _MINIMUM_WORDS:
-            phrase = sentence.phrase(position + 1, 1)
-            for row in rows if phrase else ():
-                claim = _extreme(sentence, position, row, phrase)
-                if claim is not None:
-                    yield claim
-                    break
+        if low not in _MAXIMUM_WORDS and low not in _MINIMUM_WORDS:
+            continue
+        phrase = sentence.phrase(position + 1, 1)
+        for row in rows:
+            claim = _extreme_claim(sentence, position, row, phrase)
+            if claim is not None:
+                yield claim
+                break
 
 
-def _extreme(
+def _extreme_claim(
     sentence: Sentence, position: int, row: EvidenceRow, phrase: Words
 ) -> Claim | None:
     """Return the claim that the row has the highest or lowest number of its table.
@@ -523,19 +556,16 @@ def _extreme(
     number = row.number(columns[0])
     if number is None:
         return None
-    numbers = [
-        (value, other)
-        for other in table.rows
-        if (value := other.number(columns[0])) is not None
-    ]
+
+    cells = _named_cells(sentence.evidence, table.rows, phrase, by_whole_name=True)
     choose = max if sentence.lows[position] in _MAXIMUM_WORDS else min
-    extreme, holder = choose(numbers, key=lambda pair: pair[0])
-    verdict: Verdict = "supported" if number == extreme else "contradicted"
+    extreme = choose(cells, key=attrgetter("value"))
+    verdict: Verdict = "supported" if number == extreme.value else "contradicted"
     return sentence.claim(
         "comparison",
         verdict,
         first=position,
         last=position + 1,
-        nearest=holder.title,
-        why=f"{holder.title} has {extreme:g}, {row.title} {number:g}",
+        nearest=extreme.row.title,
+        why=f"{extreme.row.title} has {extreme.value:g}, {row.title} {number:g}",
     )
