@@ -16,12 +16,14 @@ def main() -> None:
 
         print(f"heedful {__version__}")
         return
+
     gc.disable()  # until the command is imported: nothing of it is garbage
     try:
         from heedful.cli.app import app
         from heedful.cli.exits import leave
     except KeyboardInterrupt:  # Ctrl-C before anything began
         sys.exit(130)
+
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a question mark.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")

@@ -357,14 +357,10 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-VERSION_OPTION = Option(
-    "--version", is_eager=True, callback=_print_version, help="Show the version."
-)
-HELP_SETTINGS = {"help_option_names": ["-h", "--help"]}
 app: typer.Typer = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    context_settings=HELP_SETTINGS,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -372,7 +368,15 @@ app: typer.Typer = typer.Typer(
 
 @app.callback()
 def heedful(
-    version: Annotated[bool, VERSION_OPTION] = False,
+    version: Annotated[
+        bool,
+        Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Show the version.",
+        ),
+    ] = False,
     debug: Annotated[
         bool, Option("--debug", help="Show the traceback of an error.")
     ] = False,

@@ -102,8 +102,9 @@ def doctor() -> int:
     try:
         signs += _check_database(values)
     except (HeedfulError, OSError) as error:
-        problem = f"{shown(values.db)}: {error}"
-        signs.append(Sign(name="database", well=False, found=problem))
+        signs.append(
+            Sign(name="database", well=False, found=f"{shown(values.db)}: {error}")
+        )
 
     well = all(sign.well for sign in signs)
     answer({"well": well, "signs": signs}, list(map(str, signs)))
@@ -172,9 +173,9 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
     needed_by_model = weights.needed(values.model)
     for file in weights.known():
-        is_embedder = file.name in weights.EMBEDDER_WEIGHTS
-        needed_by_recall = is_embedder and values.embedder == "minilm"
-        is_needed = needed_by_recall or file == needed_by_model
+        is_needed = file == needed_by_model
+        if values.embedder == "minilm" and file.name in weights.EMBEDDER_WEIGHTS:
+            is_needed = True
 
         state = drive(weights.check(file, values.cache))
         yield Sign(
@@ -191,8 +192,9 @@ def _check_database(values: Settings) -> list[Sign]:
         state = f"{values.db} does not exist yet; heedful run creates it"
         return [Sign(name="database", well=True, found=state)]
 
-    scope = scope_of(values)
-    signs = ask_store(values, lambda store: store.read(scope, _check_contents, values))
+    signs = ask_store(
+        values, lambda store: store.read(scope_of(values), _check_contents, values)
+    )
     if values.db.startswith(POSTGRES_PREFIXES):
         signs.append(drive(_check_queue(values)))
     return signs
@@ -260,8 +262,7 @@ def _check_row_level_security(db: Db, url: str) -> Sign:
 
 def _check_integrity(db: Db, file: str) -> Sign:
     """Check that a SQLite file is not damaged; up to five problems are shown."""
-    rows = db.execute("pragma integrity_check(5)")
-    result = "; ".join(row[0] for row in rows)
+    result = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
     return Sign(
         name="database",
         well=result == "ok",
@@ -332,6 +333,7 @@ def check_judge(
     right = Counter[str]()  # pairs that the model ranked right, by role
 
     async def rank() -> None:
+        """Let the model judge all pairs, and count them."""
         async with opened_model(judging(values)) as model:
             async for role, is_right in calibrate(model):
                 judged[role] += 1

@@ -1,4 +1,8 @@
-"""`heedful dream`: merge lessons that say the same, and undo what it did."""
+"""`heedful dream`: merge lessons that say the same, and undo what it did.
+
+A dream proposes to keep one lesson (the survivor) of each group that says the same.
+What it did is stored, so that a rollback can restore the other members.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +62,19 @@ def dream(
     return _answer_dream(result, then)
 
 
-def _what(result: Dream) -> str:
+def _what_cell(result: Dream) -> str:
+    """Return what a dream did, or why it did nothing, and when it was undone."""
     summary = result.nothing
     if not summary:
         superseded = sum(len(proposal.members) for proposal in result.done)
         summary = f"{counted(superseded, 'lesson')} superseded"
+
     if result.undone is None:
         return summary
     return f"rolled back {when(result.undone)}; {summary}"
 
 
-DREAM_COLUMNS = columns("what by id mode before after at", what=_what)
+DREAM_COLUMNS = columns("what by id mode before after at", what=_what_cell)
 
 
 @dreams.command("log")
@@ -77,14 +83,15 @@ def list_dreams(limit: Limit = 20) -> int:
     shown.
     """
     results = ask(lambda memory: Dreams(memory).log(limit))
+    then = following("dream", "show", results[0].id) if results else ""
     return emit(
         results,
         DREAM_COLUMNS,
         key="dreams",
         text=2,
         empty="no dream yet",
-        then=following("dream", "show", results[0].id) if results else "",
-        document=_document,
+        then=then,
+        document=_dream_document,
     )
 
 
@@ -109,7 +116,7 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     return answer(document, words, following("dream", "log"))
 
 
-def _document(result: Dream) -> dict[str, Any]:
+def _dream_document(result: Dream) -> dict[str, Any]:
     """Return a dream as JSON data, with how the text of each merged lesson differs."""
     proposals = []
     for proposal in result.proposals:
@@ -119,6 +126,7 @@ def _document(result: Dream) -> dict[str, Any]:
             if survivor_text and id in result.texts:
                 differences[id] = difference(result.texts[id], survivor_text)
         proposals.append({**asdict(proposal), "differs": differences})
+
     return {
         **asdict(result),
         "after": result.after,
@@ -128,5 +136,6 @@ def _document(result: Dream) -> dict[str, Any]:
 
 
 def _answer_dream(result: Dream, then: str) -> int:
-    document = _document(result)
+    """Print what a dream did, and the line `then` below it."""
+    document = _dream_document(result)
     return answer(document, page("dream", VETOES=VETO_REASONS, **document), then)

@@ -57,6 +57,7 @@ def drive(
     import asyncio  # slow to import, and `heedful --help` does not need it
 
     def give_up() -> None:
+        """Exit, whatever the cancelled work does."""
         say(f"heedful: {last_words()}")
         os._exit(INTERRUPTED_EXIT_CODE)
 
@@ -65,6 +66,7 @@ def drive(
     grace.name = LEAVING_THREAD
 
     def interrupt(signum: int, frame: object) -> None:
+        """Cancel the work, and begin its time to clean up."""
         if grace.is_alive():  # the second Ctrl-C
             os._exit(INTERRUPTED_EXIT_CODE)
         grace.start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from typer import Argument, Exit, Option, Typer, confirm, prompt
 
 from heedful.cli.app import group
 from heedful.cli.output import answer, page, say
-from heedful.cli.resources import ask
+from heedful.cli.resources import ask, state_trust
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
@@ -163,20 +162,14 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
     for source, trust in trust_by_source.items():
         check_statement(source, trust)
 
-    async def record(memory: Memory) -> None:
-        for source, trust in trust_by_source.items():
-            await memory.set_trust(
-                source,
-                trust,
-                by=getuser(),
-                why="answered heedful hook install",
-                waiting=True,
-            )
+    async def state(memory: Memory) -> None:
+        why = "answered heedful hook install"
+        await state_trust(memory, trust_by_source, why=why, release=True)
 
     if everywhere:
         process.approve("trust", trust_by_source)
     else:
-        ask(record, new=True)
+        ask(state, new=True)
 
 
 def _source_of(name: str) -> str:

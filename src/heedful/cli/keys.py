@@ -105,10 +105,13 @@ def create(
 @service_keys.command("list")
 def list_keys() -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-    newest = _read(keys.newest, MAX_OPTION_INTEGER)
-    empty = "this tenant has no key; heedful key create makes one"
     return emit(
-        newest, KEY_COLUMNS, key="keys", text=3, empty=empty, document=_document
+        _read(keys.newest, MAX_OPTION_INTEGER),
+        KEY_COLUMNS,
+        key="keys",
+        text=3,
+        empty="this tenant has no key; heedful key create makes one",
+        document=_document,
     )
 
 
@@ -129,9 +132,13 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
 @audit.command("list")
 def list_audit(limit: Limit = 50) -> int:
     """List what was done through the service in a tenant, newest first."""
-    rows = _read(keys.audit_rows, limit)
-    empty = "nothing was done in this tenant yet"
-    return emit(rows, AUDIT_ENTRY_COLUMNS, key="audit", text=4, empty=empty)
+    return emit(
+        _read(keys.audit_rows, limit),
+        AUDIT_ENTRY_COLUMNS,
+        key="audit",
+        text=4,
+        empty="nothing was done in this tenant yet",
+    )
 
 
 @audit.command()
@@ -150,5 +157,6 @@ def verify(
             result, f"{result.what}; something other than heedful wrote to the database"
         )
         return 1
+
     rows = counted(result.rows, "row")
     return answer(result, f"{rows}, all as they were written; last hash {result.head}")

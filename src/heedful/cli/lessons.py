@@ -178,8 +178,9 @@ def _seen_texts(
     result: Seen, pattern: str, error_type: str
 ) -> tuple[list[str], list[str]]:
     """Return the lines that show what was looked up, and the notes for the end."""
-    no_line = "no line looks like an error; pass the line"
-    lines = list(result.lines) or [pattern.strip() or no_line]
+    lines = list(result.lines)
+    if not lines:
+        lines = [pattern.strip() or "no line looks like an error; pass the line"]
     lines = [clean(line, MAX_LINE_TEXT_CHARS) for line in lines]
 
     notes: list[str] = []
@@ -252,6 +253,8 @@ def _errors_in(source: str) -> str:
     """
     if source == STANDARD_INPUT:
         return _errors_of_file(sys.stdin.buffer, "standard input")
+
+    # An existing file is meant; any other text is the error itself.
     if len(source) < MAX_FILE_NAME_CHARS and os.path.isfile(source):
         with open(source, "rb") as file:
             return _errors_of_file(file, source)

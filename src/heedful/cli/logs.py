@@ -1,4 +1,8 @@
-"""What a service and its workers write about themselves: logs and spans."""
+"""What a service and its workers write about themselves: logs and spans.
+
+Logs go to stderr, and repeat themselves at most once a minute. Spans are exported only
+on request, through OpenTelemetry.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from heedful.errors import PackageMissing
 from heedful.telemetry import LogThrottle
 
 SERVICE_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+SERVICE_LOG_LEVELS = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
 DATABASE_DRIVER_LOGGERS = ("psycopg.pool", "procrastinate.utils")
 SERVER_LOGGERS = ("asyncio", "uvicorn.error")
 Telemetry = Annotated[bool, Option("--telemetry", help="Export spans.")]
@@ -26,13 +31,14 @@ def log_to_stderr() -> None:
     """Print the messages of the service, and warnings of its server, on stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(SERVICE_LOG_FORMAT))
-    levels = {"heedful": logging.INFO, "uvicorn.error": logging.WARNING}
-    for name, level in levels.items():
+
+    for name, level in SERVICE_LOG_LEVELS.items():
         logger = logging.getLogger(name)
         logger.handlers = logger.handlers or [handler]
         logger.setLevel(level)
     limit_logs()
-    # What a record of the log would have besides, and no line shows.
+
+    # No line shows these, so logging need not find them out for each message.
     logging._srcfile = None
     logging.logThreads = False
     logging.logProcesses = False
@@ -40,15 +46,15 @@ def log_to_stderr() -> None:
 
 
 def limit_logs() -> None:
-    """Print at most once a minute that the database does not answer; silence its
-    drivers' logs.
+    """Let no message repeat itself more often than once a minute.
 
-    Of the server's own messages about connections, each kind is logged at most once a
-    minute.
+    In place of what the drivers of the database log, it prints that the database does
+    not answer. Of the server's own messages, each kind is logged once a minute.
     """
     throttle = LogThrottle()
 
-    def say_once(record: logging.LogRecord) -> bool:
+    def replace_by_notice(record: logging.LogRecord) -> bool:
+        """Refuse the record, and print the notice if it is a warning."""
         if record.levelno >= logging.WARNING and throttle.allows("away"):
             say(
                 "the database does not answer; heedful waits for it, nothing has to "
@@ -56,25 +62,28 @@ def limit_logs() -> None:
             )
         return False
 
-    def once(record: logging.LogRecord) -> bool:
-        return throttle.allows(str(record.msg).partition("\n")[0])
+    def is_due(record: logging.LogRecord) -> bool:
+        """Return True if no record with this message was logged in the last minute."""
+        first_line, _, _ = str(record.msg).partition("\n")
+        return throttle.allows(first_line)
 
-    for driver in DATABASE_DRIVER_LOGGERS:
-        logging.getLogger(driver).addFilter(say_once)
-    for server in SERVER_LOGGERS:
-        logging.getLogger(server).addFilter(once)
+    for name in DATABASE_DRIVER_LOGGERS:
+        logging.getLogger(name).addFilter(replace_by_notice)
+    for name in SERVER_LOGGERS:
+        logging.getLogger(name).addFilter(is_due)
 
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
     """If `wanted`, export spans as OTLP while the block runs. Raises PackageMissing.
 
-    The environment variables OTEL_* configure the export; with `content` it has texts,
-    too.
+    The environment variables OTEL_* configure the export. With `content`, the spans
+    have prompts and answers, too.
     """
     if not wanted:
         yield
         return
+
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
             OTLPSpanExporter,
@@ -84,6 +93,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
+
     from heedful import telemetry
 
     # A service name in the environment takes precedence.
@@ -91,6 +101,7 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     telemetry.begin(content=content, tracers=tracers)
+
     try:
         yield
     finally:

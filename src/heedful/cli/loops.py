@@ -76,6 +76,7 @@ def why(
         stored_loop = await _newest_or_named(memory, loop)
         if stored_loop.is_run:
             return await report_of(memory.store, memory.scope, stored_loop.id)
+
         if stage is not None:
             raise UsageError(
                 f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
@@ -174,8 +175,8 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
         memory.scope, loops.newest, limit=MAX_LOOPS_OF_PREFIX, prefix=name
     )
     if not matches:
-        hint = "heedful loops and heedful runs list them"
-        raise NotFound("loop", name, f"{not_found.where}; {hint}")
+        place = f"{not_found.where}; heedful loops and heedful runs list them"
+        raise NotFound("loop", name, place)
 
     # A stage of a run is a loop, too: its id is that of the run, a slash, and more.
     stage_prefixes = tuple(f"{match.id}/" for match in matches if match.is_run)
@@ -202,6 +203,7 @@ async def newest_runs(
     while True:
         newest, _ = await memory.store.read(memory.scope, loops.newest, loop_limit)
         runs = [loop for loop in newest if _is_run_of(loop, pipeline)]
+
         has_all_loops = len(newest) < loop_limit
         if has_all_loops or len(runs) >= limit:
             return runs[:limit]
@@ -210,9 +212,8 @@ async def newest_runs(
 
 def _is_run_of(stored_loop: StoredLoop, pipeline: str) -> bool:
     """Return True if the loop is a run of the pipeline; "" is any pipeline."""
-    if not stored_loop.is_run:
-        return False
-    return pipeline in ("", stored_loop.head.task["pipeline"])
+    task = stored_loop.head.task
+    return stored_loop.is_run and pipeline in ("", task["pipeline"])
 
 
 def ask(
@@ -315,6 +316,7 @@ def _short_id(id: str) -> str:
 
 
 def _task_cell(row: Mapping[str, Any]) -> str:
+    """Return the task of a loop; of a run of a pipeline, the name of the pipeline."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
     return clean(_shorten_value(task), MAX_TASK_CELL_CHARS)
 
@@ -341,27 +343,30 @@ def list_loops(limit: Limit = 50) -> int:
     for stored_loop in ask_memory(read):
         head = stored_loop.head
         rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
-    empty = f"no loop in {where()}"
-    return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=empty)
+    return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=f"no loop in {where()}")
 
 
 def _why_cell(reasons: Reasoning) -> str:
+    """Return the reason why a loop was stopped, or all reasons why it goes on."""
     if reasons.decided == "stopped":
         return f"{reasons.reason}: {reasons.detail}"
     return ", ".join(dict.fromkeys(trigger.reason for trigger in reasons.triggers))
 
 
 def _overrides_cell(reasons: Reasoning) -> str:
+    """Return the rules that were suspended, and who did that."""
     return ", ".join(f"{lifted.rule}: {lifted.by}" for lifted in reasons.lifted)
 
 
 def _fatigue_cell(reasons: Reasoning) -> str:
+    """Return the fatigue of a loop, and by how much the attempt changed it."""
     standing = reasons.standing
     change = f" ({standing.change:+.2f})" if standing.change else ""
     return f"{standing.fatigue:.2f}{change}"
 
 
 def _echoes_cell(reasons: Reasoning) -> int:
+    """Return how often the bias tag that came back most often has come back."""
     return max(reasons.standing.echoes.values(), default=0)
 
 
@@ -395,10 +400,12 @@ def log(
             briefing_by_loop[stored_loop.id] = stored_loop.briefing
 
     def memory_cell(reasons: Reasoning) -> str:
+        """Return what memory showed the loop of a decision; "" for nothing."""
         briefing = briefing_by_loop.get(reasons.loop)
         return briefing.summary if briefing else ""
 
     def document(reasons: Reasoning) -> dict[str, Any]:
+        """Return a decision as JSON data, with what memory showed its loop."""
         briefing = briefing_by_loop.get(reasons.loop)
         return {
             **asdict(reasons),

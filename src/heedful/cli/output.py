@@ -216,7 +216,7 @@ class TextTable:
         """Return the cells of each row as texts of one line."""
         lines = []
         for row in self.rows:
-            cells = row
+            cells = row  # unless it is a record
             if isinstance(self.columns, Mapping):
                 cells = [
                     _cell_of(row, head, column) for head, column in self.columns.items()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-MIN_PROGRESS_ITEMS = 1_000  # loops, lessons or files; fewer take only a few seconds
+# A line is printed after this many loops, lessons or files; fewer take only a few
+# seconds.
+MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_BYTES = 5_000_000
-MIN_BAR_UNITS = 100  # a bar on a terminal moves after this many units
+# A bar on a terminal moves after this many units.
+MIN_BAR_UNITS = 100
+# At most so often progress is shown.
 TERMINAL_STEPS = 100
 PIPE_STEPS = 10
 BAR_WIDTH_COLUMNS = 24
 
 
 class Progress:
-    """A context manager that shows progress on stderr: lines, and bars on a
-    terminal.
-    """
+    """Progress on stderr: lines, and bars on a terminal. `close` removes the bars."""
 
     def __init__(self) -> None:
         from rich import progress  # slow to import
@@ -46,8 +48,9 @@ class Progress:
             self._bars.stop()
 
     def say(self, text: Any) -> None:
-        """Print a line of text (or rich's Text) above the bars, cut at the terminal's
-        width.
+        """Print a line of text (or rich's Text) above the bars.
+
+        A terminal cuts it at its width.
         """
         if self.live:
             self._console.print(
@@ -60,6 +63,7 @@ class Progress:
         """On a terminal, update the bar `name` with `count` behind it."""
         if not self.live:
             return
+
         if name not in self._tasks:
             self._bars.start()
             self._tasks[name] = self._bars.add_task(name, count=count)
@@ -72,22 +76,29 @@ class Progress:
     ) -> None:
         """Show `done` of `total` (0: unknown) as a bar on a terminal, else in ten lines
         at most.
+
+        Both are numbers of the `noun`; with a `unit` such as 1,000 they are bytes, and
+        the noun is KB.
         """
         if self.live:
-            least = MIN_BAR_UNITS * unit
+            min_step = MIN_BAR_UNITS * unit
         elif unit == 1:
-            least = MIN_PROGRESS_ITEMS
+            min_step = MIN_PROGRESS_ITEMS
         else:
-            least = MIN_PROGRESS_BYTES
+            min_step = MIN_PROGRESS_BYTES
+
         steps = TERMINAL_STEPS if self.live else PIPE_STEPS
-        step = done // max(least, total // steps)
-        first_step = -1 if self.live else 0  # a line about nothing says nothing
+        step = done // max(min_step, total // steps)
+        # A bar may begin empty, but a line about nothing says nothing.
+        first_step = -1 if self.live else 0
         if step == self._last_steps.get(name, first_step):
             return
         self._last_steps[name] = step
+
         count = f"{done // unit} {noun}"
         if total:
             count = f"{done // unit} of {total // unit} {noun}"
-        self.bar(name, done, total, count)
-        if not self.live:
+        if self.live:
+            self.bar(name, done, total, count)
+        else:
             self.say(f"{name}: {count}")

@@ -20,16 +20,14 @@ from heedful.store import exposures
 # The fields of a lesson that stand beside its proof.
 LESSON_FIELDS = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 StoredLesson = Mapping[str, Any]
-Restore = Annotated[
-    int | None,
-    Option(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson to restore."),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LessonEvidence:
-    """What the store says about the lessons: the proof, the lessons by `kind/digest`,
-    how many loops have ended, and the share that is withheld.
+    """What the store says about the lessons.
+
+    It has the proof, the lessons by `kind/digest`, the number of ended loops, and the
+    share of lessons that is withheld.
     """
 
     proof: proofs.Proof
@@ -39,7 +37,13 @@ class LessonEvidence:
 
 
 def proof(
-    limit: Limit = 10, restore: Restore = None, by: By = "", why: Why = ""
+    limit: Limit = 10,
+    restore: Annotated[
+        int | None,
+        Option(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson to restore."),
+    ] = None,
+    by: By = "",
+    why: Why = "",
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
@@ -50,32 +54,31 @@ def proof(
     """
     if restore is not None:
         return _restore(restore, by=by, why=why)
-    evidence = ask(_read)
-    proven = sorted(
+
+    evidence = ask(_read_evidence)
+    pooled = evidence.proof.pooled
+    comparisons = sorted(
         evidence.proof.lessons, key=lambda result: -(result.shown + result.withheld)
     )
     pairs = [
-        (evidence.lessons.get(str(result.lesson)), result) for result in proven[:limit]
+        (evidence.lessons.get(str(result.lesson)), result)
+        for result in comparisons[:limit]
     ]
-    lessons = []
-    for lesson, result in pairs:
-        stored_lessons = lesson or {}
-        fields = {name: stored_lessons.get(name) for name in LESSON_FIELDS}
-        lessons.append({**asdict(result), **fields})
     document = {
-        "pooled": evidence.proof.pooled,
-        "lessons": lessons,
+        "pooled": pooled,
+        "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
         "pending": evidence.proof.pending,
         "ended": evidence.ended,
         "holdout": evidence.holdout,
     }
-    pooled = evidence.proof.pooled
-    if not (proven or pooled.shown or pooled.withheld):
+
+    if not (comparisons or pooled.shown or pooled.withheld):
         words = "no lesson was put into the prompt of a loop yet"
         if evidence.proof.pending:
             running = counted(evidence.proof.pending, "loop")
             words = f"no loop with lessons has ended; {running} running"
         return answer(document, words, following("recall", "TASK"))
+
     text = page(
         "proof",
         found=evidence.proof,
@@ -83,29 +86,43 @@ def proof(
         first=FIRST_LOOPS_WITHOUT_HOLDOUT,
         ended=evidence.ended,
         holdout=evidence.holdout,
-        more=len(proven) - len(pairs),
+        more=len(comparisons) - len(pairs),
     )
     return answer(document, text, _next_command(pairs))
 
 
+def _lesson_document(
+    lesson: StoredLesson | None, result: proofs.Comparison
+) -> dict[str, Any]:
+    """Return what is proven of a lesson as JSON data.
+
+    The fields of the lesson itself are null if it is stored no more.
+    """
+    stored_fields = lesson or {}
+    fields = {name: stored_fields.get(name) for name in LESSON_FIELDS}
+    return {**asdict(result), **fields}
+
+
 def _restore(lesson: int, *, by: str, why: str) -> int:
+    """Restore a retired lesson. Raises UsageError without a name in `by`."""
     if not by.strip():
         raise UsageError("--restore needs --by: who is responsible")
+
     ask(lambda memory: memory.restore(lesson, by=by, why=why))
     words = f"lesson {lesson} is restored; only later loops count for or against it"
     document = {"restored": lesson, "by": by, "why": why}
     return answer(document, words, following("proof"))
 
 
-async def _read(memory: Memory) -> LessonEvidence:
-    stored_lessons = await memory.top(MAX_OPTION_INTEGER)
+async def _read_evidence(memory: Memory) -> LessonEvidence:
+    """Read the proof, and all that is shown beside it."""
+    lessons = {}
+    for lesson in await memory.top(MAX_OPTION_INTEGER):
+        lessons[f"{lesson['kind']}/{lesson['signature']}"] = lesson
     past = await memory.store.read(memory.scope, exposures.past, "")
     return LessonEvidence(
         proof=await memory.prove(),
-        lessons={
-            f"{lesson['kind']}/{lesson['signature']}": lesson
-            for lesson in stored_lessons
-        },
+        lessons=lessons,
         ended=past.ended,
         holdout=memory.holdout,
     )
@@ -114,8 +131,10 @@ async def _read(memory: Memory) -> LessonEvidence:
 def _next_command(
     pairs: Sequence[tuple[StoredLesson | None, proofs.Comparison]],
 ) -> str:
-    """Return what to do next: unpin a lesson that hurts, restore a retired one, or look
-    at the lessons.
+    """Return what to do next.
+
+    That is to unpin a lesson that hurts, else to restore a retired one, else to look at
+    the lessons.
     """
     retired = []
     hurting = set()
@@ -124,6 +143,7 @@ def _next_command(
             retired.append(lesson["id"])
         elif lesson and result.conclusion == "hurts":
             hurting.add(lesson["id"])
+
     if hurting:
         return following("pin", min(hurting), undo=True, by="NAME")
     if retired:

@@ -243,18 +243,18 @@ REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
 @quarantine.command("log")
 def list_reviews(limit: Limit = 50) -> int:
     """List the reviews of lessons and sources: who decided what, and why."""
-    reviews = read(exposures.rulings, limit)
-    empty = "nothing was reviewed yet"
-    return emit(reviews, REVIEW_COLUMNS, key="rulings", text=4, empty=empty)
+    return emit(
+        read(exposures.rulings, limit),
+        REVIEW_COLUMNS,
+        key="rulings",
+        text=4,
+        empty="nothing was reviewed yet",
+    )
 
 
 trusts: Typer = group()
 Source = Annotated[str, Argument(help=f"{SOURCE_FORMS}.")]
 Actor = Annotated[str, Option(help="Who is responsible.", show_default="your login")]
-Waiting = Annotated[
-    bool,
-    Option("--waiting", help="Also release what waits and depends on no other source."),
-]
 
 
 @trusts.command("list")
@@ -282,7 +282,12 @@ def set_trust(
     trust: Annotated[str, Argument(help=f"One of {', '.join(TRUST_ORDER)}.")],
     by: Actor = "",
     why: Why = "",
-    waiting: Waiting = False,
+    waiting: Annotated[
+        bool,
+        Option(
+            "--waiting", help="Also release what waits and depends on no other source."
+        ),
+    ] = False,
 ) -> int:
     """State how far a source is trusted from now on. What comes from the network always
     waits.

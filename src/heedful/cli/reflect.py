@@ -1,8 +1,14 @@
-"""`heedful reflect`: what failed in the runs of other people's agents."""
+"""`heedful reflect`: what failed in the runs of other people's agents.
+
+Files of traces are read as episodes, one for each run of an agent. Rules find what
+failed in an episode; a model that the command line names writes the lessons, else rules
+do.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass
@@ -38,8 +44,10 @@ REFLECT_RETRY_HINT = "heedful worker --once tries again"
 
 @dataclass
 class EpisodeResult:
-    """What reflecting gave: `reflected`, or an `error` of the model or the file, or
-    neither.
+    """What reflecting on an episode gave.
+
+    It is `reflected`, or an `error` of the model or the file, or neither if the file
+    has no episode.
     """
 
     name: str
@@ -60,6 +68,7 @@ class EpisodeResult:
             document["outcome"] = self.episode.outcome
             document["task"] = self.episode.task
             document["digest"] = self.episode.digest
+
         if self.reflected is not None:
             document |= asdict(self.reflected)
             document["release"] = self.reflected.release
@@ -92,6 +101,7 @@ def reflect(
             model: Model | None = None
             if names_model:
                 model = await stack.enter_async_context(opened_model(values))
+
             memory = memory_of(values, store)
             async for result in _reflect_on_files(
                 files, memory=memory, model=model, trust=trust, store=keep
@@ -101,39 +111,44 @@ def reflect(
 
     stopped = "stopped; what was reflected on is kept, the same command does the rest"
     ask_store(values, work, new=True, stopped=stopped)
+
     failed = sum(1 for result in results if result.error)
     document = {"episodes": [result.document for result in results], "failed": failed}
     text = page("reflect", results=results, again=REFLECT_RETRY_HINT)
     answer(document, text, _counts(results), _next_command(results))
+
     if failed and not current_command().json:
         say(f"heedful: where a model failed, {REFLECT_RETRY_HINT}")
     return 1 if failed else 0
 
 
 def _is_new(reflected: reflecting.Reflected) -> bool:
+    """Return True if lessons were stored that were not known before."""
     return bool(reflected.stored) and not (reflected.known or reflected.again)
 
 
 def _counts(results: Sequence[EpisodeResult]) -> str:
     """Return how many episodes were new, known, left to others, or failed."""
-    new = repeated = busy = failed = 0
+    counts = Counter[str]()
     for result in results:
         if result.error:
-            failed += 1
+            counts["failed"] += 1
         reflected = result.reflected
         if reflected is None:
             continue
+
         if _is_new(reflected):
-            new += 1
+            counts["new"] += 1
         if reflected.busy:
-            busy += 1
+            counts["left to others"] += 1
         elif reflected.known or reflected.again:
-            repeated += 1
-    words = f"{counted(len(results), 'episode')}: {new} new, {repeated} known"
-    if busy:
-        words += f", {busy} left to others"
-    if failed:
-        words += f", {failed} failed"
+            counts["known"] += 1
+
+    words = f"{counted(len(results), 'episode')}: {counts['new']} new"
+    words += f", {counts['known']} known"
+    for state in ("left to others", "failed"):
+        if counts[state]:
+            words += f", {counts[state]} {state}"
     return words
 
 
@@ -145,6 +160,7 @@ def _next_command(results: Sequence[EpisodeResult]) -> str:
             return ""
         if result.reflected is not None and _is_new(result.reflected):
             new.append(result.reflected)
+
     if not new:
         return ""
     if any(reflected.release for reflected in new):
@@ -169,9 +185,10 @@ async def _reflect_on_files(
         try:
             for number, episode in enumerate(read(file), 1):
                 id = clean(episode.id, MAX_EPISODE_NAME_CHARS) or number
-                name = f"{file.name}:{id}"
+                result = EpisodeResult(f"{file.name}:{id}", episode)
+
                 try:
-                    reflected = await reflecting.reflect(
+                    result.reflected = await reflecting.reflect(
                         episode,
                         memory=memory,
                         model=model,
@@ -179,14 +196,15 @@ async def _reflect_on_files(
                         store=store,
                         on_model_error="raise",
                     )
-                except ModelUnavailable:
+                except ModelUnavailable:  # the next episode would fail, too
                     raise
                 except ModelError as error:
-                    yield EpisodeResult(name, episode, error=str(error))
-                else:
-                    yield EpisodeResult(name, episode, reflected=reflected)
+                    result.error = str(error)
+
+                yield result
         except TraceFileError as error:
             yield EpisodeResult(file.name, error=str(error))
             continue
-        if not number:
+
+        if not number:  # the file has no episode
             yield EpisodeResult(file.name)

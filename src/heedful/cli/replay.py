@@ -41,13 +41,12 @@ MAX_RECORDED_LOOPS = 100_000  # that are read from a database
 UNKNOWN_OUTCOME_LEGEND = (
     "cannot tell: loops whose record is too short to show how they would have ended"
 )
-Source = Annotated[
-    str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")
-]
 
 
 def replay(
-    source: Source = None,
+    source: Annotated[
+        str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")
+    ] = None,
     policy: Annotated[
         Texts, Option("--policy", help="Repeatable. [all presets]")
     ] = None,
@@ -74,8 +73,9 @@ def replay(
     if not chosen:
         for preset in PRESETS.values():
             if count_unscored(records, preset):
-                reason = "no scores for its goals are recorded"
-                notes.append(f"{preset.name} is left out: {reason}")
+                notes.append(
+                    f"{preset.name} is left out: no scores for its goals are recorded"
+                )
             else:
                 chosen.append(preset)
     notes += _caveats(records, chosen)
@@ -131,8 +131,7 @@ def _compare(
 def _draw(file: Path, recorded: Figures, figures: Sequence[Figures]) -> None:
     """Draw cost against quality into an SVG file. Raises UsageError."""
     if file.suffix != ".svg":
-        allowed = "the name of a file that ends in .svg"
-        raise InvalidInput("--plot", str(file), allowed)
+        raise InvalidInput("--plot", str(file), "the name of a file that ends in .svg")
     if not recorded.solvable:
         raise UsageError(
             "no recorded loop can be solved, so --plot has nothing to draw"
@@ -198,6 +197,7 @@ def check(
     """
     chosen = presets.policy(settings(policy=policy).policy)
     results = reach(chosen)
+
     document = {
         "policy": codec.policy_to(chosen),
         "rules": list(map(_reach_document, results)),

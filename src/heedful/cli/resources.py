@@ -7,8 +7,9 @@ anything else begins, so that no attempt waits for them.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,7 @@ from heedful.cli.exits import drive
 from heedful.cli.output import fetched
 from heedful.cli.settings import NO_MODEL, Settings, scope_of, settings, states_db
 from heedful.errors import NotFound, UsageError
+from heedful.lessons.lesson import Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
@@ -27,7 +29,8 @@ from heedful.store.store import Store
 from heedful.store.workspace import own_db, prepare_database
 
 T = TypeVar("T")
-# The share of labelled pairs that a judge ranks right; a coin does in 1 of 170 checks.
+# The share of labelled pairs that a judge must rank right. A coin would pass 1 of 170
+# checks.
 MIN_JUDGE_RIGHT_SHARE = 0.8
 
 
@@ -37,16 +40,11 @@ def ask(
     new: bool = False,
     stopped: str = "interrupted",
 ) -> T:
-    """Open the memory and return the result of `question`. Raises NotFound, StoreError.
+    """Open the memory of the settings, and return the result of `question` about it.
 
-    `new` and `stopped` are those of `ask_store`.
+    `new` and `stopped` are those of `ask_store`. Raises NotFound, StoreError.
     """
-    values = settings()
-
-    def ask_memory(store: Store) -> Awaitable[T]:
-        return question(memory_of(values, store))
-
-    return ask_store(values, ask_memory, new=new, stopped=stopped)
+    return _ask_memory(settings(), question, new=new, stopped=stopped)
 
 
 def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
@@ -55,20 +53,35 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
     Returns each database with its answer. Raises NotFound, StoreError.
     """
     values = settings()
+    dbs = [values.db]
+
     own_file = own_db()
     is_other = own_file != Path(values.db).absolute()
-    dbs = [values.db]
     if own_file.exists() and is_other and not states_db():
         dbs.append(str(own_file))
+
+    # If none exists, the first is asked all the same, for its error.
     existing = [db for db in dbs if db_exists(db)] or dbs[:1]
-
-    def ask_db(db: str) -> T:
+    answers = []
+    for db in existing:
         values_of_db = values.model_copy(update={"db": db})
-        return ask_store(
-            values_of_db, lambda store: question(memory_of(values_of_db, store))
-        )
+        answers.append((db, _ask_memory(values_of_db, question)))
+    return answers
 
-    return [(db, ask_db(db)) for db in existing]
+
+def _ask_memory(
+    values: Settings,
+    question: Callable[[Memory], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the store with its memory, and return the result of `question`."""
+
+    def ask_about(store: Store) -> Awaitable[T]:
+        return question(memory_of(values, store))
+
+    return ask_store(values, ask_about, new=new, stopped=stopped)
 
 
 def ask_store(
@@ -78,10 +91,10 @@ def ask_store(
     new: bool = False,
     stopped: str = "interrupted",
 ) -> T:
-    """Open the store and return the result of `question`. Raises NotFound, StoreError.
+    """Open the store and return the result of `question` about it.
 
     `new` allows a database file that does not exist. After Ctrl-C, `stopped` is
-    printed.
+    printed. Raises NotFound, StoreError.
     """
 
     async def work() -> T:
@@ -89,6 +102,22 @@ def ask_store(
             return await question(store)
 
     return drive(work(), lambda: stopped)
+
+
+async def state_trust(
+    memory: Memory, trust_by_source: Mapping[str, Trust], *, why: str, release: bool
+) -> int:
+    """State the trust of sources in the name of the user who runs the command.
+
+    With `release`, the texts of these sources leave quarantine. Returns how many did.
+    """
+    released = 0
+    for source, trust in trust_by_source.items():
+        released_ids = await memory.set_trust(
+            source, trust, by=getuser(), why=why, waiting=release
+        )
+        released += len(released_ids)
+    return released
 
 
 def read(function: Callable[..., T], *arguments: object) -> T:
@@ -108,8 +137,9 @@ def db_exists(db: str) -> bool:
 
 @asynccontextmanager
 async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store. Raises NotFound if its file does not exist, unless `new` is
-    True.
+    """Open the store, and close it after the block.
+
+    Raises NotFound if its file does not exist, unless `new` is True.
     """
     if not (new or db_exists(values.db)):
         hint = (
@@ -117,6 +147,7 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
             "create one"
         )
         raise NotFound("database", values.db, f"reach; {hint}")
+
     store = open_store(prepare_database(values.db))
     try:
         yield store
@@ -138,14 +169,15 @@ def memory_of(values: Settings, store: Store) -> Memory:
 
 @asynccontextmanager
 async def opened_model(values: Settings) -> AsyncIterator[Model]:
-    """Open the model. Missing weights are downloaded first, so that no attempt waits
-    for them.
+    """Open the model, and close it after the block.
 
-    Raises UsageError if the model is "none".
+    Missing weights are downloaded first, so that no attempt waits for them. Raises
+    UsageError if the model is "none".
     """
     model = open_here(values)
     if model is None:
         raise UsageError("model is none, but this command asks a model; name one")
+
     from heedful.models import weights
 
     try:
@@ -158,7 +190,9 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
 
 
 def model_here(values: Settings) -> Model | None:
-    """Open the model without a download, or return None if the default model is not
+    """Open the model without a download.
+
+    Return None if its name is "none", or if it is the default model and is not
     installed.
     """
     from heedful.models import weights
@@ -187,7 +221,7 @@ def open_here(values: Settings) -> Model | None:
 
 
 def look_here() -> None:
-    """Allow imports from the current folder, which a console script does not search."""
+    """Let `import` find modules in the current folder, as `python -m` does."""
     sys.path.insert(0, str(Path.cwd()))
 
 
@@ -199,8 +233,9 @@ def embedder_of(values: Settings) -> Embedder | None:
 
 
 def compares_meanings(values: Settings) -> bool:
-    """Return True if recall compares meanings; `auto` needs installed packages and
-    weights.
+    """Return True if recall compares meanings, and not only words.
+
+    With "auto" it does if the packages and weights for it are installed.
     """
     if values.embedder == "auto":
         return embedder_here(values.cache)
@@ -213,8 +248,10 @@ def judging(values: Settings) -> Settings:
 
 
 def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Return the file of judges, and for each the right and all pairs; {} from a
-    damaged file.
+    """Return the file in which the checks of judges are stored, and what it says.
+
+    That is for each judge how many pairs it ranked right, and of how many; {} if there
+    is no file, or a damaged one.
     """
     from heedful.models import weights
 
@@ -226,11 +263,13 @@ def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
 
 
 def judge_doubt(values: Settings) -> str:
-    """Return why it is doubtful that the judge can judge; "" for none, and if it
-    passed.
+    """Return why it is doubtful that the judge can judge.
+
+    "" if it has passed its check, or if there is no judge.
     """
     if values.judge == NO_MODEL:
         return ""
+
     _, results = judge_results(values)
     right, pairs = results.get(values.judge, (0, 0))
     if not pairs:

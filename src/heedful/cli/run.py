@@ -93,8 +93,10 @@ class TaskResult:
     def __str__(self) -> str:
         mark = "✓" if self.passed else "✗"
         tries = "first try" if self.at_once else f"{self.attempts} attempts"
-        line = f"{mark} {clean(self.id, 60)}  {tries}, calls: {self.calls}"
-        line += f", {self.seconds:.1f} s"
+        line = (
+            f"{mark} {clean(self.id, 60)}  {tries}, calls: {self.calls}, "
+            f"{self.seconds:.1f} s"
+        )
 
         if self.memory:
             line += f", memory {self.memory}"
@@ -219,6 +221,7 @@ async def _drive(task_run: TaskRun) -> None:
         progress().bar("running", 0, total, f"0/{total}")
 
         def watch(row: TaskResult) -> None:
+            """Keep the result of a task, and print it."""
             task_run.rows.append(row)
             number = f"{len(task_run.rows)}/{total}"
             live = progress().live
@@ -244,10 +247,12 @@ async def _report_of(task_run: TaskRun, store: Store, scope: Scope) -> Report:
     """Return the report of a run of tasks; each task is a stage of it."""
     ids = [task.id for task in task_run.tasks]
     stages_by_task = await runs.stages_of(store, scope, task_run.name, ids)
+
     stages = []
     for task in task_run.tasks:
         stage = stages_by_task[task.id].stage_report(task_run.name)
         stages.append(replace(stage, name=f"{task.id}: {task.task}"))
+
     return Report(task_run.path.name, task_run.name, stages=tuple(stages), noun="task")
 
 
@@ -315,11 +320,13 @@ async def _drive_all(
     waiting_tasks = iter(task_run.tasks)  # that all workers share
 
     async def work() -> None:
+        """Drive one task after the other, until none waits or none can succeed."""
         for task in waiting_tasks:
             try:
                 watch(await driver.drive(task))
             except (errors.UserCodeError, errors.ModelError) as error:
                 errors_by_task[task.id] = error
+
             for failure in errors_by_task.values():
                 if not isinstance(failure, SINGLE_TASK_ERRORS):
                     return
@@ -334,8 +341,9 @@ async def _drive_all(
         await asyncio.gather(*workers, return_exceptions=True)
 
     if errors_by_task:
-        ids = [task.id for task in task_run.tasks if task.id in errors_by_task]
-        first, *others = ids
+        first, *others = [
+            task.id for task in task_run.tasks if task.id in errors_by_task
+        ]
         also = ""
         if others:
             also = f" (nor did {len(others)} more: {', '.join(others[:5])})"
@@ -434,8 +442,7 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
 
         with suppress(errors.LeaseLost):  # another process takes the name just now
             id = f"{name}/{first.id}"
-            owner = loops.new_owner()
-            claimed = await store.write(scope, loops.claim, id, head, owner)
+            claimed = await store.write(scope, loops.claim, id, head, loops.new_owner())
             if claimed.epoch == 1:
                 return name
 

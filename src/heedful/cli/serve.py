@@ -61,11 +61,13 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
     everything. As soon as `heedful key create` has created a key, callers need one.
     """
     values = settings()
+
     if values.workers and values.db.startswith(POSTGRES_PREFIXES):
         raise UsageError(
             f"workers is {values.workers}, but on PostgreSQL no work is done in the "
             f"service's process; start heedful worker --concurrency {values.workers}"
         )
+
     _check_packages("heedful serve", "server", SERVICE_PACKAGES)
     with exporting(telemetry, telemetry_content):
         return _until_stopped(_serve(values))
@@ -157,6 +159,7 @@ def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) ->
     """Raise UsageError if nobody could call the service, or anybody could."""
     if has_key:
         return
+
     if not is_local:
         raise UsageError(
             f"there is no key yet, and anybody who reaches {url} could do everything; "
@@ -198,6 +201,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                 url = f"{url_of(listener)}/ui/open?token={site.sessions.invite()}"
 
                 def ready() -> None:
+                    """Print the address, and open it."""
                     show(f"heedful shows {shown(values.db)} at {url}\nCtrl-C ends it")
                     if browser:
                         webbrowser.open(url)
@@ -271,9 +275,8 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield Work()
     else:
-        tools = _local_tools(values, setup)
-        async with LocalQueue(tools, concurrency=jobs) as local_queue:
-            yield local_queue
+        async with LocalQueue(_local_tools(values, setup), concurrency=jobs) as queue:
+            yield queue
 
     for model in (setup.model, setup.judge):
         if model is not None:

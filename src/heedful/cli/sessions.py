@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field
-from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +32,7 @@ from heedful.cli.output import (
     say,
     shorten,
 )
-from heedful.cli.resources import ask_store, memory_of
+from heedful.cli.resources import ask_store, memory_of, state_trust
 from heedful.cli.settings import Settings, seconds, settings, states_db
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Remembered, Trust
@@ -120,9 +119,11 @@ class SessionSurvey:
             "actions": 0,
         }
         failure = self.failures.setdefault((db, digest), new_failure)
+
         failure["actions"] += mistake.steps
         if not failure["mended"]:
             failure["mended"] = "\n".join(mistake.mends)
+
         if lesson is not None:
             failure["sessions"] = lesson.seen  # of all that were ever read
             failure["lesson"] = lesson.id
@@ -207,18 +208,10 @@ def _ask_whose(values: Settings, waiting: int) -> None:
     trust_by_source = OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST
 
     async def state(store: Store) -> int:
+        """Record the answer, and return how many texts were released."""
         memory = memory_of(values, store)
-        released = 0
-        for source, trust in trust_by_source.items():
-            released_ids = await memory.set_trust(
-                source,
-                trust,
-                by=getuser(),
-                why="answered heedful learn-sessions",
-                waiting=are_own,
-            )
-            released += len(released_ids)
-        return released
+        why = "answered heedful learn-sessions"
+        return await state_trust(memory, trust_by_source, why=why, release=are_own)
 
     released = ask_store(values, state)
     say(
@@ -265,6 +258,7 @@ def _session_files(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         for pattern in SESSION_FILE_PATTERNS:
             paths.update(folder.rglob(pattern))
+
     files = filter(Path.is_file, paths)
     return sorted(files, key=lambda file: (file.stat().st_mtime, str(file)))
 

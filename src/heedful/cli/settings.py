@@ -30,16 +30,18 @@ OLDER_VARIABLES = {
     "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
     "reflection_mode": "REFLECTIVE_MEMORY_MODE",
 }
+
 MAX_POLICY_CHARS = 1000
 POLICY_SETTING_FORMS = (
     f"it must be a policy as text of 1 to {MAX_POLICY_CHARS} characters, or a table"
 )
 SETTINGS_MIB_BYTES = 1024 * 1024
 MAX_WRONG_VALUE_CHARS = 120
+NO_MODEL = "none"  # as the name of a model: there is none
+
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # More than ten years is a typing error.
 MAX_DURATION_SECONDS = 3650 * UNIT_SECONDS["d"]
-NO_MODEL = "none"  # as the name of a model: there is none
 
 # The largest count or id that an option takes; a database takes none above 2**63.
 MAX_OPTION_INTEGER = 2**53
@@ -58,6 +60,8 @@ UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 
 DryRun = Annotated[
     bool, Option("--dry-run", help="Only show what would be done, and why.")
 ]
+
+# Values of settings: a name, and a longer text.
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Written = Annotated[str, Field(min_length=1, max_length=MAX_POLICY_CHARS)]
 
@@ -96,6 +100,7 @@ class Settings(BaseModel):
     cache: Path | None = None
     tenant: Name = "default"
     project: Name = "default"
+
     policy: Written | dict[str, Any] = "default"
     memory: bool = True
     holdout: float = Field(0.1, ge=0, lt=1, allow_inf_nan=False)
@@ -106,11 +111,13 @@ class Settings(BaseModel):
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
     forget: Written | None = None
+
+    # A table is JSON in a variable of the environment.
     trust: dict[Name, Trust] | Json[dict[Name, Trust]] = {}
     hook: dict[str, Any] | Json[dict[str, Any]] = {}
-    # A table is JSON in a variable of the environment.
     checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = {}
     pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = {}
+
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
@@ -190,17 +197,9 @@ def _values_by_origin(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
     An origin is written as the template of a place: `{field}` is the name of a setting.
     """
-    older_variables = {}
-    for name, variable in OLDER_VARIABLES.items():
-        if os.environ.get(variable):
-            older_variables[name] = os.environ[variable]
-
-    variables = {}
-    for name in Settings.model_fields:
-        value = os.environ.get(f"{VARIABLE_PREFIX}{name.upper()}")
-        if value:
-            variables[name] = value
-
+    variables = {
+        name: f"{VARIABLE_PREFIX}{name.upper()}" for name in Settings.model_fields
+    }
     stated_options = {
         name: value for name, value in options.items() if value is not None
     }
@@ -209,17 +208,20 @@ def _values_by_origin(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "pyproject.toml", "tool", "heedful"
         ),
         "{field} in heedful.toml": read_table("heedful.toml"),
-        "{older} in the environment": older_variables,
-        f"{VARIABLE_PREFIX}{{FIELD}} in the environment": variables,
+        "{older} in the environment": _read_environment(OLDER_VARIABLES),
+        f"{VARIABLE_PREFIX}{{FIELD}} in the environment": _read_environment(variables),
         "--{option}": stated_options,
     }
 
 
-# How pydantic begins a message, which goes on after a value: "Input should be less than
-# 1" becomes "it must be less than 1".
-PYDANTIC_MESSAGE_PATTERN = re.compile(
-    r"^(Input|String|List|Value) should (be|have|match)"
-)
+def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings whose variables have a value; an empty one does not count."""
+    values = {}
+    for name, variable in variable_by_setting.items():
+        value = os.environ.get(variable)
+        if value:
+            values[name] = value
+    return values
 
 
 def wrong_value(error: Any, allowed: str = "") -> str:
@@ -229,20 +231,20 @@ def wrong_value(error: Any, allowed: str = "") -> str:
     """
     value = error["input"]
     if isinstance(value, str):
-        value = shown(value)
+        value = shown(value)  # a URL without its password
+
     value_text = repr(value)
     if len(value_text) > MAX_WRONG_VALUE_CHARS:
         value_text = f"{value_text[: MAX_WRONG_VALUE_CHARS - 1]}…"
 
     if not allowed:
         message = error["msg"].removeprefix("Value error, ")
-        message = PYDANTIC_MESSAGE_PATTERN.sub(r"it must \2", message)
+        # "Input should be less than 1" becomes "it must be less than 1".
+        message = re.sub(
+            r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message
+        )
         allowed = f"{message[:1].lower()}{message[1:]}"
     return f"{value_text}; {allowed}"
-
-
-# A number and a unit, as in 90s, 1.5h or 180d.
-DURATION_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 
 
 def seconds(option: str, text: str) -> float:
@@ -250,7 +252,8 @@ def seconds(option: str, text: str) -> float:
 
     Raises InvalidInput, which names the option.
     """
-    match = DURATION_PATTERN.fullmatch(text.strip())
+    # A number and a unit, as in 90s, 1.5h or 180d.
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     duration = float(match[1]) * UNIT_SECONDS[match[2]] if match else 0.0
     if not 0 < duration <= MAX_DURATION_SECONDS:
         allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"

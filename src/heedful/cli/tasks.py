@@ -163,6 +163,7 @@ def fit(shape: type[M], value: Any) -> M:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
         first = error.errors()[0]
+
         # Positions in lists count from 1.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         place = ".".join(map(str, parts)) or "it"
@@ -191,6 +192,7 @@ def _parse_yaml(path: Path, text: str) -> list[Entry]:
         node = loader.get_single_node()
         if node is None:
             return []
+
         if not isinstance(node, yaml.SequenceNode):
             line = node.start_mark.line + 1
             raise LineError(
@@ -248,8 +250,8 @@ def text_of(path: Path) -> str:
         raise LineError(str(path), 0, message) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        byte = f"{error.object[error.start]:#04x}"
-        message = f"byte {byte} is not UTF-8; save the file as UTF-8"
+        byte = error.object[error.start]
+        message = f"byte {byte:#04x} is not UTF-8; save the file as UTF-8"
         raise LineError(str(path), line, message) from error
 
 

@@ -1,5 +1,7 @@
-"""`heedful export`, `import`, `db copy` and `migrate`: lessons in files, and whole
-databases.
+"""`heedful export`, `import`, `db copy`, `migrate`: lessons in files, and databases.
+
+A file of `export` has the lessons of one project, and any other memory can import it. A
+copy of a database has everything, of every tenant.
 """
 
 from __future__ import annotations
@@ -55,7 +57,6 @@ def import_(
     they keep their trust and state. A damaged file is refused before anything is
     written.
     """
-
     checked_later: Any = trust  # Memory refuses another word
     values = settings()
     if dry_run and not db_exists(values.db):
@@ -68,6 +69,7 @@ def import_(
 
     stopped = "stopped; the same command imports the rest, and nothing twice"
     done = ask_store(values, read, new=True, stopped=stopped)
+
     row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
     text = page(
         "import",
@@ -82,7 +84,6 @@ def import_(
 
 
 db: Typer = group()
-Part = Literal["pre", "post", "all"]
 DOCTOR_HINT = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
@@ -101,17 +102,19 @@ def copy_(
 
     rows_by_table = copy(source, target)
     total = sum(rows_by_table.values())
-    filled = [(name, rows) for name, rows in rows_by_table.items() if rows]
+    filled_tables = [(name, rows) for name, rows in rows_by_table.items() if rows]
     is_server = target.startswith(POSTGRES_PREFIXES)
     then = DOCTOR_HINT if is_server else following("doctor", db=target)
+
+    document = {
+        "source": shown(source),
+        "target": shown(target),
+        "rows": total,
+        "tables": rows_by_table,
+    }
     return answer(
-        {
-            "source": shown(source),
-            "target": shown(target),
-            "rows": total,
-            "tables": rows_by_table,
-        },
-        TextTable(("table", "rows"), filled),
+        document,
+        TextTable(("table", "rows"), filled_tables),
         f"{shown(target)} has the {counted(total, 'row')} of {shown(source)}",
         then,
     )
@@ -119,7 +122,8 @@ def copy_(
 
 def migrate(
     part: Annotated[
-        Part, Option(help="pre: before an update; post: after it.")
+        Literal["pre", "post", "all"],
+        Option(help="pre: before an update; post: after it."),
     ] = "all",
     role: Annotated[
         str, Option(help="Create this role for the service if it is missing.")
@@ -136,29 +140,28 @@ def migrate(
             f"{url} is no postgresql:// URL; a SQLite file is migrated when it is "
             "opened"
         )
+
     needs_psycopg()
     from heedful.store import postgres_migrations
 
     done = postgres_migrations.migrate(url, part, role)
-    applied = [step._asdict() for step in done.applied]
-    waiting = [step._asdict() for step in done.waiting]
-    parts = counted(len(applied), "part")
-    served = f"role {role} may serve; name it in the URL of the service" if role else ""
+    parts = counted(len(done.applied), "part")
+    lines = [f"{shown(url)} has schema {done.schema}, {parts} applied"]
+    if role:
+        lines.append(f"role {role} may serve; name it in the URL of the service")
+
     then = DOCTOR_HINT
     if done.waiting:
         next_part = done.waiting[0].part
         then = f"Next: heedful migrate --part {next_part}"
         if next_part == "post":
             then += " when no older heedful runs any more"
-    return answer(
-        {
-            "store": shown(url),
-            "role": role,
-            "applied": applied,
-            "waiting": waiting,
-            "schema": done.schema,
-        },
-        f"{shown(url)} has schema {done.schema}, {parts} applied",
-        served,
-        then,
-    )
+
+    document = {
+        "store": shown(url),
+        "role": role,
+        "applied": [step._asdict() for step in done.applied],
+        "waiting": [step._asdict() for step in done.waiting],
+        "schema": done.schema,
+    }
+    return answer(document, lines, then)

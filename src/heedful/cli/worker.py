@@ -105,12 +105,12 @@ def worker(
         return asyncio.run(_until_signal(work.run()))
 
 
+@dataclass
 class JobCounts:
     """A listener that counts and prints what became of jobs."""
 
-    def __init__(self) -> None:
-        self.done: int = 0
-        self.given_up: int = 0
+    done: int = 0
+    given_up: int = 0
 
     def __call__(self, job: Job, what: str) -> None:
         """Count and print what happened to a job; that it has begun is not printed."""
@@ -170,8 +170,7 @@ class WorkerRun:
             try:
                 await run_jobs(tools, counts)
             finally:
-                done = counted(counts.done, "job")
-                say(f"{done} done, {counts.given_up} given up")
+                say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
         return 1 if counts.given_up else 0
 
     async def _open_model(self, stack: AsyncExitStack) -> Model | None:
@@ -224,9 +223,11 @@ class WorkerRun:
             listener=counts,
         )
         await sweep(queue, tools, failed=True)
+
         if tools.embedder:
             for scope in await tools.store.read(Scope(), lessons.scopes):
                 await queue.defer("embed", scope)
+
         await queue.drain()
 
 
@@ -239,6 +240,7 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     task = asyncio.ensure_future(work)
 
     def stop(name: str) -> None:
+        """Let jobs end, and give the signals their default meaning again."""
         say(f"{name}: no new job begins, running jobs may finish; again: exit now")
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
