@@ -33,12 +33,13 @@ from heedful.redact_rules import (
 )
 
 MIN_SECRET_CHARS = 8  # a shorter text is no secret and has no room for one
-MAX_REMEMBERED_CHARS = 200
-MAX_REMEMBERED_TEXTS = 2_000
 
-# Short texts without a secret. One attempt redacts its findings and names several
-# times.
+# Short texts in which no secret was found. One attempt redacts its findings and names
+# several times, and a text that is remembered here need not be searched again.
 _CLEAN_TEXTS: set[str] = set()
+MAX_REMEMBERED_CHARS = 200  # of one text
+MAX_REMEMBERED_TEXTS = 2_000
+# A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
 
 
@@ -54,6 +55,7 @@ def redact(text: str) -> str:
     """
     if text in _CLEAN_TEXTS:
         return text
+
     clean = _apply_rules(text)
     if clean == text and len(text) <= MAX_REMEMBERED_CHARS:
         if len(_CLEAN_TEXTS) >= MAX_REMEMBERED_TEXTS:
@@ -63,9 +65,14 @@ def redact(text: str) -> str:
 
 
 def _apply_rules(text: str) -> str:
+    """Return the text with a mark for each secret that a rule finds.
+
+    Slow rules are applied only if the text has what they need: a long word, or a word
+    such as `password`.
+    """
     if len(text) < MIN_SECRET_CHARS:
         return text
-    if text.isidentifier():  # it can only be a token
+    if text.isidentifier():  # one word without punctuation can only be a token
         return text if len(text) < MIN_LONG_WORD_CHARS else _mark_tokens(text)
 
     lower = text.lower()
@@ -76,18 +83,23 @@ def _apply_rules(text: str) -> str:
     if any(map(lower.__contains__, SECRET_NAME_WORDS)):
         text = _mark_all(NAME_RULES, text, lower)
     text = _mark_all(COMMAND_RULES, text, lower)
-    if long_words:
-        token_part = _compiled(TOKEN_PART_PATTERN)
-        candidates = "\n".join(filter(token_part.search, long_words))
-        if _token_pattern().search(candidates):
-            text = _mark_tokens(text)
-        if _compiled(RANDOM_TEXT_RULE.pattern).search("\n".join(long_words)):
-            text = _mark(RANDOM_TEXT_RULE, text)
+    if not long_words:
+        return text
+
+    token_part = _compiled(TOKEN_PART_PATTERN)
+    candidates = "\n".join(filter(token_part.search, long_words))
+    if _token_pattern().search(candidates):
+        text = _mark_tokens(text)
+    if _compiled(RANDOM_TEXT_RULE.pattern).search("\n".join(long_words)):
+        text = _mark(RANDOM_TEXT_RULE, text)
     return text
 
 
 def _mark_all(rules: Iterable[Rule], text: str, lower: str) -> str:
-    """Apply the rules whose conditions hold; `lower` is the text in lower case."""
+    """Apply the rules whose conditions hold; `lower` is the text in lower case.
+
+    A rule with keywords needs one of them in the text, and its trigger must match.
+    """
     for rule in rules:
         for keyword in rule.keywords:
             if keyword in lower:
@@ -95,20 +107,27 @@ def _mark_all(rules: Iterable[Rule], text: str, lower: str) -> str:
         else:
             if rule.keywords:
                 continue
+
         if not rule.trigger or _compiled(rule.trigger).search(text):
             text = _mark(rule, text)
     return text
 
 
 def _mark(rule: Rule, text: str) -> str:
-    """Replace each secret that the rule finds by a mark."""
+    """Replace each secret that the rule finds by a mark.
+
+    A secret begins after the last group of a match. A match without a group is only
+    there to be passed over.
+    """
     mark = f"[redacted: {rule.kind}]"
 
     def replacement(match: re.Match[str]) -> str:
         if match.lastindex is None:
             return match[0]
+
         start = match.end(match.lastindex)
-        if rule.accept and not rule.accept(text[start : match.end()]):
+        secret = text[start : match.end()]
+        if rule.accept and not rule.accept(secret):
             return match[0]
         return text[match.start() : start] + mark
 
@@ -116,9 +135,12 @@ def _mark(rule: Rule, text: str) -> str:
 
 
 def _mark_tokens(text: str) -> str:
+    """Replace each token by a mark; the group that matched says which rule it was."""
+
     def replacement(match: re.Match[str]) -> str:
         assert match.lastindex is not None
-        return f"[redacted: {_rules_by_letter()[match.lastindex - 1].kind}]"
+        rule = _rules_by_letter()[match.lastindex - 1]
+        return f"[redacted: {rule.kind}]"
 
     return _token_pattern().sub(replacement, text)
 
@@ -133,18 +155,20 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _token_pattern() -> re.Pattern[str]:
     """Return one pattern for the tokens of all issuers.
 
-    Tokens with the same first letter share it, and an empty group ends the pattern of
-    each; so the pattern of all is found as fast as one of its first letters.
+    Tokens with the same first letter share it: `s(?:k_live_…()|k-ant-…())|g(?:hp_…())`.
+    So a text is searched for first letters only. The empty group that ends the pattern
+    of each rule says which rule has matched.
     """
-    letters = []
+    alternatives = []
     for letter, rules in groupby(_rules_by_letter(), _first_letter):
-        rests = "|".join(f"{_rest(rule, letter)}()" for rule in rules)
-        letters.append(f"{letter}(?:{rests})")
-    return _compiled("|".join(letters))
+        rests = [f"{_pattern_after(letter, rule)}()" for rule in rules]
+        alternatives.append(f"{letter}(?:{'|'.join(rests)})")
+    return _compiled("|".join(alternatives))
 
 
 @cache
 def _rules_by_letter() -> Sequence[Rule]:
+    """Return the rules for tokens in the order of the groups of `_token_pattern`."""
     return sorted(TOKEN_RULES, key=_first_letter)
 
 
@@ -153,7 +177,8 @@ def _first_letter(rule: Rule) -> str:
     return rule.pattern[:2] if rule.pattern[0] == "\\" else rule.pattern[0]
 
 
-def _rest(rule: Rule, letter: str) -> str:
+def _pattern_after(letter: str, rule: Rule) -> str:
+    """Return the pattern of a token without its first letter."""
     rest = rule.pattern[len(letter) :]
     if rule.starts_word:
         # A letter after a backslash belongs to an escape such as a line break.
@@ -161,8 +186,8 @@ def _rest(rule: Rule, letter: str) -> str:
     return rest
 
 
-# How a key in JSON data judges its value: it is a secret, it may be one, it stands
-# below the name of a secret, or the key says nothing.
+# What a key in JSON data says about its value: it is a secret ("assigned"), it may be
+# one ("named"), it stands below the name of a secret ("below"), or nothing ("").
 KeyMeaning = Literal["assigned", "named", "below", ""]
 
 _NUMBER_TYPES = frozenset((int, float, bool, type(None)))
@@ -185,13 +210,14 @@ _VALUE_KEYS = (
 )
 _NESTED_KEY = "\0"  # the key of what is nested below the name of a secret
 _COOKIE_KEYS = ("cookie", "cookies")
-MAX_KEY_CHARS = 64
-MIN_NAMED_VALUE_CHARS = 12
+MAX_KEY_CHARS = 64  # of a key only its end is judged
+MIN_NAMED_VALUE_CHARS = 12  # a shorter value is no secret only because of a key
+# A key that may name a secret, such as `api_key` or `X-Auth-Token`.
 _SECRET_KEY_PATTERN = re.compile(
     "|".join((*SECRET_NAME_WORDS, *SECRET_HEADER_WORDS, r"^auth\Z")), re.IGNORECASE
 )
-# A value with such a key is a secret if it is neither words and numbers nor a time,
-# path or URL.
+# A value below the name of a secret is one, too, if it has digits and letters, such as
+# `x7Qp2mZk9`, and does not consist of words and numbers, as a time, path or URL does.
 _NESTED_SECRET_PATTERN = re.compile(
     r"""
     (?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])
@@ -216,10 +242,10 @@ _ASSIGNED_VALUE_PATTERN = re.compile(rf"{NOT_A_REFERENCE}\S{{6,}}\Z", re.VERBOSE
 def redact_data(value: Any, key: str = "") -> Any:
     """Return JSON data without secrets.
 
-    The value of a `key` such as `password` is a secret.
+    The value of a `key` such as `password` is a secret; "" is no key.
     """
     if isinstance(value, str):
-        meaning = _meaning(key)
+        meaning = _key_meaning(key)
         return _redact_value(value, key, meaning) if meaning else redact(value)
     if isinstance(value, dict):
         return _redact_mapping(value, key)
@@ -229,50 +255,52 @@ def redact_data(value: Any, key: str = "") -> Any:
 
 
 def _redact_mapping(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
-    meaning = _meaning(key)
+    """Return a mapping, the value of `key`, without secrets in its keys and values."""
+    meaning = _key_meaning(key)
     is_secret = meaning in ("assigned", "below") or key.lower() in _COOKIE_KEYS
     telling_key = key if meaning else ""
-    named_keys = _named_keys(mapping, telling_key)
+    judging_keys = _judging_keys(mapping, telling_key)
+
     clean = {}
     for name, item in mapping.items():
         if type(item) not in _NUMBER_TYPES:  # most values are numbers
-            item_key = str(named_keys.get(name, name))
+            item_key = str(judging_keys.get(name, name))
             if is_secret and _classify_key(item_key) != "assigned":
                 item_key = _NESTED_KEY
             if not _is_known_clean(item, item_key):
                 item = redact_data(item, item_key)
+
         clean_name = name if name in _CLEAN_TEXTS else redact_data(name)
         clean[clean_name] = item
     return clean
 
 
-def _named_keys(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
-    """Return the key that judges a value, where this is not the value's own key.
+def _judging_keys(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
+    """Map a key of `mapping` to another one, if this judges its value.
 
-    `key` is that of the mapping if it says something: it judges {"value": …} too. In
-    {"name": …, "value": …} the name does.
+    In {"name": "password", "value": …} the name judges the value. In {"value": …} the
+    `key` of the mapping does; it is "" if it says nothing.
     """
-    named_keys: dict[Any, Any] = {}
+    judging_keys: dict[Any, Any] = {}
     if key:
-        named_keys = dict.fromkeys(_VALUE_KEYS, key)
+        judging_keys = dict.fromkeys(_VALUE_KEYS, key)
     if "value" in mapping or "Value" in mapping:
         for name_key, value_key in _NAME_AND_VALUE_KEYS:
             if name_key in mapping and value_key in mapping:
-                named_keys[value_key] = mapping[name_key]
-    return named_keys
+                judging_keys[value_key] = mapping[name_key]
+    return judging_keys
 
 
 def _is_known_clean(item: Any, key: str) -> bool:
-    """Return whether a text was found clean before, and its key says nothing."""
-    return (
-        type(item) is str
-        and item in _CLEAN_TEXTS
-        and key != _NESTED_KEY
-        and not _meaning(key)
-    )
+    """Return True if a text was found clean before, and its key says nothing."""
+    return isinstance(item, str) and item in _CLEAN_TEXTS and not _key_meaning(key)
 
 
 def _redact_list(items: Sequence[Any], key: str) -> list[Any]:
+    """Return a list, the value of `key`, without secrets.
+
+    It may be the arguments of a command: ["login", "--password", "…"].
+    """
     if not any(isinstance(item, str) for item in items):
         return [redact_data(item, key) for item in items]
 
@@ -280,13 +308,15 @@ def _redact_list(items: Sequence[Any], key: str) -> list[Any]:
         redact_data(item, item_key)
         for item, item_key in zip(items, _argument_keys(items, key), strict=True)
     ]
-    # The arguments of a command, if one of them is an option.
-    line = ARGUMENT_SEPARATOR.join(
-        [item if isinstance(item, str) else "" for item in clean_items]
-    )
+
+    # Only a command has options, and a text with the separator cannot be joined.
+    texts = [item if isinstance(item, str) else "" for item in clean_items]
+    line = ARGUMENT_SEPARATOR.join(texts)
     has_option = f"{ARGUMENT_SEPARATOR}-" in line
     if not has_option or line.count(ARGUMENT_SEPARATOR) >= len(clean_items):
         return clean_items
+
+    # An item that is no text has "" here, and stays as it is.
     arguments = _mark(JOINED_COMMAND_RULE, line).split(ARGUMENT_SEPARATOR)
     return [
         argument or item for item, argument in zip(clean_items, arguments, strict=True)
@@ -301,8 +331,8 @@ def _argument_keys(items: Sequence[Any], key: str) -> Iterator[str]:
         item_key = item if isinstance(item, str) and item[:1] == "-" else key
 
 
-def _meaning(key: str) -> KeyMeaning:
-    """Return how a key judges its value; a number at its end says nothing."""
+def _key_meaning(key: str) -> KeyMeaning:
+    """Return what a key says about its value; a number at its end says nothing."""
     if key == _NESTED_KEY:
         return "below"
     return _classify_key(key[-MAX_KEY_CHARS:].rstrip("0123456789")) if key else ""
@@ -310,7 +340,10 @@ def _meaning(key: str) -> KeyMeaning:
 
 @lru_cache(1_024)
 def _classify_key(key: str) -> KeyMeaning:
-    """Return "assigned" if values of this key are secret, "named" if they may be."""
+    """Return "assigned" if values of this key are secret, "named" if they may be.
+
+    Returns "" if the key says nothing.
+    """
     # A `key` alone names a finding.
     if key == "key" or not _SECRET_KEY_PATTERN.search(key):
         return ""
@@ -319,6 +352,7 @@ def _classify_key(key: str) -> KeyMeaning:
 
 
 def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:
+    """Return a text without secrets, or a mark if its key says that it is a secret."""
     pattern = None
     if meaning == "assigned":
         pattern = _ASSIGNED_VALUE_PATTERN
@@ -330,6 +364,7 @@ def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:
     is_header = key.lower() in SECRET_HEADER_WORDS
     if meaning == "below" or (len(value) < MIN_NAMED_VALUE_CHARS and not is_header):
         return redact(value)
+
     # The rules see the value behind its key.
     start = f'"{key}": '
     clean = redact(start + value)

@@ -31,21 +31,25 @@ CHAT_TOKEN_PATTERN = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_CHAT_TOKEN_STARTS = ("<", "[", "!", "Human:", "Assistant:")  # of every token
-# Scripts and pictographs need these, but only right after a visible character. Within
-# ASCII, which all tokens except for the bar consist of, and after each other they would
-# only hide something.
+# Every token begins with one of these; a text without them is not searched.
+_CHAT_TOKEN_STARTS = ("<", "[", "!", "Human:", "Assistant:")
+# Scripts and pictographs need these, but only right after a visible character outside
+# ASCII. After each other, or within ASCII, they would only hide something: all chat
+# tokens consist of ASCII and the bar `｜`.
 _VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
 _ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
 _VISIBLE_CHARACTER = rf"[^\x00-\x7f\s｜{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+# A selector or a joiner without such a character before it. A selector may also follow
+# the digit of a keycap, and a joiner may follow a selector.
 _LOOSE_SELECTOR_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{_VARIATION_SELECTORS}]"
 )
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
-_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # and marks
+# Letters and marks that are drawn as nothing.
+_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 
 
 def sanitize(text: str, most: int | None = None) -> str:
@@ -63,20 +67,25 @@ def sanitize(text: str, most: int | None = None) -> str:
     # Hidden characters go first, because they could split a token.
     if not (text.isascii() and text.replace("\n", "").isprintable()):
         characters = set(text)
-        hidden = {
-            character
-            for character in characters
-            if unicodedata.category(character)[0] == "C"
-        }
+        hidden = {character for character in characters if _is_control(character)}
         hidden -= set(_ALLOWED_CONTROLS)
         hidden |= characters.intersection(_INVISIBLE_LETTERS)
         if hidden:
             text = text.translate(dict.fromkeys(map(ord, hidden)))
         text = _LOOSE_SELECTOR_PATTERN.sub("", text)
         text = _LOOSE_JOINER_PATTERN.sub("", text)
+
     if any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
         text = CHAT_TOKEN_PATTERN.sub("…", text)
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+
+    if most is not None and len(text) > most:
+        text = f"{text[: most - 1]}…"
+    return text
+
+
+def _is_control(character: str) -> bool:
+    """Return True for a control, format, private or unassigned character."""
+    return unicodedata.category(character)[0] == "C"
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
@@ -92,6 +101,7 @@ def delimiter(name: str, shown: Mapping[str, str]) -> str:
     It is made of `name` and `shown`, so equal prompts have equal marks.
     """
     digest = "\0".join((name, *shown, *shown.values()))
+    # If a text has the digits, the digest of the digest has others.
     while True:
         digest = hashlib.sha256(digest.encode("utf-8", "replace")).hexdigest()
         mark = digest[:8]
@@ -103,27 +113,30 @@ def cut_middle(text: str, most: int) -> str:
     """Return a text without its middle, in at most `most` (200 or more) characters."""
     if len(text) <= most:
         return text
-    half = (most - 60) // 2
-    return (
-        f"{text[:half]}\n[{len(text) - 2 * half} characters are left "
-        f"out]\n{text[-half:]}"
-    )
+
+    half = (most - 60) // 2  # the line between the halves has up to 60 characters
+    omitted = len(text) - 2 * half
+    return f"{text[:half]}\n[{omitted} characters are left out]\n{text[-half:]}"
 
 
 def clean(text: str, most: int) -> str:
     """Return `text` as one line without control characters, cut in the middle."""
     if len(text) <= most and text.isprintable() and "  " not in text:
         return text.strip()
+
+    # The middle of a long text would be cut anyway.
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        text = "".join(
+        visible = [
             character
             for character in text
-            if character.isspace() or unicodedata.category(character)[0] != "C"
-        )
+            if character.isspace() or not _is_control(character)
+        ]
+        text = "".join(visible)
     text = " ".join(text.split())
     if len(text) <= most:
         return text
-    half = (most - 3) // 2
+
+    half = (most - 3) // 2  # " … " stands between the halves
     return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"

@@ -29,7 +29,7 @@ Attributes = Mapping[str, Any]
 # The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does
 # not learn.
 INSTRUMENTATION_SCOPE: Final = "heedful"
-MAX_EXPORTED_CHARS: Final = 10_000  # characters of an exported text
+MAX_EXPORTED_CHARS: Final = 10_000  # of an exported text
 HTTP_METHODS: Final = frozenset(
     ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 )
@@ -40,14 +40,16 @@ class LogThrottle:
     """A throttle for log lines: it allows a message once in `LOG_INTERVAL_SECONDS`."""
 
     def __init__(self) -> None:
+        # The time from which on each recent message is allowed again.
         self._next: dict[str, float] = {}
 
     def allows(self, message: str) -> bool:
         """Return True at most once in `LOG_INTERVAL_SECONDS` for the same message."""
         now = time.monotonic()
-        self._next = {waiting: end for waiting, end in self._next.items() if end > now}
+        self._next = {known: end for known, end in self._next.items() if end > now}
         if message in self._next:
             return False
+
         self._next[message] = now + LOG_INTERVAL_SECONDS
         return True
 
@@ -84,9 +86,7 @@ class _Exporter:
             yield span
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
-        """Set an attribute of the span to a text or to JSON data, if texts are
-        exported.
-        """
+        """Set an attribute to a text or to JSON data, if texts are exported."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
             span.set_attribute(name, redact(text)[:MAX_EXPORTED_CHARS])
@@ -117,12 +117,13 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
     """Open a span for a job."""
     if not _active:
         return nullcontext()
-    return _active[0].span(
-        f"heedful.task {name}", _own(task=name, tenant=tenant, project=project)
-    )
+
+    attributes = _heedful_attributes(task=name, tenant=tenant, project=project)
+    return _active[0].span(f"heedful.task {name}", attributes)
 
 
-def _own(**values: Any) -> dict[str, Any]:
+def _heedful_attributes(**values: Any) -> dict[str, Any]:
+    """Return attributes of heedful's own: `attempts=2` becomes `heedful.attempts`."""
     return {f"heedful.{name}": value for name, value in values.items()}
 
 
@@ -132,12 +133,13 @@ def chat(
 ) -> Iterator[Callable[[str, str, int, int], None]]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Yields a function of the answer's text, the finish reason, and the tokens of prompt
-    and answer.
+    Yields a function that adds the answer to the span. Its arguments are the answer's
+    text, the finish reason, and the tokens of prompt and answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
         return
+
     exporter = _active[0]
     provider, _, name = model.partition(":")
     name = name or provider
@@ -150,22 +152,23 @@ def chat(
         "gen_ai.request.temperature": settings["temperature"],
     }
     with exporter.span(f"chat {name}", attributes) as span:
-        prompt = [_message(role, content) for role, content in messages]
+        prompt = [_chat_message(role, content) for role, content in messages]
         exporter.set_content(span, "gen_ai.input.messages", prompt)
 
-        def finished(
+        def add_answer(
             text: str, finish: str, prompt_tokens: int, completion_tokens: int
         ) -> None:
             span.set_attribute("gen_ai.usage.input_tokens", prompt_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", completion_tokens)
             span.set_attribute("gen_ai.response.finish_reasons", [finish])
-            answer = {**_message("assistant", text), "finish_reason": finish}
+            answer = {**_chat_message("assistant", text), "finish_reason": finish}
             exporter.set_content(span, "gen_ai.output.messages", [answer])
 
-        yield finished
+        yield add_answer
 
 
-def _message(role: str, content: str) -> dict[str, Any]:
+def _chat_message(role: str, content: str) -> dict[str, Any]:
+    """Return a message as OpenTelemetry's conventions for models have it."""
     return {"role": role, "parts": [{"type": "text", "content": redact(content)}]}
 
 
@@ -173,35 +176,40 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
     """Add the verdict and the last evaluation to the current span."""
     if not _active:
         return
+
     from opentelemetry.trace import get_current_span
 
     exporter = _active[0]
     span = get_current_span()
-    decision = _decision(verdict)
+    decision = _decision_attributes(verdict)
     span.set_attributes(decision)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
-    if evaluation is not None:
-        label = "pass" if decision["heedful.passed"] else "fail"
-        attributes = {"gen_ai.evaluation.score.label": label}
-        if exporter.content and evaluation.findings:
-            messages = "; ".join(finding.message for finding in evaluation.findings)
-            explanation = redact(messages)[:MAX_EXPORTED_CHARS]
-            attributes["gen_ai.evaluation.explanation"] = explanation
-        scores: Mapping[str, float | None] = evaluation.scores or {"heedful": None}
-        for name, value in scores.items():
-            event: dict[str, Any] = {"gen_ai.evaluation.name": name, **attributes}
-            if value is not None:
-                event["gen_ai.evaluation.score.value"] = value
-            span.add_event("gen_ai.evaluation.result", event)
+    if evaluation is None:
+        return
+
+    label = "pass" if decision["heedful.passed"] else "fail"
+    attributes = {"gen_ai.evaluation.score.label": label}
+    if exporter.content and evaluation.findings:
+        messages = "; ".join(finding.message for finding in evaluation.findings)
+        explanation = redact(messages)[:MAX_EXPORTED_CHARS]
+        attributes["gen_ai.evaluation.explanation"] = explanation
+
+    # An evaluation without scores is one event, without a value.
+    scores: Mapping[str, float | None] = evaluation.scores or {"heedful": None}
+    for name, value in scores.items():
+        event: dict[str, Any] = {"gen_ai.evaluation.name": name, **attributes}
+        if value is not None:
+            event["gen_ai.evaluation.score.value"] = value
+        span.add_event("gen_ai.evaluation.result", event)
 
 
-def _decision(verdict: Verdict) -> dict[str, Any]:
+def _decision_attributes(verdict: Verdict) -> dict[str, Any]:
     from heedful.loop.decide import Done
 
     if not isinstance(verdict, Done):
-        return _own(decision="again", passed=False, stopped_by=[])
+        return _heedful_attributes(decision="again", passed=False, stopped_by=[])
     rules = [stop.rule for stop in verdict.stopped_by]
-    return _own(
+    return _heedful_attributes(
         decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0
     )
 
@@ -224,78 +232,93 @@ def _traced(
     """
 
     def decorate(work: Call) -> Call:
-        async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
-            with exporter.span(*opened(*arguments, **options)) as span:
+        async def call_in_span(
+            exporter: _Exporter, *arguments: Any, **options: Any
+        ) -> Any:
+            name, attributes = opened(*arguments, **options)
+            with exporter.span(name, attributes) as span:
                 result = await work(*arguments, **options)
                 closed(exporter, span, result, *arguments)
                 return result
 
         @wraps(work)
-        def either(*arguments: Any, **options: Any) -> Coroutine[Any, Any, Any]:
+        def call(*arguments: Any, **options: Any) -> Coroutine[Any, Any, Any]:
             if not _active:
                 return work(*arguments, **options)
-            return spanned(_active[0], *arguments, **options)
+            return call_in_span(_active[0], *arguments, **options)
 
-        return cast("Call", either)
+        return cast("Call", call)
 
     return decorate
+
+
+# The calls that get a span: what is known at the beginning, and what at the end.
+
+
+def _loop_opened(run: Any) -> tuple[str, Attributes]:
+    policy = _heedful_attributes(policy=run.policy.name)
+    return "heedful.loop", {"heedful.loop.id": run.id, **policy}
+
+
+def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
+    span.set_attributes(_heedful_attributes(attempts=len(result.loop.attempts)))
+    span.set_attributes(_decision_attributes(result.verdict))
+
+
+def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
+    number = _heedful_attributes(attempt=len(state.loop.attempts) + 1)
+    return "heedful.attempt", {"heedful.loop.id": run.id, **number}
 
 
 def _attempt_closed(
     _: _Exporter, span: Span, state: Any, run: Any, before: Any
 ) -> None:
+    """Add what the memory showed, and the decision, to the span of an attempt.
+
+    `before` is the state of the loop at the beginning of the attempt.
+    """
     if run.briefing is not None:
         names: dict[str, list[str]] = {}
         for choice in run.briefing.choices:
             names.setdefault(choice.outcome, []).append(choice.name)
-        span.set_attributes(_own(silence=run.briefing.silence, **names))
+        attributes = _heedful_attributes(silence=run.briefing.silence, **names)
+        span.set_attributes(attributes)
+
     if len(state.loop.attempts) > len(before.loop.attempts):
         record_decision(state.loop, state.verdict)
 
 
-def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
+def _memory_span(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
+    """Return the name and the attributes of the span of an operation of a memory."""
     scope = memory.scope
     return operation, {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": INSTRUMENTATION_SCOPE,
         "gen_ai.memory.store.id": scope.project,
-        **_own(tenant=scope.tenant, project=scope.project, **more),
+        **_heedful_attributes(tenant=scope.tenant, project=scope.project, **more),
     }
+
+
+def _search_opened(memory: Any, *_: object, **__: object) -> tuple[str, Attributes]:
+    return _memory_span("search_memory", memory)
 
 
 def _search_closed(
     exporter: _Exporter, span: Span, answer: Any, _: Any, task: str = "", *__: object
 ) -> None:
+    """Add the query and the number of results; `answer` is a list or a briefing."""
     count = len(answer) if isinstance(answer, list) else len(answer.exposures)
     span.set_attribute("heedful.found", count)
     exporter.set_content(span, "gen_ai.memory.query.text", task)
 
 
-def _loop_opened(run: Any) -> tuple[str, Attributes]:
-    return "heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}
-
-
-def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
-    span.set_attributes(_own(attempts=len(result.loop.attempts)))
-    span.set_attributes(_decision(result.verdict))
-
-
-def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
-    number = len(state.loop.attempts) + 1
-    return "heedful.attempt", {"heedful.loop.id": run.id, **_own(attempt=number)}
-
-
-def _search_opened(memory: Any, *_: object, **__: object) -> tuple[str, Attributes]:
-    return _memory("search_memory", memory)
-
-
 def _upsert_opened(memory: Any, lesson: Any) -> tuple[str, Attributes]:
-    return _memory("upsert_memory", memory, kind=lesson.kind)
+    return _memory_span("upsert_memory", memory, kind=lesson.kind)
 
 
 def _upsert_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
     span.set_attribute("gen_ai.memory.record.id", str(answer.id))
-    span.set_attributes(_own(created=answer.created))
+    span.set_attributes(_heedful_attributes(created=answer.created))
 
 
 def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attributes]:
@@ -303,9 +326,10 @@ def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attribute
 
 
 def _stage_closed(_: _Exporter, span: Span, report: Any, *__: object) -> None:
-    span.set_attributes(
-        _own(stage=report.name, attempts=len(report.attempts), status=report.status)
+    attributes = _heedful_attributes(
+        stage=report.name, attempts=len(report.attempts), status=report.status
     )
+    span.set_attributes(attributes)
 
 
 loop: TraceDecorator = _traced(_loop_opened, _loop_closed)

@@ -18,6 +18,8 @@ from heedful.loop.record import (
 )
 from heedful.models.contract import Answer, Message
 
+# A line of a script: a text, an answer, an exception to raise, or a function of the
+# messages.
 Line = str | Answer | BaseException | Callable[[Sequence[Message]], "str | Answer"]
 
 
@@ -63,18 +65,23 @@ class ScriptedModel:
         )
         if self._seconds:
             await asyncio.sleep(self._seconds)
+
         if not self._lines or (index >= len(self._lines) and not self._forever):
             raise ModelError(
                 f"the script has {len(self._lines)} lines; call {index + 1} has none"
             )
+
         line = self._lines[index % len(self._lines)]
         if isinstance(line, BaseException):
             raise line
         answer = line(messages) if callable(line) else line
         if isinstance(answer, Answer):
             return answer
-        prompt = sum(len(message.content) // 4 for message in messages)
-        return Answer(answer, Usage(1, prompt, completion_tokens=len(answer) // 4))
+
+        # A token has about four characters.
+        prompt_tokens = sum(len(message.content) // 4 for message in messages)
+        usage = Usage(1, prompt_tokens, completion_tokens=len(answer) // 4)
+        return Answer(answer, usage)
 
     async def close(self) -> None:
         """Do nothing, because nothing is open."""
@@ -99,6 +106,7 @@ class FixedEmbedder:
             for word in text.lower().split() or [""]:
                 digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()
                 vector[int.from_bytes(digest[:4]) % self.dimensions] += 1.0
+
             length = hypot(*vector)
             vectors.append([x / length for x in vector])
         return vectors
@@ -124,12 +132,11 @@ def history(
         if isinstance(content, Mapping):
             evaluation = Evaluation(scores=content)
         else:
-            evaluation = Evaluation(
-                tuple(Finding("check", key, key=key) for key in content)
-            )
-        records.append(
-            Attempt(
-                number, Candidate.of(text), evaluation=evaluation, usage=Usage(calls=1)
-            )
+            findings = [Finding("check", key, key=key) for key in content]
+            evaluation = Evaluation(tuple(findings))
+        attempt = Attempt(
+            number, Candidate.of(text), evaluation=evaluation, usage=Usage(calls=1)
         )
+        records.append(attempt)
+
     return Loop(id, tuple(goals), attempts=tuple(records))

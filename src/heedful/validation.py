@@ -15,7 +15,7 @@ MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 
 
 def require(condition: object, field: str, value: object, allowed: str) -> None:
-    """Raise InvalidInput unless `condition` holds; `allowed` says what is allowed."""
+    """Raise InvalidInput unless `condition` is true; `allowed` says what is allowed."""
     if not condition:
         raise InvalidInput(field, value, allowed)
 
@@ -44,6 +44,7 @@ def check_integer(
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
+
     if value > MAX_INTEGER:
         allowed = f"an integer of at least {least} and below 2**63{alternative}"
         raise InvalidInput(field, value, allowed)
@@ -72,7 +73,7 @@ def check_actor(by: object, why: object) -> None:
 
 
 def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raise UnknownName for an option of `owner` that is not `known`."""
+    """Raise UnknownName for an option of `owner` whose name is not in `known`."""
     for name in options:
         if name not in known:
             raise UnknownName(f"option of {owner}", name, known)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # records are imported without asyncio
 
 POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 DEFAULT_DATABASE_FILE = "heedful.db"
+# The stores that this process has opened, by URL or by the path of the file.
 _shared: dict[str, Store] = {}
 _guard = threading.Lock()
 
@@ -30,6 +31,7 @@ def open_store(url: str) -> Store:
         raise InvalidInput(
             "store", url, "a path such as heedful.db, :memory:, or a Store"
         )
+
     if url.startswith(POSTGRES_PREFIXES):
         needs_psycopg()
         connect = import_module("heedful.store.postgres").in_database
@@ -44,10 +46,12 @@ def open_store(url: str) -> Store:
     else:
         connect = import_module("heedful.store.sqlite").in_file
         key = os.path.realpath(url)
+
     store: Store
     if url == ":memory:":
         store = connect(url)
         return store
+
     with _guard:
         if key not in _shared:
             _shared[key] = connect(url)
@@ -72,7 +76,7 @@ def shown(url: str) -> str:
     if slashes:
         place, _, query = place.partition("?")
         if "@" in query:
-            # It ends a password, which may begin anywhere before it.
+            # The @ ends a password, which may begin anywhere before it.
             place = "..."
         else:
             user, at_sign, host = place.rpartition("@")

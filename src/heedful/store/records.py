@@ -87,12 +87,13 @@ class StoredLoop:
 
     def summary(self) -> dict[str, Any]:
         """Return a summary as JSON data; times are in seconds since 1970."""
-        verdict = latest_verdict(self.decisions)
         loop = self.loop
+        verdict = latest_verdict(self.decisions)
+        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
         return {
             "id": loop.id,
             "state": state_after(verdict),
-            "stopped_by": [stop.rule for stop in getattr(verdict, "stopped_by", ())],
+            "stopped_by": [stop.rule for stop in stops],
             "attempts": len(loop.attempts),
             "best": loop.best,
             "calls": loop.usage.calls,
@@ -102,14 +103,17 @@ class StoredLoop:
         }
 
     def stage_report(self, run: str) -> StageReport:
-        """Return the report of the stage, or the task, of `run` that this loop is."""
+        """Return the report of this loop, which is a stage or a task of `run`."""
         stage = self.head.stage
+        is_task = stage is None
+        if stage is None:
+            stage = StageHead(run=run, name=self.id.removeprefix(f"{run}/"))
         return report_stage(
-            stage or StageHead(run=run, name=self.id.removeprefix(f"{run}/")),
+            stage,
             self.loop,
             self.decisions,
             self.briefing,
-            is_task=stage is None,
+            is_task=is_task,
         )
 
 
@@ -117,7 +121,7 @@ class StoredLoop:
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
-    Set `head` for a loop that may be new. A `verdict` that continues because of
+    Set `head` for a loop that may be new. A `verdict` that continues only because of
     overrides uses up one decision of each of them. `standing` says how close the loop
     was to its limits at the decision. `decided` is the time of the decision in seconds
     since 1970, 0 for now. For a loop without a driver, `seen` is the `updated` of the

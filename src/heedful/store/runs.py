@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Done
 from heedful.loop.runs import Report, StageReport, loop_id
 from heedful.store import loops
 from heedful.store.records import StoredLoop
@@ -20,6 +19,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         raise NotFound(
             "run of a pipeline", run, "the store: it is a loop; heedful why explains it"
         )
+
     names = stored_loop.head.task["stages"]
     stages = await stages_of(store, scope, run, names)
     reports = []
@@ -28,9 +28,10 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
             reports.append(stages[name].stage_report(run))
         else:
             reports.append(StageReport(name, "not_run", action="not_run"))
-    ended = 0.0
-    last = stored_loop.decisions[-1] if stored_loop.decisions else None
-    if last is not None and isinstance(last.verdict, Done):
+
+    ended = 0.0  # the run is still open
+    if stored_loop.ended:
+        last = stored_loop.decisions[-1]
         ended = last.decided or last.at
     return Report(
         stored_loop.head.task["pipeline"],
@@ -46,5 +47,5 @@ async def stages_of(
 ) -> dict[str, StoredLoop]:
     """Return the stored loop of each stage that has begun, by the name of the stage."""
     names = {loop_id(run, name): name for name in stages}
-    stored_loop = await store.read(scope, loops.read_many, list(names))
-    return {names[loop.id]: loop for loop in stored_loop}
+    stored_loops = await store.read(scope, loops.read_many, list(names))
+    return {names[loop.id]: loop for loop in stored_loops}

@@ -25,7 +25,9 @@ SQL_ROOMS = (
     "episodes",
     "keys",
 )
+# The line before a statement, such as `-- name: find_words`.
 _NAME_PATTERN = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+# A line that stands for another file, such as `-- include tables.sql`.
 _INCLUDE_PATTERN = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 
 
@@ -36,7 +38,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
     Reads the files only once.
     """
     text = "\n".join(read_sql(f"{name}.sql") for name in (*SQL_ROOMS, dialect))
+    # `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
+
+    # What stands before the first name is no statement; then names and SQL alternate.
     _, *parts = _NAME_PATTERN.split(text)
     names = parts[::2]
     bodies = parts[1::2]
@@ -51,9 +56,11 @@ def read_sql(name: str) -> str:
     # Importing pathlib or importlib.resources would slow the start.
     with open(os.path.join(SQL_FOLDER, name), encoding="utf-8") as file:
         text = file.read()
+
     include = _INCLUDE_PATTERN.search(text)
     if include is None:
         return text
+
     tables = read_sql(include[1])
     if name.startswith("postgres"):
         tables = tables_in_postgres(tables)
@@ -71,7 +78,7 @@ POSTGRES_COLUMN_TYPES = {
 TENANT_COLUMN_SQL = (
     "tenant text collate \"C\" not null default current_setting('heedful.tenant')"
 )
-# A column: two blanks, its name, and its type.
+# A column, such as `  seen integer`: two blanks, its name, and its type.
 _TABLE_COLUMN_PATTERN = re.compile(
     rf"^(  \w+) ({'|'.join(POSTGRES_COLUMN_TYPES)})\b", re.MULTILINE
 )
@@ -79,7 +86,8 @@ _TABLE_COLUMN_PATTERN = re.compile(
 _TABLE_WITHOUT_TENANT_PATTERN = re.compile(
     r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE
 )
-# A trigger: its name, its event, its condition or nothing, and its statements.
+# A trigger, from `create trigger NAME after insert on lesson when CONDITION begin` to a
+# line `end;`: its name, its event, its condition if it has one, and its statements.
 _TRIGGER_PATTERN = re.compile(
     r"^create trigger (\w+) (after [^;]*? on \w+)\s+"
     r"(?:when ([^;]*?) )?begin\n(.*?)^end;",
@@ -101,11 +109,13 @@ def tables_in_postgres(tables: str) -> str:
 
 
 def _column_in_postgres(column: re.Match[str]) -> str:
+    """Return a match of `_TABLE_COLUMN_PATTERN` as a column of PostgreSQL."""
     name, kind = column.groups()
     return f"{name} {POSTGRES_COLUMN_TYPES[kind]}"
 
 
 def _trigger_in_postgres(trigger: re.Match[str]) -> str:
+    """Return a matched trigger as a function of PostgreSQL and a trigger calling it."""
     name, event, condition, body = trigger.groups()
     when = f" when ({condition})" if condition else ""
     return (

@@ -15,7 +15,7 @@ from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES
 
 
 def repository(folder: Path) -> Path | None:
-    """Return the root of the git repository with this folder.
+    """Return the root of the git repository with this folder, None if there is none.
 
     The root of a worktree is that of its main repository.
     """
@@ -23,8 +23,10 @@ def repository(folder: Path) -> Path | None:
         git = root / ".git"
         if git.is_dir():
             return root
+
         with suppress(OSError, ValueError):
-            # The `.git` of a worktree is a file that names another folder.
+            # The `.git` of a worktree is a file: `gitdir: ../main/.git/worktrees/x`. In
+            # that folder, the file `commondir` names the `.git` of the main repository.
             link = git.read_text(encoding="utf-8")
             worktree = root / link.removeprefix("gitdir:").strip()
             common = (worktree / "commondir").read_text(encoding="utf-8").strip()
@@ -37,6 +39,7 @@ def prepare_database(db: str) -> str:
     path = Path(db).absolute()
     if db.startswith(POSTGRES_PREFIXES) or db == ":memory:" or path.exists():
         return db
+
     if (path.parent / ".git").is_dir():
         exclude = path.parent / ".git" / "info" / "exclude"
         exclude.parent.mkdir(exist_ok=True)
@@ -46,14 +49,15 @@ def prepare_database(db: str) -> str:
 
 
 def own_db() -> Path:
-    """Return the database of one's own memory, for what belongs to no repository."""
+    """Return the file in the home folder, for what belongs to no repository."""
     return Path.home() / ".heedful" / DEFAULT_DATABASE_FILE
 
 
 def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
-    """Return a table of a TOML file, {} if the file does not exist.
+    """Return a table of a TOML file, {} if it or the file does not exist.
 
-    Raises UsageError.
+    `keys` is the path to the table: "tool", "heedful" for `[tool.heedful]`. Raises
+    UsageError.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -66,6 +70,7 @@ def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
         raise UsageError(
             f"{file} cannot be read: {error}; correct or remove it"
         ) from error
+
     for key in keys:
         if not isinstance(table, dict):
             break
