@@ -102,17 +102,19 @@ def refusable_digests(
     texts = [] if kind == "example" else [text]
     digests = set[str]()
     if example is not None:
-        for long_text in (example.accepted, example.task):
-            is_long = len(long_text.split()) >= MIN_REJECTED_ANSWER_WORDS
-            if is_long and (with_task or long_text != example.task):
-                texts.append(long_text)
+        for answer_or_task in (example.accepted, example.task):
+            is_long = len(answer_or_task.split()) >= MIN_REJECTED_ANSWER_WORDS
+            is_task = answer_or_task == example.task
+            if is_long and (with_task or not is_task):
+                texts.append(answer_or_task)
+        # A lesson whose text begins with what was wrong says the same words.
         if with_task or text.startswith(example.wrong.rstrip(". ")):
             texts.append(example.wrong)
         if example.accepted:
             digests.add(example.digest)
 
-    for refusable in texts:
-        folded = " ".join(storable(refusable).casefold().split()).strip(" .!")
+    for refusable_text in texts:
+        folded = " ".join(storable(refusable_text).casefold().split()).strip(" .!")
         if folded:
             digests.add(short_digest(folded))
 
@@ -140,22 +142,24 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     if lesson.loop:
         shown_rows = db.run("shown_to_loop", {**key, "loop": lesson.loop})
         parents.update(int(row["id"]) for row in shown_rows)
-    ids = {**key, "parents": json.dumps(sorted(parents))}
 
+    # A lesson is trusted no more than what it derives from.
     trust = lesson.trust
+    parent_ids = {**key, "parents": json.dumps(sorted(parents))}
     if parents and lesson.loop and trust == "measured":
         # It is trusted by the outcome of the loop, not by its prompt.
-        traced = db.run("count_traced", ids).fetchone()["n"]
+        traced = db.run("count_traced", parent_ids).fetchone()["n"]
         if traced < len(parents):
             return None
     elif parents:
-        trust = lowest_trust((trust, *_trust_of_parents(db, ids, parents)))
+        trust = lowest_trust((trust, *_trust_of_parents(db, parent_ids, parents)))
 
     # Only an operator may write again what a person has refused.
+    is_operator = trust == "operator"
     digests = refusable_digests(
-        lesson.kind, lesson.text, lesson.example, with_task=trust != "operator"
+        lesson.kind, lesson.text, lesson.example, with_task=not is_operator
     )
-    if trust == "operator":
+    if is_operator:
         db.run("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
         trust = "external"
@@ -199,6 +203,7 @@ def replace_origins(db: Db, values: Plain, example: int) -> bool:
     new `parents` as a JSON list of ids. If a new parent derives from this example, the
     old sources and parents are kept besides the new ones.
     """
+    # Without parents, the search through all ancestors is needless.
     had_origins = (
         values["parents"] != "[]"
         and db.first("is_own_ancestor", {**values, "example": example}) is not None
@@ -245,6 +250,7 @@ def upsert(
         if lesson is None:
             continue
 
+        # Only what waits in quarantine is limited.
         limit = quota if lesson.state == "quarantined" else None
         keys = _keys_of(lesson)
         source = storable(keys[0] if keys else lesson.source)
@@ -310,11 +316,11 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     entry = 0
     if "quarantined" in (lesson.state, row["state"]):
         # A dream may have moved the author to another lesson.
-        author = (
-            {"lesson_id": id, "digest": digest} if digest else {"id": row["author"]}
-        )
+        key_of_text = {"id": row["author"]}
+        if digest:
+            key_of_text = {"lesson_id": id, "digest": digest}
         # There is none if it was evicted.
-        for example in db.select("id, state, trust", "example", author):
+        for example in db.select("id, state, trust", "example", key_of_text):
             answered = example
             entry = example["id"] if example["state"] == "quarantined" else 0
 
@@ -464,19 +470,13 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         digest = words_digest(values["text"])
         wrote = add_words(db, values, lesson.context, place)
 
+    has_replaced = False
     if not has_author:
-        wrote_words = wrote
-        if wrote == "nothing":  # another source wrote the example, this one the words
-            digest = words_digest(values["text"])
-            wrote_words = add_words(db, values, lesson.context)
-        key = {"lesson_id": row["id"], "digest": digest}
-        author = db.select("id", "example", key)[0]["id"]
-        db.update("lesson", {"id": row["id"]}, {"author": author})
-        if wrote_words == "nothing":  # another source wrote these words too
-            kept_state = "retired" if row["state"] == "retired" else ""
-            set_author(db, values, author, kept_state)
+        has_replaced = row["seen"] > 1
+        digest = _add_author(
+            db, values, context=lesson.context, row=row, digest=digest, wrote=wrote
+        )
 
-    has_replaced = not has_author and row["seen"] > 1
     if lesson.trust == "operator" and (has_replaced or wrote == "raised"):
         # An operator wrote a known text again, which raises the trust of the text.
         rule(
@@ -489,6 +489,31 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
             now=values["now"],
             record={"source": values["source"]},
         )
+    return digest
+
+
+def _add_author(
+    db: Db, values: Plain, context: str, row: Row, digest: str, wrote: Wrote
+) -> str:
+    """Give the lesson in `row` its author; return the digest of that example.
+
+    This is the example with `digest` that was just written. If `wrote` says that
+    another source had written it, an example with only the words of the lesson is
+    written instead.
+    """
+    if wrote == "nothing":
+        digest = words_digest(values["text"])
+        wrote = add_words(db, values, context)
+
+    key = {"lesson_id": row["id"], "digest": digest}
+    author = db.select("id", "example", key)[0]["id"]
+    db.update("lesson", {"id": row["id"]}, {"author": author})
+
+    # If another source had written these words too, its trust and state apply.
+    if wrote == "nothing":
+        kept_state = "retired" if row["state"] == "retired" else ""
+        set_author(db, values, author, kept_state)
+
     return digest
 
 

@@ -32,7 +32,7 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and not exists (select 1 from example where lesson_id = l.id and state = 'quarantined');
 
 -- name: move_examples
--- Those that the successor lacks; the words of the lesson stay.
+-- Move the examples that the successor lacks. The row with the words of the lesson stays.
 update example set lesson_id = :successor
 where lesson_id = :subject and state in ('unverified', 'verified')
   and not (digest like 'lesson%' and lesson = (select text from lesson where id = :subject))
@@ -54,12 +54,14 @@ join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind
 where l.state <> 'superseded' limit 1;
 
 -- name: read_dreams
+-- The dream :dream, or all dreams older than :before; null means any.
 select id, report, by, at, undone from dream
 where tenant = :tenant and project = :project and (cast(:dream as bigint) is null or id = :dream)
   and (cast(:before as bigint) is null or id < :before)
 order by id desc limit :limit;
 
 -- name: texts_of
+-- The texts of these lessons, without those of tools and documents.
 select id, text from lesson
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');

@@ -23,11 +23,13 @@ update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
 -- name: settle_episode
+-- Give an episode its state after reflecting. One that has its lessons stays as it is.
 update episode set state = :state, error = :error, taken = case when :state = 'waiting' then 0 else taken end
 where tenant = :tenant and project = :project and digest = :digest and state <> 'reflected'
 returning id;
 
 -- name: list_episodes
+-- The episodes in one state, or in any if it is empty, that are older than the episode :cursor.
 select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, via, at
 from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
@@ -38,6 +40,7 @@ order by id desc limit :limit;
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
 -- name: upsert_trace
+-- Add the new spans to the row of their trace. Spans of different trust make it external; via lists the keys once each.
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, via, last)
 values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :via, :now)
 on conflict (tenant, project, id) do update
@@ -48,14 +51,17 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
                else trim(trace.via || ' ' || excluded.via) end;
 
 -- name: ended_traces
+-- A trace has ended some time after its root span, or after a longer time without a root span.
 select id, spans, trust, via, last from trace
 where tenant = :tenant and project = :project and state = 'open' and (last <= :ending or rooted and last <= :settled)
 order by last, id limit 100;
 
 -- name: forget_traces
+-- After this, late spans begin a new trace.
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
 
 -- name: seen_in
+-- Whether this source, such as a session, has seen the lesson.
 select 1 from occurrence o join lesson l on l.id = o.lesson_id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
   and o.source = :source limit 1;
@@ -64,11 +70,13 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 update lesson set importance = max(importance, :least) where id = :id;
 
 -- name: actions_worked
+-- These actions worked after they had failed.
 update action set worked = :at
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
   and worked < failed and failed <= :at;
 
 -- name: insert_action
+-- An action that failed in a run; a longer record of the same run replaces the times.
 insert into action (tenant, project, digest, lesson_id, source, state, failed, worked)
 values (:tenant, :project, :digest, :lesson_id, :source, :state, :failed, :worked)
 on conflict (tenant, project, digest, lesson_id, source) do update

@@ -1,4 +1,6 @@
 -- name: insert_outcome
+-- The outcome gets the next number of its scope. A key with :most outcomes in a day gets none. A loop without exposures has
+-- no outcome.
 insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, via, at)
 select :tenant, :project, :loop,
        case when :via = '' or :most > (
@@ -10,6 +12,8 @@ on conflict do nothing
 returning n;
 
 -- name: count_outcome
+-- Count the outcome for each lesson that the loop was shown: it helped if the first attempt passed, and hurt if its error
+-- came again.
 update lesson
 set helped = helped + case when :right_at_once then :times else 0 end,
     hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
@@ -19,6 +23,7 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 );
 
 -- name: count_outcomes
+-- The newest number in the scope, and the number of this loop; 0 if there is none.
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
        coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
 
@@ -69,6 +74,7 @@ select null, share, shown, right_at_once, recurred, calls, count(*) from (
 ) as pooled group by 2, 3, 4, 5, 6;
 
 -- name: count_pending
+-- The loops with exposures that may still end.
 select count(distinct x.loop) as n from exposure x left join outcome o using (tenant, project, loop)
 where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now;
 
@@ -76,6 +82,7 @@ where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + 
 update lesson set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
 
 -- name: set_useful
+-- A proof never ranks down what an operator wrote or pinned.
 update lesson set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
@@ -90,6 +97,7 @@ where tenant = :tenant and project = :project and kind = :kind and signature = :
 returning text, state;
 
 -- name: restore
+-- Only what a proof retired last, and nobody restored since. Its proof begins again.
 update lesson
 set useful = 1, judged_from = max(:now, last_shown), state = case when exists (
       select 1 from example e where e.lesson_id = lesson.id and e.state = 'verified'

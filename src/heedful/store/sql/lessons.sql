@@ -8,6 +8,7 @@ where digest like 'lesson%' and trust = 'model' and state in ('unverified', 'ver
 );
 
 -- name: upsert_lesson
+-- Insert a lesson, or count another sighting of it.
 insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
                     importance, source, pinned, meta, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
@@ -56,6 +57,7 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
     at = max(cause.at, excluded.at);
 
 -- name: read_failure
+-- The lesson about a failure, and the strategies that are linked to it.
 select id, kind, signature, error_type, text, tags, state, trust, importance, meta from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select :signature
@@ -65,11 +67,13 @@ where tenant = :tenant and project = :project and state not in ('retired', 'supe
 order by id;
 
 -- name: verify_example
+-- A stored example is verified when trusted text says the same.
 update example set state = 'verified'
 where lesson_id = :lesson_id and digest = :digest and state = 'unverified'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_lessons
+-- The lessons seen most often, each with the number of its worked examples.
 select *, (
   select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
 ) as examples
@@ -77,6 +81,7 @@ from lesson where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
 -- name: list_lessons
+-- The lessons that pass the filters; an empty filter passes all.
 select * from lesson
 where tenant = :tenant and project = :project and id < :before
   and (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
@@ -88,14 +93,17 @@ order by id desc limit :limit;
 select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
 
 -- name: count_traced
+-- How many of these examples still have an origin.
 select count(distinct example) as n from origin
 where scope = :scope and example in (select atom from json_each(:parents));
 
 -- name: shown_to_loop
+-- The examples in the prompt of a loop.
 select distinct e.atom as id from exposure x, json_each(x.examples) e
 where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown;
 
 -- name: is_own_ancestor
+-- Whether the example is among its new parents, or among what these derive from.
 with recursive before (id) as (
   select atom from json_each(:parents)
   union select l.parent from lineage l join before b on l.child = b.id
@@ -103,10 +111,12 @@ with recursive before (id) as (
 select 1 from before where id = :example;
 
 -- name: held_of
+-- What one source wrote that waits in quarantine.
 select e.id from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined' order by e.id;
 
 -- name: is_refused
+-- Whether a person has refused one of these words.
 select 1 from refused
 where tenant = :tenant and project = :project and words in (select value from json_each(:words)) limit 1;
 
@@ -115,6 +125,7 @@ delete from refused
 where tenant = :tenant and project = :project and words in (select value from json_each(:words));
 
 -- name: held
+-- What waits in quarantine, newest first.
 select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
 -- name: read_held
@@ -128,6 +139,7 @@ where e.scope = :scope and e.id in (select atom from json_each(:ids))
 order by e.id desc;
 
 -- name: rests_on
+-- All sources from which an example derives, also through its parents.
 with recursive before (id) as (
   select cast(:example as bigint)
   union select l.parent from lineage l join before b on l.child = b.id
@@ -140,6 +152,7 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 order by o.id desc limit :most;
 
 -- name: rulings_on
+-- The decisions about one example of a lesson.
 select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
   and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
@@ -155,6 +168,7 @@ select l.kind, l.signature, l.text, l.source, l.trust, l.state, l.author, exists
 from lesson l where l.id = :lesson_id;
 
 -- name: best_example
+-- The best next author of a lesson: its own before one of a superseded lesson, then by trust, the oldest first.
 select id from example where lesson_id = :lesson_id
 order by exists (select 1 from moved where example = example.id), state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
 
@@ -172,6 +186,7 @@ update example set state = case when trust in ('tool', 'external') then 'quarant
 where id = :example and state = 'superseded';
 
 -- name: set_voice
+-- Give a lesson the words of an example. What belonged to the old author goes, and with other words the proof begins again.
 update lesson
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
@@ -199,16 +214,19 @@ where tenant = :tenant and project = :project and (via = :source or loop in (
   select loop from exposure where tenant = :tenant and project = :project and via = :source));
 
 -- name: delete_sent
+-- The episodes that came through a key; via lists keys, separated by blanks.
 delete from episode
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 returning digest;
 
 -- name: delete_traces
+-- The open traces with spans that came through a key.
 delete from trace
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 returning id;
 
 -- name: rests_on_source
+-- The examples of these sources, and all that derive from them.
 with recursive rests (id) as (
   select example from origin where scope = :scope and source in (select value from json_each(:named))
   union select l.child from lineage l join rests r on l.parent = r.id
@@ -216,6 +234,7 @@ with recursive rests (id) as (
 select id from rests;
 
 -- name: delete_sightings
+-- The sightings of these sources, those that came through the key, and those that derive from a deleted example.
 delete from occurrence where id in (
   select o.id from occurrence o join lesson r on r.id = o.lesson_id
   where r.tenant = :tenant and r.project = :project and (
@@ -228,6 +247,7 @@ delete from occurrence where id in (
 returning lesson_id;
 
 -- name: voiced
+-- The lessons whose author is one of these examples.
 select id as lesson_id from lesson
 where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
 
@@ -238,13 +258,14 @@ delete from example where id in (select atom from json_each(:ids)) returning les
 delete from origin where example in (select atom from json_each(:ids));
 
 -- name: forget_briefings
--- They have the words of the lesson.
+-- Empty the briefings that show the lesson, because they have its words.
 update loop set briefing = '' where tenant = :tenant and project = :project and id in (
   select x.loop from exposure x
   join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
   where r.id = :lesson_id);
 
 -- name: unsee
+-- Take back sightings of a lesson.
 update lesson
 set seen = max(1, seen - :n),
     first_seen = coalesce((select min(at) from occurrence where lesson_id = :lesson_id), first_seen),
@@ -252,12 +273,14 @@ set seen = max(1, seen - :n),
 where id = :lesson_id;
 
 -- name: merge_counts
+-- An import may know of more sightings.
 update lesson
 set seen = max(seen, :seen), last_seen = max(last_seen, :last_seen),
     first_seen = min(first_seen, :first_seen)
 where id = :id;
 
 -- name: evict_examples
+-- The oldest examples, but neither the words of a lesson nor what belongs to a pinned one.
 delete from example where id in (
   select e.id from example e join lesson l on l.id = e.lesson_id
   where e.scope = :scope and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text) and not l.pinned
@@ -277,6 +300,7 @@ order by case state when 'quarantined' then 0 when 'unverified' then 2 when 'ver
 limit :limit;
 
 -- name: insert_example
+-- Insert an example, or replace it by the same one of higher trust.
 insert into example (id, lesson_id, scope, task, record, digest, state, trust, lesson, at, words, memory_key)
 values (coalesce((select example from corpus where scope = :scope),
                  cast(:lesson_id as bigint) / 100000000 * 100000000) + 1,
@@ -298,6 +322,7 @@ delete from lineage where (child, parent) in (
 delete from lineage where child in (select example from origin where scope = :scope);
 
 -- name: count_examples
+-- The examples of these lessons that recall can find.
 select count(*) as n from lesson l join example e on e.lesson_id = l.id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type
   and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified');

@@ -8,6 +8,7 @@ insert into loop (
 ) on conflict do nothing returning n;
 
 -- name: fence
+-- Renew the lease, if the driver still has its epoch.
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n, state, exists (select 1 from step where step.loop = n) as steps;
@@ -20,6 +21,7 @@ update loop set lease = store_clock() + :lease
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch;
 
 -- name: advance
+-- Raise the epoch of a loop without a driver, if nobody has changed it since it was read.
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
 returning n, state, exists (select 1 from step where step.loop = n) as steps;
@@ -40,6 +42,7 @@ union all select 'step', 0, record, key, '', 0, 0, 0.0 from step where loop = :l
 order by 1, 2;
 
 -- name: newest_loops
+-- The loops older than :cursor whose id has the prefix, each with the size of its JSON.
 select id, length(task) + length(goals) + length(policy) + length(context) + length(briefing)
   + (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
   + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size
@@ -53,6 +56,7 @@ insert into attempt (loop, number, record, text, value, via, created)
 values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;
 
 -- name: insert_decision
+-- The next decision of a loop, about this attempt or about the newest one.
 insert into decision (loop, seq, attempt, record, created)
 select :n, coalesce(max(seq), 0) + 1,
        coalesce(cast(:attempt as bigint), (select coalesce(max(number), 0) from attempt where loop = :n)), :record, :now
@@ -63,12 +67,14 @@ insert into override (loop, seq, rule, by, why, decisions, until, created)
 select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now from override where loop = :n;
 
 -- name: use_override
+-- Use up one decision of an override, if it has any left.
 update override set used = used + 1
 where loop = :n and used < decisions
   and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
 returning used;
 
 -- name: noted_tags
+-- The notes with this prefix about the newest attempts that have any.
 select name, key, loop from note
 where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)) = :prefix and name in (
   select name from note where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)) = :prefix
