@@ -34,8 +34,10 @@ def verdict_of(result: Any) -> "Done | None":
 
     if not isinstance(result, Mapping):
         return cast("Done | None", vars(result).get(RESULT_KEY))
-    last = (result.get("messages") or [None])[-1]
-    document = getattr(last, "response_metadata", {}).get(RESULT_KEY)
+
+    # In LangChain, the last message has the verdict as JSON data.
+    messages = result.get("messages") or [None]
+    document = getattr(messages[-1], "response_metadata", {}).get(RESULT_KEY)
     return cast("Done", codec.verdict_from(document)) if document else None
 
 

@@ -30,7 +30,9 @@ from heedful.store.workspace import repository
 
 # The agent whose settings are written; for others the docs have snippets.
 INSTALL_AGENT = "claude-code"
-# The command or the address of a hook of heedful; earlier addresses end with the event.
+# The command or the address of a hook of heedful: "/bin/heedful-hook Stop --strict",
+# "python -m heedful.integrations.hook Stop" or "https://host/v1/hooks/claude-code".
+# Earlier addresses end with the event.
 HOOK_COMMAND_PATTERN = re.compile(
     r"""^(\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'? \w+( --.*)?$"""
     r"""|^\S.* -m heedful\.integrations\.hook \w+( --.*)?$"""
@@ -44,9 +46,11 @@ BACKUP_SUFFIX = ".before-heedful"
 # Calls that change something, and those of MCP servers: reading files needs no advice.
 ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
 HOOK_MATCHERS = {"PreToolUse": ACTION_TOOLS_REGEX, "PostToolUse": ACTION_TOOLS_REGEX}
+# The time limits that the agent gets; while a turn stops, commands of the project run.
 HOOK_LIMIT_SECONDS = 10
-STOP_HOOK_LIMIT_SECONDS = 3_600  # commands of the project run while a turn stops
-SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"  # the variable with the key of the service
+STOP_HOOK_LIMIT_SECONDS = 3_600
+# The environment variable with the key of the service.
+SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
 TRUST_QUESTION = (
     "\nWhich programs do you trust? What a trusted program prints teaches your agent "
     "at once. What others\n"
@@ -75,7 +79,8 @@ class FileChange:
         """The change as a unified difference."""
         before = (self.before or "").splitlines(keepends=True)
         after = (self.after or "").splitlines(keepends=True)
-        name = os.path.realpath(self.path)  # what is written, if the path is a link
+        # If the path is a link, the file behind it is written.
+        name = os.path.realpath(self.path)
         lines = difflib.unified_diff(before, after, name, name)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
@@ -84,7 +89,8 @@ class FileChange:
 
         Raises UsageError if the file cannot be written, or was changed since the plan.
         """
-        path = Path(os.path.realpath(self.path))  # a link stays a link
+        # A link stays a link.
+        path = Path(os.path.realpath(self.path))
         if read_text(path) != self.before:
             raise UsageError(
                 f"{self.path} was changed meanwhile; run the command again"
@@ -93,7 +99,8 @@ class FileChange:
         try:
             if self.after is None:
                 path.unlink()
-                with suppress(OSError):  # it holds other files
+                # The folder stays if it holds other files.
+                with suppress(OSError):
                     path.parent.rmdir()
             else:
                 self._write(path, self.after)
@@ -106,15 +113,18 @@ class FileChange:
         """Write a text, and keep or remove the backup. Raises OSError."""
         backup = path.with_name(path.name + BACKUP_SUFFIX)
         path.parent.mkdir(parents=True, exist_ok=True)
+
+        # A new file has the permissions of its folder, without the right to run it.
         if self.before is None:
             mode = path.parent.stat().st_mode & 0o666
         else:
             mode = path.stat().st_mode & 0o7777
             if not mode & 0o222:
                 raise PermissionError(13, "it is read-only")
-            if not _has_own(self.before):
+            if not _has_own_hooks(self.before):
                 shutil.copy2(path, backup)
 
+        # The draft is on the disk before it takes the place of the file.
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with open(draft, "x", encoding="utf-8", newline="", opener=private) as file:
@@ -127,27 +137,29 @@ class FileChange:
         finally:
             draft.unlink(missing_ok=True)
 
-        if not _has_own(text):
+        if not _has_own_hooks(text):
             backup.unlink(missing_ok=True)
 
 
 def apply_all(changes: Sequence[FileChange]) -> None:
     """Write all files, or none if one cannot be written. Raises UsageError."""
-    done = list[FileChange]()
+    written: list[FileChange] = []
     try:
         for change in filter(None, changes):
             change.apply()
-            done.append(change)
+            written.append(change)
     except UsageError:
-        for change in reversed(done):
-            replace(change, before=change.after, after=change.before).apply()
+        for change in reversed(written):
+            undo = replace(change, before=change.after, after=change.before)
+            undo.apply()
         raise
 
 
 def settings_path(user: bool = False) -> Path:
     """Return the settings of Claude Code for the user, or for this project."""
     if not user:
-        return _root() / ".claude" / "settings.json"
+        return _project_root() / ".claude" / "settings.json"
+
     home = os.environ.get("CLAUDE_CONFIG_DIR")
     folder = Path(home) if home else Path.home() / ".claude"
     return folder / "settings.json"
@@ -155,19 +167,22 @@ def settings_path(user: bool = False) -> Path:
 
 def past_sessions() -> Path | None:
     """Return the folder of Claude Code's sessions of this project, if any."""
-    name = re.sub(r"[^A-Za-z0-9]", "-", str(_root()))
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(_project_root()))
     folder = settings_path(user=True).parent / "projects" / name
     return folder if folder.is_dir() else None
 
 
-def _root() -> Path:
+def _project_root() -> Path:
+    """Return the repository of the current folder, or that folder."""
     return repository(Path.cwd()) or Path.cwd()
 
 
 def installed(path: Path) -> tuple[list[str], str]:
-    """Return the events with hooks of heedful, and which of their programs are gone."""
-    groups_by_event = own_hooks(str(path), read_text(path))
+    """Return the events with hooks of heedful, and which of their programs are gone.
 
+    The second is a text such as "; heedful-hook is gone: install again", or "".
+    """
+    groups_by_event = own_hooks(str(path), read_text(path))
     programs: dict[str, None] = {}
     for group in chain.from_iterable(groups_by_event.values()):
         for hook in group["hooks"]:
@@ -175,12 +190,12 @@ def installed(path: Path) -> tuple[list[str], str]:
             if HOOK_COMMAND_PATTERN.search(line):
                 programs[shlex.split(line)[0]] = None
 
-    gone = [
+    notes = [
         f"; {program} is gone: install again"
         for program in programs
         if not shutil.which(program)
     ]
-    return list(groups_by_event), "".join(gone)
+    return list(groups_by_event), "".join(notes)
 
 
 def command(
@@ -195,10 +210,12 @@ def command(
     """
     program = shutil.which(name)
     environments = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    if program and not any(
+    is_in_environment = program is not None and any(
         folder and Path(program).is_relative_to(folder) for folder in environments
-    ):
+    )
+    if program and not is_in_environment:
         return shlex.quote(program) if everywhere else name
+
     # With -P no file of the folder in which an agent works is taken for a module.
     return f"{shlex.quote(sys.executable)} -P -m {module}"
 
@@ -211,23 +228,25 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for event, kind in AGENTS[INSTALL_AGENT].events.items():
         local = {"type": "command", "command": f"{run} {event}"}
-        seconds = HOOK_LIMIT_SECONDS
-        used = [local]
-        if url:
-            used = [_request(url)]
-        if kind == "stop":
-            seconds = STOP_HOOK_LIMIT_SECONDS
-            if url:  # the service runs no command of the project
-                used.append(local)
-        elif kind == "start" and url:  # Claude Code only runs commands at a start
-            used = [local] if (_root() / DEFAULT_DATABASE_FILE).exists() else []
+        event_hooks: list[dict[str, Any]] = [local]
+        if url and kind == "start":
+            # Claude Code only runs commands at a start: without a database, none.
+            has_database = (_project_root() / DEFAULT_DATABASE_FILE).exists()
+            event_hooks = [local] if has_database else []
+        elif url and kind == "stop":
+            # The service runs no command of the project.
+            event_hooks = [_request(url), local]
+        elif url:
+            event_hooks = [_request(url)]
+        if not event_hooks:
+            continue
 
-        if used:
-            group: dict[str, object] = {}
-            if event in HOOK_MATCHERS:
-                group["matcher"] = HOOK_MATCHERS[event]
-            group["hooks"] = [{**hook, "timeout": seconds} for hook in used]
-            groups[event] = [group]
+        seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
+        group: dict[str, object] = {}
+        if event in HOOK_MATCHERS:
+            group["matcher"] = HOOK_MATCHERS[event]
+        group["hooks"] = [{**hook, "timeout": seconds} for hook in event_hooks]
+        groups[event] = [group]
 
     return groups
 
@@ -257,8 +276,8 @@ def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> FileChange:
 
     others = before or ""
     if present:
-        others = _without(str(path), others)
-    return FileChange(path, before, _with(str(path), others, wanted))
+        others = _remove_own_hooks(str(path), others)
+    return FileChange(path, before, _add_groups(str(path), others, wanted))
 
 
 def plan_uninstall(path: Path) -> FileChange:
@@ -273,13 +292,13 @@ def plan_uninstall(path: Path) -> FileChange:
 
     file = Path(os.path.realpath(path))
     backup = read_text(file.with_name(file.name + BACKUP_SUFFIX))
-    if backup is not None and _with(str(path), backup, present) == before:
+    if backup is not None and _add_groups(str(path), backup, present) == before:
         return FileChange(path, before, backup)
 
-    after = _without(str(path), before)
+    # A file that held nothing else goes with the hooks.
+    after = _remove_own_hooks(str(path), before)
     if backup is None and after.strip() == "{}":
         return FileChange(path, before, None)
-
     return FileChange(path, before, after)
 
 
@@ -303,17 +322,16 @@ def own_hooks(path: str, text: str | None) -> dict[str, list[Any]]:
         return {}
 
     events = parse(path, text).get("hooks")
-
-    own_entries: dict[str, list[Any]] = {}
+    groups_by_event: dict[str, list[Any]] = {}
     for event in events.children if events else ():
-        groups = [group.value for group in event.children if _own(group)]
+        groups = [group.value for group in event.children if _own_hooks(group)]
         if groups:
-            own_entries[event.name] = groups
+            groups_by_event[event.name] = groups
 
-    return own_entries
+    return groups_by_event
 
 
-def _own(group: Node) -> list[Node]:
+def _own_hooks(group: Node) -> list[Node]:
     """Return the hooks of heedful in a group."""
     own_entries: list[Node] = []
     hooks = group.get("hooks")
@@ -325,81 +343,90 @@ def _own(group: Node) -> list[Node]:
     return own_entries
 
 
-def _has_own(text: str) -> bool:
-    with suppress(UsageError):  # a text of a plugin is no JSON
+def _has_own_hooks(text: str) -> bool:
+    """Return True if a text has hooks of heedful; a text of a plugin is no JSON."""
+    with suppress(UsageError):
         return bool(own_hooks("", text))
     return False
 
 
-def _with(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
+def _add_groups(path: str, text: str, wanted: Mapping[str, Sequence[Any]]) -> str:
     """Return the text with groups of hooks, in the order of the agent's events."""
     if not text.strip():
         text = "{}\n"
     for event in AGENTS[INSTALL_AGENT].events:
         for group in wanted.get(event, ()):
-            text = _with_group(path, text, event, group)
+            text = _add_group(path, text, event, group)
     return text
 
 
-def _with_group(path: str, text: str, event: str, group: Any) -> str:
-    """Return the text with one more group of hooks at the end of an event's."""
+def _add_group(path: str, text: str, event: str, group: Any) -> str:
+    """Return the text with one more group of hooks at the end of an event's.
+
+    Raises LineError if the hooks have another form.
+    """
     document = parse(path, text)
     events = document.get("hooks")
     if events is None:
-        return _append(text, document, {event: [group]}, "hooks")
+        return _append_value(text, document, {event: [group]}, "hooks")
 
     groups = events.get(event)
     is_list = groups is None or groups.text.startswith("[")
     if not events.text.startswith("{") or not is_list:
         _fail(path, text, events.start, "hooks must be an object of lists")
+
     if groups is None:
-        return _append(text, events, [group], event)
+        return _append_value(text, events, [group], event)
+    return _append_value(text, groups, group)
 
-    return _append(text, groups, group)
 
-
-def _append(text: str, parent: Node, value: Any, name: str = "") -> str:
+def _append_value(text: str, parent: Node, value: Any, name: str = "") -> str:
     """Add a value at the end of an object or a list, indented as the text around it."""
-    end = "\r\n" if "\r\n" in text else "\n"
     last = parent.children[-1].end if parent.children else 0
-    is_flat = bool(last) and "\n" not in parent.text
+    is_on_one_line = bool(last) and "\n" not in parent.text
+    # The first name that begins a line shows how far a level is indented.
     match = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
     step = match[0] if match else "  "
-    line = text[text.rfind("\n", 0, parent.start) + 1 :]
-    outer = line[: len(line) - len(line.lstrip(" \t"))]
 
-    indent = None if is_flat else step
+    indent = None if is_on_one_line else step
     member = json.dumps(value, ensure_ascii=False, indent=indent)
     if name:
         member = f"{json.dumps(name)}: {member}"
-    if is_flat:
+    if is_on_one_line:
         return f"{text[:last]}, {member}{text[last:]}"
 
-    member = f"\n{member}".replace("\n", f"{end}{outer}{step}")
+    # Each line gets the indentation of the line in which the parent begins.
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    line = text[text.rfind("\n", 0, parent.start) + 1 :]
+    outer = line[: len(line) - len(line.lstrip(" \t"))]
+    member = f"\n{member}".replace("\n", f"{line_end}{outer}{step}")
     if last:
         return f"{text[:last]},{member}{text[last:]}"
 
     # Comments in an empty object stay before the value.
-    before = text[: parent.end - 1].rstrip()
-    return f"{before}{member}{end}{outer}{text[parent.end - 1 :]}"
+    bracket = parent.end - 1
+    return f"{text[:bracket].rstrip()}{member}{line_end}{outer}{text[bracket:]}"
 
 
-def _without(path: str, text: str) -> str:
-    """Remove the hooks of heedful, and what is empty without them."""
+def _remove_own_hooks(path: str, text: str) -> str:
+    """Remove the hooks of heedful, and what is empty without them.
+
+    After each removal the text is parsed again, because the places in it have changed.
+    """
     document = parse(path, text)
     events = document.get("hooks")
     for event in events.children if events else ():
         for group in event.children:
             hooks = group.get("hooks")
-            for hook in _own(group):
+            for hook in _own_hooks(group):
                 if events and hooks:
                     nodes = [document, events, event, group, hooks, hook]
-                    return _without(path, _cut_chain(text, nodes))
+                    return _remove_own_hooks(path, _remove_chain(text, nodes))
 
     return text
 
 
-def _cut_chain(text: str, nodes: list[Node]) -> str:
+def _remove_chain(text: str, nodes: list[Node]) -> str:
     """Remove the last node, with those around it that hold nothing else.
 
     Each node is in the one before it; `hooks` of a group goes only with the group.
@@ -409,24 +436,27 @@ def _cut_chain(text: str, nodes: list[Node]) -> str:
     parent, child = pairs.pop()
     while pairs and len(parent.children) == 1:
         parent, child = pairs.pop()
-    return _cut(text, parent, child)
+    return _remove_value(text, parent, child)
 
 
-def _cut(text: str, parent: Node, child: Node) -> str:
+def _remove_value(text: str, parent: Node, child: Node) -> str:
     """Remove a value with its comma; comments around it stay."""
-    nodes = parent.children
-    index = nodes.index(child)
-    if len(nodes) == 1:
+    siblings = parent.children
+    index = siblings.index(child)
+    if len(siblings) == 1:
         return text[: child.at].rstrip() + text[child.end :].lstrip()
-    if index + 1 < len(nodes):
+
+    # The comma after the value goes, or that before the last value.
+    if index + 1 < len(siblings):
         comma = child.whole.index(",", child.end)
         return text[: child.at] + text[child.end : comma] + text[comma + 1 :].lstrip()
 
-    comma = child.whole.index(",", nodes[index - 1].end)
+    comma = child.whole.index(",", siblings[index - 1].end)
     return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
 
-# What JSON has not: comments, as editors allow them, and a mark at a file's beginning.
+# A string, or what JSON has not: comments, as editors allow them, and a mark at a
+# file's beginning. A // in a string is no comment, so strings are matched, too.
 _JSON_COMMENT_PATTERN = re.compile(
     r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL
 )
@@ -436,7 +466,10 @@ _decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A value from `start` to `end` of a JSON text; its name, if any, begins `at`."""
+    """A value in a JSON text, `whole`, from `start` to `end`.
+
+    `name` is that of a member of an object, else ""; it begins at the position `at`.
+    """
 
     whole: str
     at: int
@@ -489,14 +522,14 @@ class Node:
 
 def parse(path: str, text: str) -> Node:
     """Return the object in a JSON text, which may have comments. Raises LineError."""
-    json_text = _JSON_COMMENT_PATTERN.sub(_blank, text)
+    json_text = _JSON_COMMENT_PATTERN.sub(_blank_comment, text)
     try:
         if not isinstance(json.loads(json_text), dict):
             _fail(path, text, 0, "it must be one object")
     except (ValueError, RecursionError) as error:
         position = getattr(error, "pos", 0)
-        last_comma = json_text.rfind(",", 0, position + 1)
         reason = str(error)
+        last_comma = json_text.rfind(",", 0, position + 1)
         if re.match(r",\s*[\]}]", json_text[last_comma:]):
             reason = "remove the comma before the closing bracket"
         _fail(path, text, position, f"it is not JSON: {reason}")
@@ -505,12 +538,13 @@ def parse(path: str, text: str) -> Node:
     return Node(whole=json_text, at=start, start=start, end=len(json_text.rstrip()))
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_comment(match: re.Match[str]) -> str:
     """Return a string as it is, and as many blanks as a comment has characters."""
     return match[1] or re.sub(r"[^\r\n]", " ", match[0])
 
 
 def _fail(path: str, text: str, position: int, problem: str) -> NoReturn:
+    """Raise LineError for a problem at a position of a text."""
     line = text.count("\n", 0, position) + 1
     problem = (
         f"{problem}; nothing was changed: correct the file, then run the command again"

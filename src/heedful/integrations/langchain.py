@@ -58,8 +58,10 @@ MESSAGE_SOURCE_KEY = "lc_source"
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
+# The runs that are open in this process; the oldest are forgotten.
 MAX_OPEN_RUNS = 256
-MAX_THREAD_ID_CHARS = 150  # in the id of a loop, which has at most 200
+# The part of a thread's id in the id of a loop, which has at most 200 characters.
+MAX_THREAD_ID_CHARS = 150
 
 
 class HeedfulState(AgentState[Any]):
@@ -70,8 +72,7 @@ class HeedfulState(AgentState[Any]):
 
 
 class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
-    """Recall before an agent begins, advise at each tool call, and judge the final
-    answer.
+    """Recalls before an agent begins, advises at each tool call, judges the answer.
 
     A rejected answer goes back to the model with what is wrong. When the policy ends
     the run, the best answer is the last message of the state. Put it before middleware
@@ -88,13 +89,13 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self.host = host
         self.hold_back = hold_back
         self.tools = ()
-        # To open a loop again before its first attempt would count lessons that nobody
-        # was shown.
+        # A run is opened once: to open its loop again before its first attempt would
+        # count lessons that nobody was shown.
         self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
-        return _wait(self._begin(state, get_config()))
+        return _run_now(self._begin(state, get_config()))
 
     async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         return await self._begin(state, get_config())
@@ -103,12 +104,12 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _counted(request, handler(_wait(self._informed(request))))
+        return _count_usage(request, handler(_run_now(self._informed(request))))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
-        return _counted(request, await handler(await self._informed(request)))
+        return _count_usage(request, await handler(await self._informed(request)))
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -118,17 +119,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if run is None:
             return handler(request)
 
-        advice, held_back = _wait(self._before(run, request))
+        advice, held_back = _run_now(self._before(run, request))
         if held_back is not None:
             return held_back
 
         try:
             result = handler(request)
         except Exception as error:
-            _wait(_failed(run, request, error))
+            _run_now(_keep_failure(run, request, error))
             raise
 
-        return _wait(_after(run, request, result, advice))
+        return _run_now(_add_advice(run, request, result, advice))
 
     async def awrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
@@ -144,41 +145,45 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         try:
             result = await handler(request)
         except Exception as error:
-            await _failed(run, request, error)
+            await _keep_failure(run, request, error)
             raise
 
-        return await _after(run, request, result, advice)
+        return await _add_advice(run, request, result, advice)
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Judge the answer: go back to the model, or end with the best answer."""
-        return _wait(self._judge(state))
+        return _run_now(self._judge(state))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         return await self._judge(state)
 
     def _run(self, state: Any) -> HostRun | None:
-        """Return the open run of a state."""
-        record = _record(state)
+        """Return the open run of a state, None if there is none."""
+        record = _record_of(state)
         return self.runs(record["id"], record["task"]) if record.get("open") else None
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
-        prompts = _prompts(state["messages"])
+        """Begin a run with the last message of the user; return its record."""
+        prompts = _user_prompts(state["messages"])
         if not prompts:
             return None
 
+        # The user may have gone on without the answer of an earlier run.
         earlier_run = self._run(state)
-        if earlier_run is not None:  # the user went on without its answer
+        if earlier_run is not None:
             await earlier_run.learn(ends="partial")
+
         # A summary may have replaced earlier turns; without a checkpointer only
         # messages count.
-        turn = max(_record(state).get("turn", 0) + 1, len(prompts))
+        turn = max(_record_of(state).get("turn", 0) + 1, len(prompts))
         id = _run_id(config, f"run-{secrets.token_hex(8)}")
         if turn > 1:
             id = f"{id}:{turn}"
+
         task = str(prompts[-1].text)
-        run, advice = await _begun_run(self.runs, id, task)
+        run, advice = await _begin_run(self.runs, id, task)
         record = {
             "id": run.id,
             "task": task,
@@ -190,7 +195,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             "best": None,
             "attempts": len(run.loop.loop.attempts) if run.loop else None,
         }
-
         return {RESULT_KEY: record}
 
     async def _informed(self, request: Request) -> Request:
@@ -207,19 +211,23 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
                     "learn before the limit of steps", run.study(), otherwise=None
                 )
 
-        record = _record(state)
+        record = _record_of(state)
         if not record:
             return request
 
-        rejected = _rejected(request.messages, record["id"], keep=record["open"])
-        dropped = {message.id for message in rejected}
+        rejected = _rejected_messages(
+            request.messages, record["id"], keep=record["open"]
+        )
+        rejected_ids = {message.id for message in rejected}
         messages = [
-            message for message in request.messages if message.id not in dropped
+            message for message in request.messages if message.id not in rejected_ids
         ]
+
+        # What memory has stands before the task.
         if record["advice"]:
             ids = [message.id for message in messages]
             task = ids.index(record["asked"]) if record["asked"] in ids else 0
-            messages.insert(task, _note(record["advice"]))
+            messages.insert(task, _note_message(record["advice"]))
 
         return request.override(messages=messages)
 
@@ -232,6 +240,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if not (advice and self.hold_back):
             return advice, None
 
+        # An equal call was held back already: it runs now.
         mark = {
             MESSAGE_SOURCE_KEY: RESULT_KEY,
             "held": _digest(f"{call['name']} {_text(call['args'])}"),
@@ -249,39 +258,41 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         )
 
     async def _judge(self, state: HeedfulState) -> Update:
+        """Judge the answer of an attempt; return the feedback, or the last update."""
         run = self._run(state)
         if run is None:
             return None
 
-        record = _record(state)
+        record = _record_of(state)
         parsed = state.get("structured_response")
-        answer = _answer(state["messages"], parsed)
+        answer = _last_answer(state["messages"], parsed)
         output = "".join(str(message.text) for message in answer)
         if parsed is not None:
             output = _data(parsed)
+
         verdict = None
         if answer:
             attempts = record["attempts"]
             number = None if attempts is None else attempts + 1
-            verdict = await run.verdict(output, _usage(record), number)
+            verdict = await run.verdict(output, _usage_of(record), number)
 
         loop = run.loop.loop if run.loop else None
         if verdict is not None and loop and loop.best == len(loop.attempts):
             record = {**record, "best": {"messages": answer, "parsed": parsed}}
+
         if isinstance(verdict, Again) and loop:
             record = {**record, "spent": [0, 0, 0], "attempts": len(loop.attempts)}
+            text = verdict.feedback or "Try again."
             rejects = [message.id for message in answer]
-            feedback = _note(
-                verdict.feedback or "Try again.", run=run.id, rejects=rejects
-            )
+            feedback = _note_message(text, run=run.id, rejects=rejects)
             return {"messages": [feedback], "jump_to": "model", RESULT_KEY: record}
 
         done = verdict if isinstance(verdict, Done) else None
         events = [Event("llm_response", _text(output))] if answer else []
         await run.learn(*events, ends=PASSED_OUTCOMES[done.passed if done else None])
+
         update = _end(run, done, state, answer=answer, best=record["best"])
         update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
-
         return update
 
 
@@ -295,18 +306,20 @@ def _end(
 ) -> dict[str, Any]:
     """Return the messages at the end: the best answer with the verdict on it."""
     update: dict[str, object] = {}
-    removed = _rejected(state["messages"], run.id)
+    removed = _rejected_messages(state["messages"], run.id)
     verdict = done or run.unjudged
     added = list(answer) if verdict else []
+
     loop = run.loop.loop if run.loop else None
     if done and loop and loop.best and loop.best != len(loop.attempts):
-        if not best:  # an earlier process made it: it is a text or data
+        # An answer of an earlier process is known as a text or data.
+        if not best:
             text = AIMessage(_text(run.best))
             best = {"messages": [text], "parsed": run.best}
 
         # With a known id a message takes the place of the old one and is not the
         # last.
-        added = [_renewed(message) for message in best["messages"]]
+        added = [_without_id(message) for message in best["messages"]]
         removed += answer
         if state.get("structured_response") is not None:
             update["structured_response"] = best["parsed"]
@@ -366,24 +379,27 @@ class _JudgeNode:
 
     @property
     def is_chat(self) -> bool:
+        """True if the answer is the last of the messages in the state."""
         return self.answer == "messages"
 
     def judge_sync(self, state: Any, config: RunnableConfig) -> Command[Any]:
-        return _wait(self.judge(state, config))
+        return _run_now(self.judge(state, config))
 
     async def judge(self, state: Any, config: RunnableConfig) -> Command[Any]:
         """Begin a run at a state without an answer; judge an answer."""
         fields: Mapping[str, Any] = state if isinstance(state, Mapping) else vars(state)
-        prompt = _task_of(fields[self.task])
+        task = _task_of(fields[self.task])
         last = fields.get(self.answer)
         if self.is_chat and last:
             last = last[-1]
-        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
+        output = _output_of(last)
         is_missing = output in (None, "", []) or isinstance(last, HumanMessage)
-        name = f"{_run_id(config, 'graph')}:{_digest(prompt)}"
+
+        name = f"{_run_id(config, 'graph')}:{_digest(task)}"
         if is_missing or name not in self.runs:
-            advice = await self._begin(name, prompt)
+            advice = await self._begin(name, task)
             loop = self.runs[name].loop
+            # An earlier process may have begun the loop, whose answer comes now.
             if is_missing or loop is None or loop.created:
                 return Command(goto=self.again, update=self._noted(advice.text))
 
@@ -396,43 +412,49 @@ class _JudgeNode:
         await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
         return Command(goto=self.done, update=self._final(run, verdict, last))
 
-    async def _begin(self, name: str, prompt: str) -> Advice:
-        for left in list(self.runs)[: -(MAX_OPEN_RUNS - 1)]:  # runs that nobody ended
-            del self.runs[left]
-        self.runs[name], advice = await _begun_run(self.host.run, name, prompt)
+    async def _begin(self, name: str, task: str) -> Advice:
+        """Begin the run of this name; forget the oldest ones that nobody ended."""
+        for oldest in list(self.runs)[: -(MAX_OPEN_RUNS - 1)]:
+            del self.runs[oldest]
+
+        self.runs[name], advice = await _begin_run(self.host.run, name, task)
         return advice
 
     def _noted(self, text: str) -> dict[str, Any]:
+        """Return the update with a text for the node that answers."""
         if not self.is_chat:
             return {self.feedback: text}
-        return {self.answer: [_note(text)] if text else []}
+        return {self.answer: [_note_message(text)] if text else []}
 
     def _final(self, run: HostRun, verdict: Done | None, last: Any) -> dict[str, Any]:
         """Return the last update: the verdict, and the best answer if it is another."""
         update: dict[str, object] = {}
         if self.verdict:
             final = verdict or run.unjudged
-            update[self.verdict] = final and verdict_to(final)
+            update[self.verdict] = verdict_to(final) if final else None
 
-        output = str(last.text) if isinstance(last, AIMessage) else _data(last)
-        if run.best not in (None, output):
-            update[self.answer] = run.best
-            if self.is_chat:
-                update[self.answer] = [
-                    RemoveMessage(last.id),
-                    AIMessage(_text(run.best)),
-                ]
+        if run.best in (None, _output_of(last)):
+            return update
 
+        update[self.answer] = run.best
+        if self.is_chat:
+            best = AIMessage(_text(run.best))
+            update[self.answer] = [RemoveMessage(last.id), best]
         return update
 
 
 def _task_of(value: Any) -> str:
     """Return the task in a state: the last message of the user, or any other value."""
-    prompts = _prompts(value) if isinstance(value, list) else []
+    prompts = _user_prompts(value) if isinstance(value, list) else []
     return str(prompts[-1].text) if prompts else _text(_data(value))
 
 
-async def _begun_run(
+def _output_of(answer: Any) -> Any:
+    """Return the text of a message, or any other value as JSON data."""
+    return str(answer.text) if isinstance(answer, AIMessage) else _data(answer)
+
+
+async def _begin_run(
     open: Callable[[str, str], HostRun], id: str, task: str
 ) -> tuple[HostRun, Advice]:
     """Begin or continue a run; an id of an ended or of another run gets a suffix."""
@@ -447,7 +469,10 @@ async def _begun_run(
 
 
 def _run_id(config: RunnableConfig, otherwise: str) -> str:
-    """Return the id of the run in a thread; an agent inside an agent has its own."""
+    """Return the id of the run in a thread; an agent inside an agent has its own.
+
+    Without a thread, it is `otherwise`.
+    """
     options = config.get("configurable", {})
     id = str(options.get("thread_id") or otherwise)[:MAX_THREAD_ID_CHARS]
     parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
@@ -455,16 +480,18 @@ def _run_id(config: RunnableConfig, otherwise: str) -> str:
 
 
 def _digest(text: str) -> str:
+    """Return the first 12 digits of the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _wait(work: Coroutine[Any, Any, T]) -> T:
+def _run_now(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine for a synchronous caller, also inside a running event loop."""
-    with ThreadPoolExecutor(1) as thread:  # has no loop
+    # A new thread has no event loop.
+    with ThreadPoolExecutor(1) as thread:
         return thread.submit(copy_context().run, run_sync, work).result()
 
 
-def _record(state: Any) -> dict[str, Any]:
+def _record_of(state: Any) -> dict[str, Any]:
     """Return what the state holds about the run; {} without the hooks of an agent."""
     if not isinstance(state, Mapping):
         return {}
@@ -472,21 +499,24 @@ def _record(state: Any) -> dict[str, Any]:
     return record
 
 
-def _usage(record: Mapping[str, Any]) -> Usage:
+def _usage_of(record: Mapping[str, Any]) -> Usage:
     """Return the usage of the current attempt."""
     calls, prompt_tokens, completion_tokens = record["spent"]
     return Usage(calls, prompt_tokens, completion_tokens=completion_tokens)
 
 
-def _note(text: str, **marks: Any) -> HumanMessage:
+def _note_message(text: str, **marks: Any) -> HumanMessage:
     """Return a message of heedful in the user's part of a chat."""
     return HumanMessage(
         text, additional_kwargs={MESSAGE_SOURCE_KEY: RESULT_KEY, **marks}
     )
 
 
-def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
-    """Return the answer at the end of a chat; an object has a tool message, too."""
+def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
+    """Return the answer at the end of a chat, [] if the chat has none.
+
+    An answer that is an object, `parsed`, has a tool message, too.
+    """
     answers = [
         number
         for number, message in enumerate(messages)
@@ -494,16 +524,17 @@ def _answer(messages: Sequence[AnyMessage], parsed: Any) -> list[AnyMessage]:
     ]
     if not answers:
         return []
+
     answer = list(messages[answers[-1] :])
     return answer if len(answer) == 1 or parsed is not None else []
 
 
-def _renewed(message: AnyMessage) -> AnyMessage:
+def _without_id(message: AnyMessage) -> AnyMessage:
     """Return a message without its id."""
     return message.model_copy(update={"id": None})
 
 
-def _rejected(
+def _rejected_messages(
     messages: Sequence[AnyMessage], run: str, keep: bool = False
 ) -> list[AnyMessage]:
     """Return rejected answers and feedback; `keep` leaves out the last of the run."""
@@ -512,17 +543,21 @@ def _rejected(
     ]
     if keep and feedback and feedback[-1].additional_kwargs["run"] == run:
         feedback = [message for message in feedback if message != feedback[-1]]
-    answers: set[str] = set()
+
+    answer_ids: set[str] = set()
     for message in feedback:
-        answers.update(message.additional_kwargs["rejects"])
+        answer_ids.update(message.additional_kwargs["rejects"])
+
     return [
-        message for message in messages if message in feedback or message.id in answers
+        message
+        for message in messages
+        if message in feedback or message.id in answer_ids
     ]
 
 
-def _counted(request: Request, response: Answer) -> Response:
+def _count_usage(request: Request, response: Answer) -> Response:
     """Return the response, with a command that adds its usage to the attempt's."""
-    record = _record(request.state)
+    record = _record_of(request.state)
     if not record:
         return response
 
@@ -530,11 +565,11 @@ def _counted(request: Request, response: Answer) -> Response:
     # answer.
     ids = {message.id for message in request.state["messages"]}
     result = [
-        _renewed(message) if message.id in ids else message
+        _without_id(message) if message.id in ids else message
         for message in response.result
     ]
-    spent = _usage(record)
 
+    spent = _usage_of(record)
     for message in result:
         if isinstance(message, AIMessage):
             spent += usage_of(message.usage_metadata) or Usage(1)
@@ -546,14 +581,16 @@ def _counted(request: Request, response: Answer) -> Response:
     )
 
 
-async def _failed(run: HostRun, request: ToolCall, error: Exception) -> None:
-    if isinstance(error, GraphBubbleUp):  # an interrupt is no failure
+async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> None:
+    """Record the exception of a tool; an interrupt is no failure."""
+    if isinstance(error, GraphBubbleUp):
         return
+
     call = request.tool_call
     await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
 
 
-async def _after(
+async def _add_advice(
     run: HostRun, request: ToolCall, result: Result, advice: Advice
 ) -> Result:
     """Record the result of a call; add what memory has on the call and its error."""
@@ -580,15 +617,15 @@ async def _after(
             texts.append(fixes.text)
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
-
     if not texts:
         return result
 
-    if isinstance(answer.content, list):
-        blocks = [{"type": "text", "text": text} for text in texts]
-        content: Any = [*answer.content, *blocks]
+    # A result has one text, or blocks of texts, images and others.
+    if isinstance(answer.content, str):
+        content: Any = "\n\n".join([answer.content, *texts])
     else:
-        content = "\n\n".join([answer.content, *texts])
+        blocks = [{"type": "text", "text": text} for text in texts]
+        content = [*answer.content, *blocks]
 
     advised = answer.model_copy(update={"content": content})
     if not isinstance(result, Command):
@@ -598,7 +635,7 @@ async def _after(
     return replace(result, update={**update, "messages": messages})
 
 
-def _prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
+def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
     """Return the messages of the user, without those that middleware made."""
     return [
         message
@@ -609,6 +646,7 @@ def _prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
 
 
 def _text(value: Any) -> str:
+    """Return a text as it is, and other data as JSON with sorted keys."""
     if isinstance(value, str):
         return value
     return json.dumps(value, default=repr, sort_keys=True)

@@ -161,7 +161,7 @@ async def recall_lessons(task: Task, loop: LoopId = "") -> LessonsAnswer:
     body = {"task": task, "form": "text"}
     if loop:
         body["loop"] = loop
-    answer = await _asked("POST", "/v1/recall", body)
+    answer = await _ask("POST", "/v1/recall", body)
     exposure = answer["exposure"] or {"shown": 0, "withheld": 0}
     return LessonsAnswer(answer["text"], exposure["shown"], exposure["withheld"])
 
@@ -172,13 +172,13 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
 
     It finds the error even if names, paths and numbers in it differ.
     """
-    answer = await _asked("POST", "/v1/seen", {"error_type": error_type, "text": error})
+    answer = await _ask("POST", "/v1/seen", {"error_type": error_type, "text": error})
     texts = [lesson["text"] for lesson in answer["lessons"] if not lesson.get("entry")]
     return SeenAnswer(
         count=answer["count"],
         signature=answer["signature"],
         text=facts(texts) if texts else "",
-        quarantine=_quarantine("what is known about it", answer),
+        quarantine=_take_release("what is known about it", answer),
     )
 
 
@@ -186,7 +186,7 @@ async def explain(loop: LoopId) -> ExplainAnswer:
     """Call this to know why a loop continued or stopped, and what would have changed
     that.
     """
-    answer = await _asked("GET", f"/v1/loops/{loop}/explain")
+    answer = await _ask("GET", f"/v1/loops/{loop}/explain")
     return ExplainAnswer(
         text=answer["text"],
         lines=answer["lines"],
@@ -225,8 +225,8 @@ async def remember(
             "accepted": accepted,
             "wrong": error,
         }
-    answer = await _asked("POST", "/v1/reflections", body)
-    quarantine = _quarantine("the lesson", answer)
+    answer = await _ask("POST", "/v1/reflections", body)
+    quarantine = _take_release("the lesson", answer)
     return RememberAnswer(Remembered(**answer), quarantine)
 
 
@@ -251,7 +251,7 @@ async def report_attempt(
     sent = cast("dict[str, Any] | None", evaluation)
     options = [option.name for option in fields(Evaluation)]
     check_options("evaluation", sent or (), options)
-    head = await _asked("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
+    head = await _ask("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
 
     _, caller = _app_and_caller.get()
     has_checks = bool(checks or caller.setup.pinned(caller.scope, loop).checks)
@@ -266,13 +266,13 @@ async def report_attempt(
 
     report = {"output": output, "checks": checks, "evaluation": sent}
     number = attempt or len(head["made"]) + 1
-    answer = await _asked("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
+    answer = await _ask("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
 
     return AttemptAnswer(
         attempt=answer["attempt"],
         decision=answer["decision"],
         verdict=verdict_from({**answer, "verdict": answer["decision"]}),
-        quarantine=_quarantine("what the loop teaches", answer),
+        quarantine=_take_release("what the loop teaches", answer),
     )
 
 
@@ -295,56 +295,56 @@ async def report_outcome(
     Only the first outcome of a loop counts, and only with a reported attempt and
     recalled lessons.
     """
-    ended = await _asked("POST", f"/v1/loops/{loop}/cancel", {"why": why})
+    ended = await _ask("POST", f"/v1/loops/{loop}/cancel", {"why": why})
     body = {
         "loop": loop,
         "right_at_once": right_at_once,
         "calls": calls,
         "signatures": signatures,
     }
-    counted = await _asked("POST", "/v1/outcomes", body)
-    quarantine = _quarantine("what the loop teaches", ended)
+    counted = await _ask("POST", "/v1/outcomes", body)
+    quarantine = _take_release("what the loop teaches", ended)
     return OutcomeAnswer(ended["state"], counted["number"], quarantine)
 
 
 async def read_loop(id: str) -> str:
     """A loop: its task, attempts, decisions and verdict."""
-    return _document("loop", await _asked("GET", f"/v1/loops/{id}"))
+    return _as_document("loop", await _ask("GET", f"/v1/loops/{id}"))
 
 
 async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, its text is not shown."""
-    lesson = await _asked("GET", f"/v1/reflections/{id}")
+    lesson = await _ask("GET", f"/v1/reflections/{id}")
     if lesson["state"] == "quarantined":
         command = _operator_command("heedful quarantine list")
         return (
             f"lesson {id} waits in quarantine; an operator reads and releases it: "
             f"{command}"
         )
-    return _document("lesson", lesson)
+    return _as_document("lesson", lesson)
 
 
 async def read_proof() -> str:
     """Whether memory helps: tasks with and without lessons, in total and for each
     lesson.
     """
-    return _document("proof", await _asked("GET", "/v1/proof"))
+    return _as_document("proof", await _ask("GET", "/v1/proof"))
 
 
-def _document(label: str, data: Any) -> str:
+def _as_document(label: str, data: Any) -> str:
     text = json.dumps(data, ensure_ascii=False, indent=1)
     return facts([text], label, MAX_RESOURCE_CHARS)
 
 
 def reflect_on_failure(task: str, error: str, attempted: str = "") -> str:
     """Find the cause of a failure, and write the lesson down."""
-    data = _data(task=task, attempted=attempted, error=error)
+    data = _delimited(task=task, attempted=attempted, error=error)
     return render("reflect_on_failure.txt.j2", data=data).strip()
 
 
 def critique(task: str, output: str, criteria: str = "") -> str:
     """Criticise an output, as findings that `report_attempt` takes."""
-    data = _data(task=task, criteria=criteria, output=output)
+    data = _delimited(task=task, criteria=criteria, output=output)
     return render("critique.txt.j2", data=data).strip()
 
 
@@ -456,7 +456,9 @@ def server() -> Any:
     )
     logging.root.removeHandler(quiet)
 
-    mcp_server.call_tool = _refusing(_exact(mcp_server.call_tool), ToolError)
+    mcp_server.call_tool = _refuse_with(
+        _refuse_unknown_arguments(mcp_server.call_tool), ToolError
+    )
     for function, (title, only_reads, is_idempotent) in MCP_TOOLS.items():
         annotations = ToolAnnotations(
             title=title,
@@ -468,20 +470,20 @@ def server() -> Any:
         add_tool = mcp_server.tool(
             title=title, annotations=annotations, structured_output=True
         )
-        add_tool(_refusing(function, ToolError))
+        add_tool(_refuse_with(function, ToolError))
 
     for uri, read in MCP_RESOURCES.items():
         add_resource = mcp_server.resource(
             uri, name=read.__name__.removeprefix("read_")
         )
-        add_resource(_refusing(read, ResourceError, ResourceNotFoundError))
+        add_resource(_refuse_with(read, ResourceError, ResourceNotFoundError))
 
     for prompt in (reflect_on_failure, critique):
         mcp_server.prompt()(prompt)
     return mcp_server
 
 
-def _exact(call_tool: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_unknown_arguments(call_tool: Callable[..., Any]) -> Callable[..., Any]:
     """Return `call_tool`, which refuses unknown arguments: the package drops them."""
     options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
@@ -492,7 +494,7 @@ def _exact(call_tool: Callable[..., Any]) -> Callable[..., Any]:
     return exact
 
 
-def _refusing(
+def _refuse_with(
     function: Callable[..., Any],
     refusal: type[Exception],
     missing: type[Exception] | None = None,
@@ -515,7 +517,7 @@ def _refusing(
     return refusing
 
 
-async def _asked(method: str, path: str, body: Any = None) -> Any:
+async def _ask(method: str, path: str, body: Any = None) -> Any:
     """Return the JSON answer of a route of the service. Raises Refused."""
     app, caller = _app_and_caller.get()
     status, answer = await caller.ask(app, method, path, body=body)
@@ -524,7 +526,7 @@ async def _asked(method: str, path: str, body: Any = None) -> Any:
     return answer
 
 
-def _quarantine(subject: str, answer: dict[str, Any]) -> str:
+def _take_release(subject: str, answer: dict[str, Any]) -> str:
     """Take the command for a release out of an answer, and say what waits for it."""
     release = answer.pop("release")
     if not release:
@@ -537,7 +539,7 @@ def _operator_command(command: str) -> str:
     return _command_form.get().replace("{}", command)
 
 
-def _data(**texts: str) -> str:
+def _delimited(**texts: str) -> str:
     """Return the texts that are not empty, each between delimiters."""
     data = {name: sanitize(text) for name, text in texts.items() if text}
     return "\n".join(delimit(delimiter("data", data), data))

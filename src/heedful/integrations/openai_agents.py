@@ -161,7 +161,7 @@ async def _begin(
     prompts = [item for item in items if item.get("role") == "user"]
     anchor = prompts[-1] if prompts else {}
     # A state may hold only what the server does not have; the stored run has the task.
-    task = "" if state and id else _text(anchor.get("content", ""))
+    task = "" if state and id else _text_of(anchor.get("content", ""))
 
     session = options.get("session")
     past = await _past_items(session, config) if session else Items()
@@ -170,7 +170,7 @@ async def _begin(
         id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
     base = items
     if past and not state:
-        base = await _joined(past, items, config)
+        base = await _join_items(past, items, config)
     attempts = _Attempts(
         agent=agent, run=host.run(id, task), config=config, options=options
     )
@@ -196,7 +196,7 @@ async def _past_items(session: Any, config: agents.RunConfig) -> Items:
     return list(await session.get_items())
 
 
-async def _joined(past: Items, items: Items, config: agents.RunConfig) -> Items:
+async def _join_items(past: Items, items: Items, config: agents.RunConfig) -> Items:
     """Return the past items and the new ones, joined as the user wants it."""
     join = config.session_input_callback
     if not join:
@@ -451,7 +451,7 @@ def _message(role: str, text: str) -> Any:
     return {"role": role, "content": text}
 
 
-def _text(content: Any) -> str:
+def _text_of(content: Any) -> str:
     """Return the text of a message, which may have several parts."""
     if isinstance(content, str):
         return content

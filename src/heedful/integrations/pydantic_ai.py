@@ -53,7 +53,7 @@ class Heedful(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""
         id = ctx.run_id or ""
-        task = _task(ctx.prompt)
+        task = _text_of(ctx.prompt)
         past = ctx.messages
         if ctx.prompt is None and past and past[-1].run_id:
             id = past[-1].run_id  # goes on after a pause, such as for an approval
@@ -61,7 +61,7 @@ class Heedful(AbstractCapability[Any]):
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
-            task = "\n".join(_task(part.content) for part in prompts)
+            task = "\n".join(_text_of(part.content) for part in prompts)
 
         run = self.host.run(id, task)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
@@ -94,7 +94,7 @@ class _Run(Heedful):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        self.counted = _usage(ctx)
+        self.counted = _usage_of(ctx)
         self.recalled = (await self.run.recall()).text
         loop = self.run.loop
         if loop and loop.ended and self.run.best is not None:
@@ -125,7 +125,9 @@ class _Run(Heedful):
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
         messages = self.without_rejected(result.all_messages())
-        if isinstance(self.best, ModelResponse) and not _has(self.best, ToolCallPart):
+        if isinstance(self.best, ModelResponse) and not _has_part(
+            self.best, ToolCallPart
+        ):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
             messages = [*messages[:-1], self.best]
@@ -215,7 +217,7 @@ class _Run(Heedful):
             return output
 
         self.judged = True
-        usage = _usage(ctx)
+        usage = _usage_of(ctx)
         spent = Usage(
             usage.calls - self.counted.calls,
             usage.prompt_tokens - self.counted.prompt_tokens,
@@ -251,7 +253,7 @@ class _Run(Heedful):
         prompts = [
             number
             for number, message in enumerate(messages)
-            if _has(message, UserPromptPart)
+            if _has_part(message, UserPromptPart)
         ]
         of_run = [number for number in prompts if messages[number].run_id == run_id]
         first = of_run[0] if of_run else max(prompts, default=-1)
@@ -326,13 +328,13 @@ class _Run(Heedful):
         return isinstance(content, str) and content in self.feedback
 
 
-def _task(prompt: Any) -> str:
+def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def _usage(ctx: RunContext[Any]) -> Usage:
+def _usage_of(ctx: RunContext[Any]) -> Usage:
     usage = ctx.usage
     return Usage(
         usage.requests,
@@ -346,5 +348,5 @@ def _with_parts(message: Any, parts: list[Any]) -> Any:
     return replace(message, parts=parts)
 
 
-def _has(message: ModelMessage, kind: type) -> bool:
+def _has_part(message: ModelMessage, kind: type) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
