@@ -80,9 +80,16 @@ class Module:
 
 @dataclass
 class Survey:
-    """The places of each habit in a folder, and its figures."""
+    """The figures of a folder, and where each comes from.
+
+    `places` are the file and line of each habit; `shared` are the names of constants
+    and classes that stand in several modules.
+    """
 
     places: dict[str, list[tuple[Path, int]]] = field(default_factory=dict)
+    shared: dict[str, list[str]] = field(
+        default_factory=lambda: {"constant": [], "class": []}
+    )
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -366,7 +373,9 @@ def survey(folder: Path) -> Survey:
             result.places[habit].append((module.path, line))
 
     total = sum(sizes)
-    shared = Counter(kind for (kind, _), count in names.items() if count > 1)
+    for (kind, name), count in sorted(names.items()):
+        if count > 1:
+            result.shared[kind].append(name)
     long_lines = sum(length >= LONG_LINE_CHARS for length in lengths)
     result.figures = {
         "files": len(sizes),
@@ -374,8 +383,8 @@ def survey(folder: Path) -> Survey:
         "largest module": max(sizes, default=0),
         "mean line": round(statistics.fmean(lengths or [0]), 1),
         "long lines, %": round(100 * long_lines / max(1, len(lengths)), 1),
-        "shared constants": shared["constant"],
-        "shared classes": shared["class"],
+        "shared constants": len(result.shared["constant"]),
+        "shared classes": len(result.shared["class"]),
     }
     for habit, places in result.places.items():
         result.figures[habit] = round(1000 * len(places) / max(1, total), 2)

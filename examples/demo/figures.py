@@ -280,7 +280,7 @@ class Measured:
 def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
-    show(TextTable(COLUMNS, both_arms(by_group(measured)), text=2))
+    show(TextTable(COLUMNS, both_arms(by_group(measured)), text_columns=2))
     for head, lines in sentences(measured):
         show("\n".join([head, *(f"  {line}" for line in lines)]))
 

@@ -225,7 +225,7 @@ def _print(shown: Shown, again: str) -> None:
         for stage in shown.report.stages
     ]
     show()
-    show(TextTable(HEADS, rows, text=3))
+    show(TextTable(HEADS, rows, text_columns=3))
     show(_remembered(shown))
     if shown.written is not None:
         stage = shown.written.stage("insights")

@@ -11,6 +11,7 @@ type checkers.
 from importlib import import_module
 from typing import Any
 
+# The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
 _NAMES = {
     "checks.evaluate": "Context context",
     "drive.drive": "Result Run run",
@@ -60,19 +61,25 @@ _NAMES = {
     "traces.episode": "Episode Event Fault",
     "traces.signals": "Signal repeated_step signals",
 }
+# The module of each public name.
 _HOMES = {
     name: f"heedful.{home}" for home, names in _NAMES.items() for name in names.split()
 }
 # Modules that are public as a whole.
 _MODULES = {
-    name: f"heedful.{name}" for name in "checks errors models testing traces".split()
+    "checks": "heedful.checks",
+    "errors": "heedful.errors",
+    "models": "heedful.models",
+    "testing": "heedful.testing",
+    "traces": "heedful.traces",
+    "policies": "heedful.loop.policies",
 }
-_MODULES |= {"policies": "heedful.loop.policies"}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name at its first use; Python calls this if it is missing."""
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:
@@ -81,6 +88,7 @@ def __getattr__(name: str) -> Any:
         value = import_module("importlib.metadata").version("heedful")
     else:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+
     globals()[name] = value
     return value
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from heedful.redact import redact
 
-_MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
-
 
 class HeedfulError(Exception):
     """The base class of all errors that heedful raises.
@@ -33,9 +31,10 @@ class HeedfulError(Exception):
 
 @dataclass(slots=True)
 class UserCode:
-    """A `with` block that turns exceptions of other code into those of heedful.
+    """A `with` block that turns exceptions of other code into errors of heedful.
 
-    An exception of `kinds` becomes `failed(error)`, unless it is one of heedful.
+    An exception of one of the `kinds` becomes `failed(error)`, unless it is an error of
+    heedful already.
     """
 
     failed: Callable[[BaseException], HeedfulError]
@@ -63,7 +62,7 @@ class InvalidInput(UsageError, ValueError):
         self.field: str = field
         self.value: object = value
         self.allowed: str = allowed
-        super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
+        super().__init__(f"{field} is {_shorten(value)}; it must be {allowed}")
 
 
 class UnknownName(UsageError):
@@ -75,6 +74,7 @@ class UnknownName(UsageError):
         self.known: tuple[str, ...] = tuple(known)
         matches = get_close_matches(str(name), known, n=1, cutoff=0.7)
         question = f" (did you mean {matches[0]!r}?)" if matches else ""
+
         names = ", ".join(known) or "none"
         super().__init__(f"no {kind} is called {name!r}{question}; there are: {names}")
 
@@ -131,9 +131,9 @@ class OutOfOrder(Conflict):
 
 
 class NotQuarantined(UsageError):
-    """The lesson is not in quarantine, so there is nothing to review.
+    """The example `id` does not wait in quarantine, so there is nothing to review.
 
-    `state` is its state.
+    `state` is its state. `ruled` says in words who decided about it, "" if nobody did.
     """
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
@@ -149,7 +149,7 @@ class NotQuarantined(UsageError):
 class RollbackRefused(UsageError):
     """A dream was rolled back already, or a later one must be rolled back before it.
 
-    `first` is that later dream.
+    `first` is the id of that later dream, 0 if there is none.
     """
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
@@ -159,8 +159,9 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """Someone else changed the object, which now has this `edition`; nothing was
-    written.
+    """Someone else changed the object since it was read; nothing was written.
+
+    `edition` is the one that the object has now.
     """
 
     def __init__(self, what: str, id: str, edition: str) -> None:
@@ -178,7 +179,7 @@ class QuotaExceeded(UsageError):
         self.count: int = count
         self.quota: int = quota
         super().__init__(
-            f"source {_short(source)} would have {count} entries in quarantine, its "
+            f"source {_shorten(source)} would have {count} entries in quarantine, its "
             f"quota is {quota}; release or reject some first, or raise its quota"
         )
 
@@ -202,42 +203,54 @@ class TenantMismatch(Forbidden):
     """The request names a tenant that the key does not belong to."""
 
 
+# What a user can do if an object of this kind was not found.
+_NOT_FOUND_REMEDIES = {
+    "example": "; heedful quarantine list shows the ids of waiting examples",
+    "source": "; heedful quarantine list shows the sources of waiting examples",
+    "lesson": "; heedful lessons shows the ids",
+    "dream": "; heedful dream log shows the ids",
+}
+
+
 class NotFound(HeedfulError):
-    """Nothing is stored under this id."""
+    """Nothing is stored under this id.
+
+    `remedy` says what to do; with "" it is the usual remedy for this `kind`.
+    """
 
     def __init__(self, kind: str, id: str, where: str, remedy: str = "") -> None:
         self.kind: str = kind
         self.id: str = id
         self.where: str = where
         self.remedy: str = remedy
-        remedies = {
-            "example": "; heedful quarantine list shows the ids of waiting examples",
-            "source": "; heedful quarantine list shows the sources of waiting examples",
-            "lesson": "; heedful lessons shows the ids",
-            "dream": "; heedful dream log shows the ids",
-        }
-        super().__init__(
-            f"no {kind} {id!r} in {where}{remedy or remedies.get(kind, '')}"
-        )
+        if not remedy:
+            remedy = _NOT_FOUND_REMEDIES.get(kind, "")
+        super().__init__(f"no {kind} {id!r} in {where}{remedy}")
 
 
 class NotPassed(HeedfulError):
     """A loop ended without an accepted candidate.
 
-    `result` has the best candidate and the reasons.
+    `result` is the `Result` with the best candidate and the reasons.
     """
 
     def __init__(self, result: Any) -> None:
         self.result: Any = result
-        reason = result.stopped_by[0] if result.stopped_by else None
-        why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
+        why = "no reason recorded"
+        if result.stopped_by:
+            stop = result.stopped_by[0]
+            why = f"{stop.rule}: {stop.detail}"
+
         wrong = "; ".join(result.wrong[:3]) or "nothing was evaluated"
         more = len(result.wrong) - 3
-        wrong += f" and {more} more" if more > 0 else ""
-        message = (
-            f"not passed after {len(result.loop.attempts)} attempts ({why}): {wrong}"
+        if more > 0:
+            wrong += f" and {more} more"
+
+        attempts = len(result.loop.attempts)
+        super().__init__(
+            f"not passed after {attempts} attempts ({why}): {wrong}; "
+            "the best candidate is in .result.candidate"
         )
-        super().__init__(f"{message}; the best candidate is in .result.candidate")
 
 
 class UserCodeError(HeedfulError):
@@ -251,17 +264,16 @@ class GenerateFailed(UserCodeError):
 class StageFailed(UserCodeError):
     """The function of a stage raised an exception.
 
-    A stored run can be resumed by its id `run`.
+    A stored run can be resumed by its id `run`, which is "" if the run is not stored.
     """
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
         self.stage: str = stage
         self.run: str = run
-        again = (
-            f"; finished stages are stored, run again with id={run!r}" if run else ""
-        )
-        message = f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}"
-        super().__init__(f"{message}; fix it{again}")
+        message = f"stage {stage!r} raised {_describe(cause)}; fix it"
+        if run:
+            message += f"; finished stages are stored, run again with id={run!r}"
+        super().__init__(message)
 
 
 class CheckFailed(UserCodeError):
@@ -269,11 +281,13 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        message = f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}"
-        todo = "fix the check and run again"
+        message = (
+            f"check {check!r} raised {_describe(cause)}; "
+            "the candidate is not at fault, fix the check and run again"
+        )
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
-            todo += "; a check takes (candidate) or (candidate, context)"
-        super().__init__(f"{message}; the candidate is not at fault, {todo}")
+            message += "; a check takes (candidate) or (candidate, context)"
+        super().__init__(message)
 
 
 class NotJournalable(UserCodeError):
@@ -307,8 +321,10 @@ class StoreInDoubt(StoreError):
     """
 
     def __init__(self, what: str) -> None:
-        what += ": the connection was lost before the commit was acknowledged"
-        super().__init__(f"{what}; make the same call again: it does not write twice")
+        super().__init__(
+            f"{what}: the connection was lost before the commit was acknowledged; make "
+            "the same call again: it does not write twice"
+        )
 
 
 class RoleRefused(StoreError):
@@ -330,7 +346,7 @@ class ModelUnavailable(ModelError):
 class WeightsError(ModelUnavailable):
     """Weights were not fetched, or their bytes are wrong.
 
-    `tried` has a line for each source.
+    `tried` has a line for each source from which they were to come.
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
@@ -353,7 +369,7 @@ class MalformedAnswer(ModelError):
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
         self.usage: Any = usage
-        super().__init__(f"{what}; it began: {_short(answer)}")
+        super().__init__(f"{what}; it began: {_shorten(answer)}")
 
 
 class PromptTooLong(ModelError):
@@ -369,7 +385,8 @@ class Unreachable(RemoteError):
 
     def __init__(self, url: str, what: str, why: str = "") -> None:
         self.url: str = url
-        what += f": {_short(why)}" if why else ""
+        if why:
+            what += f": {_shorten(why)}"
         super().__init__(
             f"no answer from {url}, {what}; check the address and that the service runs"
         )
@@ -389,7 +406,15 @@ class Refused(RemoteError):
         super().__init__(f"the service answered {status}{shown_code}: {message}")
 
 
-def _short(value: object, max_chars: int = 120) -> str:
+def _describe(cause: BaseException) -> str:
+    """Return the type and the shortened text of an exception."""
+    return f"{type(cause).__name__}: {_shorten(str(cause))}"
+
+
+_MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
+
+
+def _shorten(value: object, max_chars: int = 120) -> str:
     """Return the `repr` of a value, without secrets, in at most `max_chars`."""
     if isinstance(value, str):
         value = value[:_MAX_REDACTED_CHARS]

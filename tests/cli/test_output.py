@@ -37,7 +37,7 @@ ROWS = [
 def test_no_number_is_cut_at_any_width(capsys, monkeypatch, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None, raising=False)
     monkeypatch.setenv("COLUMNS", str(width or 40))
-    print(TextTable(HEADS, ROWS, text=2))
+    print(TextTable(HEADS, ROWS, text_columns=2))
     out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     text = " ".join(out.split())
     for number in (

@@ -88,13 +88,24 @@ def test_a_name_that_stands_in_two_modules_is_counted(tmp_path):
 
 
 def test_a_figure_over_its_ceiling_is_a_problem_and_names_the_command():
-    [problem] = budgets.ceiling_problems("src", {"walrus": 3}, {"walrus": 2})
+    survey = reading.Survey(figures={"walrus": 3})
+    [problem] = budgets.ceiling_problems("src", survey, {"walrus": 2})
     assert "walrus 3; at most 2" in problem
     assert "--where walrus src" in problem
 
 
+def test_shared_names_over_their_ceiling_are_named(tmp_path):
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("LIMIT = 1\nclass Row: ...\n", encoding="utf-8")
+    survey = reading.survey(tmp_path)
+    [problem] = budgets.ceiling_problems("src", survey, {"shared constants": 0})
+    assert "(LIMIT)" in problem
+
+
 def test_a_figure_at_its_ceiling_is_none():
-    assert list(budgets.ceiling_problems("src", {"walrus": 2}, {"walrus": 2})) == []
+    survey = reading.Survey(figures={"walrus": 2})
+    assert list(budgets.ceiling_problems("src", survey, {"walrus": 2})) == []
 
 
 def test_a_type_variable_is_no_constant(tmp_path):

@@ -31,6 +31,7 @@ MAX_FILE_BYTES = 16 << 20
 MAX_OPEN_FILES = 64
 MAX_VALUE_CHARS = 300
 MAX_LINE_CHARS = 120
+MAX_FRAMES = 4
 
 # Beginnings of the names of audit events.
 PROCESS_EVENTS = (
@@ -72,7 +73,7 @@ WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # The program may replace functions in `builtins`; this module keeps the originals.
 globals()["__builtins__"] = dict(vars(builtins))
 
-Record = Callable[..., None]
+Record = Callable[..., None]  # writes its keyword arguments as a record
 
 
 def limit(seconds: float, memory_mb: float) -> None:
@@ -81,25 +82,26 @@ def limit(seconds: float, memory_mb: float) -> None:
     Raises OSError or ValueError if the system refuses.
     """
     cpu_seconds = int(seconds) + 2
-    limits = {
+    hard_limits = {
         "CPU": cpu_seconds + 1,
         "FSIZE": MAX_FILE_BYTES,
         "NOFILE": MAX_OPEN_FILES,
         "CORE": 0,
     }
     if sys.platform != "darwin":  # macOS cannot limit the address space
-        limits["AS"] = int(memory_mb * (1 << 20))
+        hard_limits["AS"] = int(memory_mb * (1 << 20))
 
-    for name, value in limits.items():
+    for name, hard in hard_limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         system_limit = resource.getrlimit(kind)[1]
-        hard = value
         if system_limit != resource.RLIM_INFINITY:
-            hard = min(value, system_limit)
+            hard = min(hard, system_limit)
         # After the soft limit of CPU time comes SIGXCPU; after the hard limit, SIGKILL.
         soft = min(hard, cpu_seconds) if name == "CPU" else hard
         resource.setrlimit(kind, (soft, hard))
-    signal.alarm(cpu_seconds)  # if the parent dies, nothing else ends this process
+
+    # If the parent dies, nothing else ends a process that only waits.
+    signal.alarm(cpu_seconds)
 
 
 def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
@@ -125,7 +127,7 @@ def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
             raise PermissionError(f"the program may not use the network here ({event})")
 
         paths = arguments[: CHANGE_EVENTS.get(event, 0)]
-        if event == "open" and arguments[2] & WRITE_FLAGS:
+        if event == "open" and arguments[2] & WRITE_FLAGS:  # of path, mode and flags
             paths = arguments[:1]
         if any(is_outside(path) for path in paths):
             raise PermissionError(
@@ -137,10 +139,12 @@ def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
 
 def recorder(nonce: str) -> Record:
     """Return a function that writes records to the output; discard all other output."""
-    out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
+    # The output moves to a number of at least 40, where the program does not look.
+    output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+
     # Local names, because the program may replace these functions.
     write = os.write
     dumps = json.dumps
@@ -148,7 +152,8 @@ def recorder(nonce: str) -> Record:
     def record(**fields: Any) -> None:
         line = f"\n{nonce} {dumps(fields)}\n".encode()
         while line:
-            line = line[write(out, line) :]
+            written_bytes = write(output, line)
+            line = line[written_bytes:]
 
     return record
 
@@ -156,7 +161,7 @@ def recorder(nonce: str) -> Record:
 def attempt(
     act: Callable[..., Any], *arguments: Any
 ) -> tuple[Any, BaseException | None]:
-    """Call code of the program; return its value, and what it raised."""
+    """Call code of the program; return its value and None, or None and its error."""
     try:
         return act(*arguments), None
     except BaseException as error:  # user code
@@ -178,20 +183,19 @@ def describe(error: BaseException) -> dict[str, Any]:
 
     The key `own` is True if an assert statement of the tests raised the exception.
     """
-    # The first frame is that of this module.
-    inner = error.__traceback__ and error.__traceback__.tb_next
-    frames = [
-        frame
-        for frame in extract_tb(inner)
-        if frame.filename in (PROGRAM_FILE, TESTS_FILE)
-    ]
     message = show_value(error, str)
     if isinstance(error, SyntaxError):
         line = (error.text or "").strip()[:MAX_LINE_CHARS]
         message = f"{error.msg} (line {error.lineno}: {line!r})"
 
+    traceback = error.__traceback__
+    if traceback is not None:
+        traceback = traceback.tb_next  # the first frame is that of this module
+    files = (PROGRAM_FILE, TESTS_FILE)
+    frames = [frame for frame in extract_tb(traceback) if frame.filename in files]
+
     trace = []
-    for frame in frames[-4:]:
+    for frame in frames[-MAX_FRAMES:]:
         line = (frame.line or "")[:MAX_LINE_CHARS]
         trace.append(f"{frame.filename}:{frame.lineno} in {frame.name}: {line}")
 
@@ -205,10 +209,13 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def load(program: str, record: Record) -> dict[str, Any] | None:
-    """Return the names of the program; record why it fails, and return None."""
-    module = sys.modules["program"] = types.ModuleType("program")
+    """Run the program and return its names, or record why it failed and return None."""
+    module = types.ModuleType("program")
+    sys.modules["program"] = module
     names = vars(module)
+
     stage = "syntax"
+    # Without flags, and without the __future__ imports of this module.
     code, error = attempt(compile, program, PROGRAM_FILE, "exec", 0, True)
     if error is None:
         stage = "load"
@@ -216,6 +223,7 @@ def load(program: str, record: Record) -> dict[str, Any] | None:
     if error is not None:
         record(broken=stage, **describe(error))
         return None
+
     return {name: value for name, value in names.items() if not name.startswith("__")}
 
 
@@ -230,20 +238,23 @@ def run(request: dict[str, Any], record: Record) -> None:
     names = load(request["program"], record)
     if names is None:
         return
+
     # A program without the entry point fails, even if it is a built-in function.
     original_builtins.pop(request["entry_point"], None)
     names |= {"__name__": "__main__", "__builtins__": original_builtins}
-    scopes = {0: names}
-    for number, (code, scope, side_count) in enumerate(request["steps"]):
-        space = scopes.get(scope)
-        if space is None:
-            space = scopes[scope] = dict(names)
-        side_names = [f"@{place}" for place in range(side_count)]
-        space |= dict.fromkeys(side_names)
+    # Scope 0 has the names of the tests; each test function has a copy of its own.
+    namespaces = {0: names}
+    for number, (code, scope, sides_count) in enumerate(request["steps"]):
+        if scope not in namespaces:
+            namespaces[scope] = dict(names)
+        namespace = namespaces[scope]
+        side_names = [f"@{n}" for n in range(sides_count)]
+        namespace |= dict.fromkeys(side_names)
+
         record(step=number)
-        _, error = attempt(exec, code, space)
+        _, error = attempt(exec, code, namespace)
         if error is not None:
-            sides = [show_value(space[name]) for name in side_names]
+            sides = [show_value(namespace[name]) for name in side_names]
             record(failed=number, sides=sides, **describe(error))
     record(done=True)
 

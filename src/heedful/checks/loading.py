@@ -6,7 +6,7 @@ context, or else a factory that returns a check.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -22,6 +22,7 @@ from heedful.validation import require
 Check = Callable[..., Any]
 
 _IMPORT_ERRORS = (Exception, SystemExit)  # a module may try to end the program
+# Functions of `heedful.checks` that make no check.
 _NON_CHECK_NAMES = ("calibrate", "ground", "known", "load")
 
 
@@ -51,33 +52,45 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
             "name of a check", name, f"one of {', '.join(known())}, module:function"
         )
     arguments = {str(key): value for key, value in spec.items() if key != "name"}
-    return bind_check(name, _factory(name, folder), arguments)
+    return bind_check(name, _find_factory(name, folder), arguments)
 
 
-def _factory(name: str, folder: Path | None) -> Check:
+def _find_factory(name: str, folder: Path | None) -> Check:
+    """Return the function with this name. Raises UnknownName, InvalidInput."""
     if name in known():
         return getattr(checks, name)  # type: ignore[no-any-return]
-    module, colon, function = name.partition(":")
+
+    module_name, colon, function_name = name.partition(":")
     if not colon:
         raise UnknownName("check", name, known())
-    if not all(part.isidentifier() for part in (*module.split("."), function)):
+    parts = module_name.split(".")
+    if not all(part.isidentifier() for part in (*parts, function_name)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-    failed = partial(_refused, "module of a check", name, "importable")
-    with UserCode(failed, _IMPORT_ERRORS):
-        if file and file.is_file():
-            owner: Any = _run_file(file, file.stat().st_mtime_ns)
-        else:
-            owner = import_module(module)
-    factory: Check | None = getattr(owner, function, None)
+
+    to_error = partial(_invalid_input, "module of a check", name, "importable")
+    with UserCode(to_error, _IMPORT_ERRORS):
+        module = _import(parts, folder)
+
+    factory: Check | None = getattr(module, function_name, None)
     if not callable(factory):
         functions = [
             key
-            for key, value in vars(owner).items()
+            for key, value in vars(module).items()
             if callable(value) and key[0] != "_"
         ]
-        raise UnknownName(f"function of {module}", function, sorted(functions))
+        raise UnknownName(
+            f"function of {module_name}", function_name, sorted(functions)
+        )
     return factory
+
+
+def _import(parts: Sequence[str], folder: Path | None) -> Any:
+    """Import a module of `folder`, or else an installed one."""
+    if folder is not None:
+        file = folder.resolve().joinpath(*parts).with_suffix(".py")
+        if file.is_file():
+            return _run_file(file, file.stat().st_mtime_ns)
+    return import_module(".".join(parts))
 
 
 @cache
@@ -102,17 +115,17 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
 
     Raises InvalidInput.
     """
-    parameters = _signature(name, factory)
-    places = _take_places(parameters, arguments)
+    parameters = _read_signature(name, factory)
+    positional = _take_positional(parameters, arguments)
     try:
-        parameters.bind_partial(*places, **arguments)
+        parameters.bind_partial(*positional, **arguments)
     except TypeError as error:
         names = ", ".join(parameters.parameters) or "none"
         raise InvalidInput(
             f"arguments of check {name!r}", arguments, f"some of {names} ({error})"
         ) from error
 
-    missing = _missing(parameters, arguments)
+    missing = _missing_parameters(parameters, arguments)
     if len(missing) == 2:  # the candidate and the context
         if not arguments:
             return factory
@@ -122,7 +135,8 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         raise InvalidInput(
             f"{missing[0]} of check {name!r}", None, "given: it is required"
         )
-    check = _call_factory(name, factory, places, arguments)
+
+    check = _call_factory(name, factory, positional, arguments)
     require(
         callable(check),
         f"what {name!r} returns",
@@ -132,7 +146,8 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     return check
 
 
-def _signature(name: str, factory: Check) -> Signature:
+def _read_signature(name: str, factory: Check) -> Signature:
+    """Return the signature of a function. Raises InvalidInput if it has none."""
     try:
         return signature(factory)
     except (TypeError, ValueError) as error:
@@ -142,16 +157,23 @@ def _signature(name: str, factory: Check) -> Signature:
         ) from error
 
 
-def _take_places(parameters: Signature, arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """Remove the positional arguments, a list in a task file, and return them."""
+def _take_positional(
+    parameters: Signature, arguments: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Remove the arguments of a parameter such as `*needles`, and return them.
+
+    In a task file they are a list, or one value: {"name": "contains", "needles": "x"}.
+    """
     for parameter in parameters.parameters.values():
         if parameter.kind is Parameter.VAR_POSITIONAL:
-            places = arguments.pop(parameter.name, ())
-            return tuple(places) if isinstance(places, list | tuple) else (places,)
+            values = arguments.pop(parameter.name, ())
+            return tuple(values) if isinstance(values, list | tuple) else (values,)
     return ()
 
 
-def _missing(parameters: Signature, arguments: Mapping[str, Any]) -> list[str]:
+def _missing_parameters(
+    parameters: Signature, arguments: Mapping[str, Any]
+) -> list[str]:
     """Return the names of the parameters that need an argument and have none."""
     variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return [
@@ -164,24 +186,24 @@ def _missing(parameters: Signature, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _call_factory(
-    name: str, factory: Check, places: tuple[Any, ...], arguments: dict[str, Any]
+    name: str, factory: Check, positional: tuple[Any, ...], arguments: dict[str, Any]
 ) -> Check:
     """Return what the factory makes; its errors name the check."""
-    failed = partial(
-        _refused, f"arguments of check {name!r}", arguments, "arguments that it takes"
-    )
-    with UserCode(failed, _IMPORT_ERRORS):
+    field = f"arguments of check {name!r}"
+    to_error = partial(_invalid_input, field, arguments, "arguments that it takes")
+    with UserCode(to_error, _IMPORT_ERRORS):
         try:
-            check: Check = factory(*places, **arguments)
+            check: Check = factory(*positional, **arguments)
         except InvalidInput as error:
             field = f"{error.field} of check {name!r}"
             raise InvalidInput(field, error.value, error.allowed) from error
         except UsageError as error:
-            raise failed(error) from error
+            raise to_error(error) from error
     return check
 
 
-def _refused(
+def _invalid_input(
     field: str, value: object, allowed: str, error: BaseException
 ) -> InvalidInput:
+    """Return the error that what is in a task file made code of the user fail."""
     return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import read, shorten
@@ -27,6 +27,7 @@ _JSON_SCHEMA_CHECK = "json_schema"
 _BARE_JSON_FIX = (
     "answer with the bare JSON only: no ``` fences, no words before or after it"
 )
+# Yields the problems of a JSON value; called with the value and its JSON text.
 Problems = Callable[[Any, str], Iterator[Finding]]
 
 
@@ -40,29 +41,35 @@ class JsonSchema:
     pure: ClassVar[bool] = True
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
+        """Return the findings about a text, or about data that can be JSON."""
         if isinstance(self.schema, type) and isinstance(candidate, self.schema):
             return []
         try:
-            candidate = as_data(candidate)
-            if isinstance(candidate, dict | list):
-                try:
-                    candidate = json.dumps(candidate)
-                except (TypeError, ValueError) as error:
-                    return [_not_data(error)]
-            text = read(_JSON_SCHEMA_CHECK, candidate)
-            return [text] if isinstance(text, Finding) else self._judge(text)
+            return self._judge(as_data(candidate))
         except RecursionError:
             return [_finding("the JSON is nested too deep", "nest it less", "depth")]
 
-    def _judge(self, text: str) -> list[Finding]:
-        value, part, findings = _parse(text)
-        if part is None:
-            return findings
+    def _judge(self, candidate: Any) -> list[Finding]:
+        if isinstance(candidate, dict | list):
+            try:
+                candidate = json.dumps(candidate)
+            except (TypeError, ValueError) as error:
+                return [_not_data(error)]
+        text = read(_JSON_SCHEMA_CHECK, candidate)
+        if isinstance(text, Finding):
+            return [text]
+
+        parsed = _parse(text)
+        if isinstance(parsed, Finding):
+            return [parsed]
+        findings = parsed.findings
         try:
-            json.dumps(value, allow_nan=False)
+            json.dumps(parsed.value, allow_nan=False)
         except ValueError as error:
             findings.append(_not_data(error))
-        return [*findings, *islice(self.problems(value, part), MAX_SCHEMA_PROBLEMS)]
+
+        problems = self.problems(parsed.value, parsed.text)
+        return [*findings, *islice(problems, MAX_SCHEMA_PROBLEMS)]
 
 
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
@@ -86,6 +93,7 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
 
 
 def _finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding:
+    """Return a finding of this check."""
     return Finding(
         _JSON_SCHEMA_CHECK,
         message,
@@ -95,44 +103,57 @@ def _finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding
     )
 
 
-def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
-    """Return the JSON value in a text, its JSON part (or None), and findings."""
+class ParsedJson(NamedTuple):
+    """The JSON value in a text, its own text, and what is wrong around it."""
+
+    value: Any
+    text: str
+    findings: list[Finding]
+
+
+def _parse(text: str) -> ParsedJson | Finding:
+    """Return the JSON in a text, or the finding that there is none.
+
+    Words before and after the JSON are a finding beside it.
+    """
     try:
-        return json.loads(text), text, []
+        return ParsedJson(json.loads(text), text, [])
     except ValueError as error:
-        refused = error
+        refusal = error
 
     bracket = re.search(r"[{\[]", text)
     start = bracket.start() if bracket else 0
     end = max(text.rfind("}"), text.rfind("]")) + 1
     with suppress(ValueError):
         value = json.loads(text[start:end])
-        outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
-        around = _finding(
-            f"there is text around the JSON: {outside}", _BARE_JSON_FIX, "text around"
-        )
-        return value, text[start:end], [around]
+        outside = f"{text[:start].strip()} … {text[end:].strip()}".strip()
+        message = f"there is text around the JSON: {shorten(outside, 60)}"
+        finding = _finding(message, _BARE_JSON_FIX, "text around")
+        return ParsedJson(value, text[start:end], [finding])
 
-    position = getattr(refused, "pos", 0)
-    if position >= len(text.rstrip()) or "Unterminated string" in str(refused):
-        finding = _finding(
+    position = getattr(refusal, "pos", 0)
+    if position >= len(text.rstrip()) or "Unterminated string" in str(refusal):
+        return _finding(
             f"the JSON breaks off after {len(text)} characters",
             "answer with complete JSON; make it shorter",
             "breaks off",
         )
-    else:
-        near = shorten(text[max(0, position - 10) : position + 20], 40)
-        message = f"not JSON: {str(refused)[:120]}, near {near}"
-        finding = _finding(message, _BARE_JSON_FIX, "not JSON")
-    return None, None, [finding]
+    near = shorten(text[max(0, position - 10) : position + 20], 40)
+    message = f"not JSON: {str(refusal)[:120]}, near {near}"
+    return _finding(message, _BARE_JSON_FIX, "not JSON")
 
 
 def _not_data(error: Exception) -> Finding:
+    """Return the finding that a value cannot be written as JSON."""
     fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
     return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
 
 
 def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> Finding:
+    """Return the finding about the value at a path, of which `parts` are the keys.
+
+    `kind` is the rule that the value breaks.
+    """
     path = "$"
     for part in parts:
         if isinstance(part, int):
@@ -147,6 +168,7 @@ def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> F
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Problems:
+    """Return what judges a value by a JSON Schema. Raises InvalidInput."""
     from jsonschema import exceptions, validators
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -156,24 +178,25 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
         cls = validators.validator_for(draft, default=validators.Draft202012Validator)
         cls.check_schema(draft)
     except exceptions.SchemaError as error:
-        where = f"at {error.json_path}: {shorten(error.message, 200)}"
+        fault = f"at {error.json_path}: {shorten(error.message, 200)}"
         raise InvalidInput(
-            "schema", schema, f"a valid JSON Schema ({where})"
+            "schema", schema, f"a valid JSON Schema ({fault})"
         ) from error
+
     # Without a registry the library would fetch unknown references over the network.
     validator = cls(draft, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
         try:
-            for first_error in validator.iter_errors(value):
-                error = exceptions.best_match([first_error]) or first_error
+            for outer_error in validator.iter_errors(value):
+                # Of "anyOf", the error inside the likeliest alternative says more.
+                error = exceptions.best_match([outer_error]) or outer_error
                 rule = str(error.validator)
+                kind = rule
+                fix = f"make it meet {rule} {shorten(error.validator_value, 200)}"
                 if rule == "required":
-                    kind = error.message
+                    kind = error.message  # it names the key that is missing
                     fix = "add it"
-                else:
-                    kind = rule
-                    fix = f"make it meet {rule} {shorten(error.validator_value, 200)}"
                 yield _problem(
                     error.absolute_path, error.message[:240], kind[:240], fix
                 )
@@ -186,19 +209,20 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
 
 
 def _by_model(model: "type[BaseModel]") -> Problems:
+    """Return what judges a value by a pydantic model."""
     from pydantic import ValidationError
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
         try:
             model.model_validate_json(text)
         except ValidationError as error:
-            for line in error.errors(include_url=False, include_context=False):
-                message = line["msg"][:200]
+            for problem in error.errors(include_url=False, include_context=False):
+                message = problem["msg"][:200]
                 fix = message
-                if line["type"] == "missing":
+                if problem["type"] == "missing":
                     fix = "add it"
                 else:
-                    message += f", it is {shorten(line['input'])}"
-                yield _problem(line["loc"], message, line["type"], fix)
+                    message += f", it is {shorten(problem['input'])}"
+                yield _problem(problem["loc"], message, problem["type"], fix)
 
     return problems

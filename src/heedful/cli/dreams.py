@@ -88,7 +88,7 @@ def list_dreams(limit: Limit = 20) -> int:
         results,
         DREAM_COLUMNS,
         key="dreams",
-        text=2,
+        text_columns=2,
         empty="no dream yet",
         then=then,
         document=_dream_document,

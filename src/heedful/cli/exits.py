@@ -107,7 +107,7 @@ def report_error(error: BaseException, **more: Any) -> int:
 
     if command.json:
         kind = "UsageError" if is_of_command_line(error) else type(error).__name__
-        with suppress(OSError):  # stdout itself may be broken
+        with suppress(OSError):  # if stdout itself is broken, stderr has the message
             print_json({"error": {"type": kind, "message": message}, **more})
             return code
 

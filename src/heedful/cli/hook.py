@@ -153,12 +153,13 @@ def _stated_trust() -> Mapping[str, Trust]:
 def _state_trust(names: Sequence[str], everywhere: bool) -> None:
     """Record that the user's words and the output of the named programs are trusted.
 
-    The only name "none" means that nothing is trusted.
+    If "none" is the only name, it is recorded that nothing is trusted.
     """
     trust_by_source: dict[str, Trust] = {"tool": "tool"}
     if list(names) != ["none"]:
         trust_by_source = dict.fromkeys(map(_source_of, names), "measured")
         trust_by_source["user"] = "operator"
+
     for source, trust in trust_by_source.items():
         check_statement(source, trust)
 

@@ -109,7 +109,7 @@ def list_keys() -> int:
         _read(keys.newest, MAX_OPTION_INTEGER),
         KEY_COLUMNS,
         key="keys",
-        text=3,
+        text_columns=3,
         empty="this tenant has no key; heedful key create makes one",
         document=_document,
     )
@@ -136,7 +136,7 @@ def list_audit(limit: Limit = 50) -> int:
         _read(keys.audit_rows, limit),
         AUDIT_ENTRY_COLUMNS,
         key="audit",
-        text=4,
+        text_columns=4,
         empty="nothing was done in this tenant yet",
     )
 

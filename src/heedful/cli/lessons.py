@@ -455,7 +455,7 @@ def prune(
     then = repeated() if dry_run and removed else following("lessons")
     return answer(
         {"dry_run": dry_run, "removed": removed},
-        shorten(REMOVED_LESSON_COLUMNS, removed, text=3),
+        shorten(REMOVED_LESSON_COLUMNS, removed, text_columns=3),
         f"{counted(len(removed), 'lesson')} {outcome}",
         then,
     )

@@ -276,7 +276,9 @@ def runs(
     empty = f"no run of a pipeline{pipeline_name} in {where()}"
     then = following("why", reports[0].run) if reports else ""
     if not stats:
-        return emit(rows, RUN_COLUMNS, key="runs", text=3, empty=empty, then=then)
+        return emit(
+            rows, RUN_COLUMNS, key="runs", text_columns=3, empty=empty, then=then
+        )
 
     counts = questions.statistics(reports)
     document = {"runs": rows, "stats": counts}
@@ -297,7 +299,6 @@ def _run_row(report: Report) -> dict[str, Any]:
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     passed = [stage for stage in report.stages if stage.action == "passed"]
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
-    _, seconds_taken, _ = questions.cost(attempts)
     return {
         "run": report.run,
         "pipeline": report.pipeline,
@@ -305,7 +306,7 @@ def _run_row(report: Report) -> dict[str, Any]:
         "passed": f"{len(passed)}/{len(report.stages)}",
         "attempts": len(attempts),
         "retries": sum(retries),
-        "seconds": seconds_taken,
+        "seconds": questions.seconds_of(attempts),
         "began": report.began,
     }
 
@@ -343,7 +344,9 @@ def list_loops(limit: Limit = 50) -> int:
     for stored_loop in ask_memory(read):
         head = stored_loop.head
         rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
-    return emit(rows, LOOP_COLUMNS, key="loops", text=4, empty=f"no loop in {where()}")
+    return emit(
+        rows, LOOP_COLUMNS, key="loops", text_columns=4, empty=f"no loop in {where()}"
+    )
 
 
 def _why_cell(reasons: Reasoning) -> str:
@@ -366,7 +369,7 @@ def _fatigue_cell(reasons: Reasoning) -> str:
 
 
 def _echoes_cell(reasons: Reasoning) -> int:
-    """Return how often the bias tag that came back most often has come back."""
+    """Return how many attempts had the finding that came back most often."""
     return max(reasons.standing.echoes.values(), default=0)
 
 
@@ -426,7 +429,7 @@ def log(
         decisions,
         shown_columns,
         key="decisions",
-        text=4,
+        text_columns=4,
         empty=f"no decision in {where()}",
         then=then,
         document=document,

@@ -133,21 +133,21 @@ def emit(
     columns: Columns,
     *,
     key: str,
-    text: int,
+    text_columns: int,
     empty: str = "",
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
     """Print `records` as a table, or with --json as the document `{key: [...]}`.
 
-    `columns` and `text` are those of `TextTable`. `then` is printed below the table,
-    `empty` instead of a table without rows. `document` converts a record to JSON data.
-    Returns 0.
+    `columns` and `text_columns` are those of `TextTable`. `then` is printed below the
+    table, `empty` instead of a table without rows. `document` converts a record to JSON
+    data. Returns 0.
     """
     documents = {key: [document(record) for record in records]}
     if not records:
         return answer(documents, empty)
-    return answer(documents, TextTable(columns, records, text), then)
+    return answer(documents, TextTable(columns, records, text_columns), then)
 
 
 def page(template: str, **values: object) -> str:
@@ -170,7 +170,7 @@ def columns(names: str, **special: Column) -> Columns:
 class TextTable:
     """A table as text.
 
-    The first `text` columns contain words, the other columns numbers, which stand at
+    The first `text_columns` contain words, the other columns numbers, which stand at
     the right. A narrow terminal folds words, never numbers. If `columns` is a mapping,
     each row is a record, and each column shows a field of the record or the result of a
     function; otherwise a row is a sequence of cells.
@@ -178,7 +178,7 @@ class TextTable:
 
     columns: Columns | Sequence[str]
     rows: Sequence[Any]
-    text: int = 1
+    text_columns: int = 1
 
     def __str__(self) -> str:
         from rich import box  # slow to import
@@ -201,7 +201,7 @@ class TextTable:
         )
 
         for place, head in enumerate(self.columns):
-            if place < self.text:
+            if place < self.text_columns:
                 table.add_column(head, overflow="fold")
             else:
                 table.add_column(head, justify="right", min_width=widths[place])
@@ -243,15 +243,16 @@ def _cell_of(record: Any, head: str, column: Column) -> Any:
     return value
 
 
-def shorten(columns: Columns, rows: Sequence[Any], text: int) -> list[object]:
+def shorten(columns: Columns, rows: Sequence[Any], text_columns: int) -> list[object]:
     """Return a table of the first `MAX_TABLE_ROWS` rows, and a line that counts the
     others.
 
-    `columns` and `text` are those of `TextTable`. The list is empty without a row.
+    `columns` and `text_columns` are those of `TextTable`. Without rows the list is
+    empty.
     """
     lines: list[object] = []
     if rows:
-        lines.append(TextTable(columns, rows[:MAX_TABLE_ROWS], text))
+        lines.append(TextTable(columns, rows[:MAX_TABLE_ROWS], text_columns))
 
     others = len(rows) - MAX_TABLE_ROWS
     if others > 0:

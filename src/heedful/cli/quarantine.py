@@ -59,7 +59,9 @@ def list_waiting(limit: Limit = 50) -> int:
 
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = f"nothing waits in the quarantine of {where()}"
-    return emit(rows, QUARANTINE_COLUMNS, key="waiting", text=2, empty=empty, then=then)
+    return emit(
+        rows, QUARANTINE_COLUMNS, key="waiting", text_columns=2, empty=empty, then=then
+    )
 
 
 @quarantine.command("show")
@@ -205,10 +207,12 @@ def revoke(
         removal = Removal(memory.store, source=source, by=by, why=why, dry_run=not yes)
         if not is_key:
             return await removal.in_scope(memory.scope)
+
         projects = await memory.store.read(memory.scope, lessons.projects)
         return await removal.in_scopes(projects or [memory.scope])
 
     removed = ask(remove)
+    # The answer names only some of very many.
     for name in ("loop_ids", "lesson_ids"):
         removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
 
@@ -247,7 +251,7 @@ def list_reviews(limit: Limit = 50) -> int:
         read(exposures.rulings, limit),
         REVIEW_COLUMNS,
         key="rulings",
-        text=4,
+        text_columns=4,
         empty="nothing was reviewed yet",
     )
 
@@ -270,7 +274,7 @@ def list_trust() -> int:
         rows,
         columns("source trust"),
         key="trust",
-        text=2,
+        text_columns=2,
         empty="nothing is stated: texts of tools and users wait in quarantine",
         then=following("quarantine", "log"),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,6 @@ from heedful.cli.resources import ask_store, memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.memory import reflect as reflecting
-from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store.store import Store
@@ -38,6 +37,8 @@ from heedful.traces import read
 from heedful.traces.episode import Episode
 
 Author = Literal["external", "operator"]
+# A function that reflects on one episode, with the memory and model of the command.
+Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
 MAX_EPISODE_NAME_CHARS = 60
 REFLECT_RETRY_HINT = "heedful worker --once tries again"
 
@@ -101,11 +102,19 @@ def reflect(
             model: Model | None = None
             if names_model:
                 model = await stack.enter_async_context(opened_model(values))
-
             memory = memory_of(values, store)
-            async for result in _reflect_on_files(
-                files, memory=memory, model=model, trust=trust, store=keep
-            ):
+
+            async def reflect_on(episode: Episode) -> reflecting.Reflected | None:
+                return await reflecting.reflect(
+                    episode,
+                    memory=memory,
+                    model=model,
+                    trust=trust,
+                    store=keep,
+                    on_model_error="raise",
+                )
+
+            async for result in _reflect_on_files(files, reflect_on):
                 results.append(result)
                 progress().counted("reflecting", len(results), total=0, noun="episodes")
 
@@ -169,12 +178,7 @@ def _next_command(results: Sequence[EpisodeResult]) -> str:
 
 
 async def _reflect_on_files(
-    files: Sequence[Path],
-    *,
-    memory: Memory,
-    model: Model | None,
-    trust: Author,
-    store: bool,
+    files: Sequence[Path], reflect_on: Reflector
 ) -> AsyncIterator[EpisodeResult]:
     """Reflect on every episode of the files, in order.
 
@@ -185,26 +189,25 @@ async def _reflect_on_files(
         try:
             for number, episode in enumerate(read(file), 1):
                 id = clean(episode.id, MAX_EPISODE_NAME_CHARS) or number
-                result = EpisodeResult(f"{file.name}:{id}", episode)
-
-                try:
-                    result.reflected = await reflecting.reflect(
-                        episode,
-                        memory=memory,
-                        model=model,
-                        trust=trust,
-                        store=store,
-                        on_model_error="raise",
-                    )
-                except ModelUnavailable:  # the next episode would fail, too
-                    raise
-                except ModelError as error:
-                    result.error = str(error)
-
-                yield result
+                yield await _result_of(f"{file.name}:{id}", episode, reflect_on)
         except TraceFileError as error:
             yield EpisodeResult(file.name, error=str(error))
             continue
 
         if not number:  # the file has no episode
             yield EpisodeResult(file.name)
+
+
+async def _result_of(
+    name: str, episode: Episode, reflect_on: Reflector
+) -> EpisodeResult:
+    """Reflect on an episode. Raises ModelUnavailable, with which all others would
+    fail.
+    """
+    try:
+        reflected = await reflect_on(episode)
+    except ModelUnavailable:
+        raise
+    except ModelError as error:
+        return EpisodeResult(name, episode, error=str(error))
+    return EpisodeResult(name, episode, reflected=reflected)

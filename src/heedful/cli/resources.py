@@ -210,6 +210,7 @@ def open_here(values: Settings) -> Model | None:
     """Open the model without a download, or return None if its name is "none"."""
     if values.model == NO_MODEL:
         return None
+
     look_here()
     return open_model(
         values.model,

@@ -479,7 +479,9 @@ def _stem(path: Path) -> str:
     """Return the name of a file without its ending, as the beginning of a run's
     name.
     """
-    return re.sub(r"[^\w.-]", "_", path.stem)[:MAX_RUN_NAME_CHARS] or "tasks"
+    # Blanks and other marks become _, as in "my tasks (2)": my_tasks__2_.
+    stem = re.sub(r"[^\w.-]", "_", path.stem)
+    return stem[:MAX_RUN_NAME_CHARS] or "tasks"
 
 
 def demo(

@@ -185,7 +185,7 @@ def learn_sessions(
         ways=REVIEW_COMMANDS,
         corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
     )
-    answer(document, shorten(FAILURE_COLUMNS, failures, text=3), text)
+    answer(document, shorten(FAILURE_COLUMNS, failures, text_columns=3), text)
 
     if not prints_json:
         for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:

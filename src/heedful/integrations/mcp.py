@@ -39,7 +39,8 @@ _app_and_caller: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
 _command_form: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
 # Of a resource: a loop may have many attempts, and a model reads the resource.
 MAX_RESOURCE_CHARS = 50_000
-MCP_PATH = "/mcp"  # in the service
+# The path in the service.
+MCP_PATH = "/mcp"
 # Bytes of a request; the service has already compared it with its own limit.
 MAX_MCP_REQUEST_BYTES = 2**40
 # Without this refusal, the loop would end as unscored.
@@ -225,6 +226,7 @@ async def remember(
             "accepted": accepted,
             "wrong": error,
         }
+
     answer = await _ask("POST", "/v1/reflections", body)
     quarantine = _take_release("the lesson", answer)
     return RememberAnswer(Remembered(**answer), quarantine)
@@ -253,14 +255,14 @@ async def report_attempt(
     check_options("evaluation", sent or (), options)
     head = await _ask("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
 
+    # An attempt is judged by checks, or by an evaluation with a score for each goal.
     _, caller = _app_and_caller.get()
     has_checks = bool(checks or caller.setup.pinned(caller.scope, loop).checks)
     scores = (sent or {}).get("scores", {})
     unscored = [goal["score"] for goal in head["goals"] if goal["score"] not in scores]
-    is_empty = not has_checks
-    if sent is not None:
-        is_empty = not scores and "findings" not in sent
-    if is_empty or (unscored and not has_checks):
+    is_unjudged = not has_checks and (sent is None or bool(unscored))
+    is_empty = sent is not None and not scores and "findings" not in sent
+    if is_unjudged or is_empty:
         needs = [f" A goal needs the score {name}." for name in unscored]
         raise UsageError(UNJUDGED_ATTEMPT_MESSAGE + "".join(needs))
 
@@ -315,13 +317,13 @@ async def read_loop(id: str) -> str:
 async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, its text is not shown."""
     lesson = await _ask("GET", f"/v1/reflections/{id}")
-    if lesson["state"] == "quarantined":
-        command = _operator_command("heedful quarantine list")
-        return (
-            f"lesson {id} waits in quarantine; an operator reads and releases it: "
-            f"{command}"
-        )
-    return _as_document("lesson", lesson)
+    if lesson["state"] != "quarantined":
+        return _as_document("lesson", lesson)
+
+    command = _operator_command("heedful quarantine list")
+    return (
+        f"lesson {id} waits in quarantine; an operator reads and releases it: {command}"
+    )
 
 
 async def read_proof() -> str:
@@ -332,6 +334,7 @@ async def read_proof() -> str:
 
 
 def _as_document(label: str, data: Any) -> str:
+    """Return data as JSON text between delimiters."""
     text = json.dumps(data, ensure_ascii=False, indent=1)
     return facts([text], label, MAX_RESOURCE_CHARS)
 
@@ -422,14 +425,17 @@ class Endpoint:
 
 @cache
 def _low_level() -> Any:
+    """Return the server below the package's `MCPServer`, which a manager needs."""
     mcp_server = server()
-    mcp_server.streamable_http_app()  # makes the manager that has the server
+    # The application makes the manager that has the server.
+    mcp_server.streamable_http_app()
     return mcp_server.session_manager.app
 
 
 def server() -> Any:
-    """Return a new `MCPServer` with the tools, resources and prompts. Raises
-    PackageMissing.
+    """Return a new `MCPServer` with the tools, resources and prompts.
+
+    Raises PackageMissing.
     """
     from heedful import __version__
 
@@ -479,7 +485,9 @@ def server() -> Any:
         add_resource(_refuse_with(read, ResourceError, ResourceNotFoundError))
 
     for prompt in (reflect_on_failure, critique):
-        mcp_server.prompt()(prompt)
+        add_prompt = mcp_server.prompt()
+        add_prompt(prompt)
+
     return mcp_server
 
 
@@ -536,6 +544,7 @@ def _take_release(subject: str, answer: dict[str, Any]) -> str:
 
 
 def _operator_command(command: str) -> str:
+    """Return a command of heedful as the operator writes it."""
     return _command_form.get().replace("{}", command)
 
 

@@ -32,6 +32,7 @@ from heedful.traces.episode import Event
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
+# The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
 
 
@@ -65,8 +66,9 @@ async def run(
 def run_sync(
     agent: Agent, input: Input, *, host: Host, id: str = "", **options: Any
 ) -> agents.RunResult:
-    """Do what `run` does, for callers without an event loop. Raises UsageError inside
-    one.
+    """Do what `run` does, for callers without an event loop.
+
+    Raises UsageError inside one.
     """
     return portal.run_sync(run(agent, input, host=host, id=id, **options))
 
@@ -102,7 +104,8 @@ async def run_streamed(
             await attempts.fail(error)
             raise
         finally:
-            if not attempt.is_complete:  # nobody reads on
+            # The caller may have stopped reading.
+            if not attempt.is_complete:
                 attempt.cancel()
 
         output = attempt.final_output
@@ -124,6 +127,7 @@ async def hold_back(
     """
     context = data.context
     config = context.run_config
+    # The filter of the run is a method of its attempts.
     filter_ = config.call_model_input_filter if config else None
     attempts = getattr(filter_, "__self__", None)
     call = context.tool_name, context.tool_arguments
@@ -134,10 +138,10 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
+    # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
-    attempts.run.call_advice.pop(context.tool_call_id)  # it is the result of the call
-
+    attempts.run.call_advice.pop(context.tool_call_id)
     return agents.ToolGuardrailFunctionOutput.reject_content(advice.text)
 
 
@@ -148,29 +152,33 @@ async def _begin(
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)
+
     state = prompt if isinstance(prompt, agents.RunState) else None
     original = state.to_json()["original_input"] if state else prompt
     if isinstance(original, str):
         original = [_message("user", original)]
     items: Items = list(original)
-    pair: Items = []  # a rejected answer, and the feedback on it
+    # A rejected answer with the feedback on it, if the input ends with them.
+    pair: Items = []
     if items and str(items[-1].get("content", "")).startswith(FEEDBACK_HEADING):
         pair = items[-2:]
         items = items[:-2]
 
+    # The last message of the user is the task. A state may hold only what the server
+    # does not have, so a run that goes on has the task of the stored one.
     prompts = [item for item in items if item.get("role") == "user"]
     anchor = prompts[-1] if prompts else {}
-    # A state may hold only what the server does not have; the stored run has the task.
     task = "" if state and id else _text_of(anchor.get("content", ""))
 
     session = options.get("session")
     past = await _past_items(session, config) if session else Items()
     derived = bool(session) and not id
-    if session and not id:
+    if session and derived:
         id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
     base = items
     if past and not state:
         base = await _join_items(past, items, config)
+
     attempts = _Attempts(
         agent=agent, run=host.run(id, task), config=config, options=options
     )
@@ -182,6 +190,8 @@ async def _begin(
     attempts.best_items = base
     attempts.derived = derived
     attempts.recalled = (await attempts.run.recall()).text
+
+    # The last answer of an earlier process was rejected.
     loop = attempts.run.loop
     if not state and loop and loop.loop.attempts and isinstance(loop.verdict, Again):
         attempts.reject(base, loop.stored.values[-1], loop.verdict.feedback)
@@ -201,6 +211,7 @@ async def _join_items(past: Items, items: Items, config: agents.RunConfig) -> It
     join = config.session_input_callback
     if not join:
         return past + items
+
     joined = join(past, items)
     return await joined if inspect.isawaitable(joined) else joined
 
@@ -219,19 +230,27 @@ class _Attempts:
         self.run = run
         self.config = config
         self.input: Input = []
-        self.anchor: object = None  # the message with the task
-        self.pair: Items = []  # the last answer, and what is wrong with it
-        self.sent: Items = []  # what the SDK got
-        self.best_items: Items = []  # task, work and answer of the best attempt
-        self.first = 0  # the number of items that are older than the run
-        self.derived = False  # the id comes from a session, which has no answer yet
+        # The message with the task.
+        self.anchor: object = None
+        # The last rejected answer, and what is wrong with it.
+        self.pair: Items = []
+        # What the SDK got as its input.
+        self.sent: Items = []
+        # The task, the work and the answer of the best attempt.
+        self.best_items: Items = []
+        # The number of items that are older than the run.
+        self.first = 0
+        # True if the id comes from a session, which has no answer yet.
+        self.derived = False
         self.recalled = ""
         self.feedback = ""
         # Tool and advice of calls without a result.
         self.calls: dict[str, tuple[str, Advice]] = {}
+        # Tool and arguments of the calls that did not run at first.
         self.held_back: set[tuple[str, str]] = set()
         self.usage = agents.Usage()
         self.best: RunResultBase | None = None
+
         self.session = options.get("session")
         self.options = {name: options[name] for name in options if name != "session"}
         self.options["hooks"] = _Hooks(self, options.get("hooks"))
@@ -247,15 +266,17 @@ class _Attempts:
         An input without the task or the call has no place for it: the server holds the
         rest, or it is the input of another agent.
         """
-        user = self.config.call_model_input_filter
-        filtered = user(data) if user else data.model_data
+        user_filter = self.config.call_model_input_filter
+        filtered = user_filter(data) if user_filter else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
+
         call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
         tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
         task = max(tasks, default=-1)
 
         items: Items = []
-        waiting: list[str] = []  # the results of parallel calls stay together
+        # Advice waits until the results of parallel calls, which stay together, end.
+        waiting: list[str] = []
         for number, item in enumerate(model_data.input):
             is_result = item.get("type") == "function_call_output"
             if not is_result:
@@ -285,7 +306,7 @@ class _Attempts:
                 arguments = parsed
 
         advice = await self.run.before(tool, arguments, call)
-        self.calls[call] = tool, advice
+        self.calls[call] = (tool, advice)
         return advice
 
     async def seen(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
@@ -293,15 +314,17 @@ class _Attempts:
         if failed.kind == "tool_exception" and failed.error is not None:
             self.calls.setdefault(failed.call_id, (failed.tool_name, Advice()))
             await self.failed(failed.call_id, str(failed.error))
-        user = self.config.tool_error_formatter
-        message = user(failed) if user else None
+
+        user_formatter = self.config.tool_error_formatter
+        message = user_formatter(failed) if user_formatter else None
         return await message if inspect.isawaitable(message) else message
 
     async def failed(self, call: str, error: str) -> None:
         """Keep the error of a call and ask about it; show a lesson about it once."""
-        tool, earlier = self.calls.pop(call)
+        tool, earlier_advice = self.calls.pop(call)
         lessons = (await self.run.seen(tool, error, call)).lessons
-        if lessons and lessons <= earlier.lessons and call in self.run.call_advice:
+        is_known = lessons and lessons <= earlier_advice.lessons
+        if is_known and call in self.run.call_advice:
             self.run.call_advice[call].pop()
 
     async def stored_result(self) -> RunResultBase | None:
@@ -310,7 +333,8 @@ class _Attempts:
         best = self.run.best
         if best is None or not (loop and loop.ended):
             return None
-        if self.input is not self.best_items:  # it goes on from a state
+        # A run that goes on from a state makes another attempt.
+        if self.input is not self.best_items:
             return None
 
         if self.session is not None and self.derived:
@@ -339,10 +363,13 @@ class _Attempts:
         if result.interruptions:
             return cast("RunResultBase", result)
 
+        # The items of the run are kept without the last rejected answer. A handoff may
+        # have rewritten them.
         items = result.to_input_list(mode="normalized")
         sent = len(self.sent)
-        if items[:sent] == self.sent:  # otherwise a handoff has rewritten it
+        if items[:sent] == self.sent:
             del items[sent - len(self.pair) : sent]
+
         spent = Usage(
             usage.requests, usage.input_tokens, completion_tokens=usage.output_tokens
         )
@@ -350,7 +377,6 @@ class _Attempts:
         if verdict is None or self.run.best in (None, result.final_output):
             self.best = result
             self.best_items = list(items)
-
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
 
@@ -358,16 +384,17 @@ class _Attempts:
             items.pop()
         self.agent = result.last_agent
         self.reject(items, result.final_output, verdict.feedback)
+
         chained = self.options.get("previous_response_id")
         if chained or self.options.get("auto_previous_response_id"):
             self.options["previous_response_id"] = result.last_response_id
         elif not self.options.get("conversation_id"):
             return None
 
-        self.pair = self.pair[1:]  # the server holds the rest
+        # The server holds all but the feedback.
+        self.pair = self.pair[1:]
         self.sent = self.pair
         self.input = self.pair
-
         return None
 
     def reject(self, work: Items, output: Any, feedback: str) -> None:
@@ -387,8 +414,9 @@ class _Attempts:
         """Learn from the run, and return the best result."""
         passed = verdict.passed if verdict else None
         await self.run.learn(ends=PASSED_OUTCOMES[passed])
+
+        # An earlier process may have made the best answer.
         if self.best is None and self.run.best is not None:
-            # An earlier process made it.
             answer = _message("assistant", Candidate.of(self.run.best).text or "")
             result.final_output = self.run.best_as(self.kind())
             self.best_items = [*self.best_items, answer]
@@ -402,8 +430,10 @@ class _Attempts:
 
     async def fail(self, error: Exception) -> None:
         """Learn from the errors of tools in a run that an exception has ended."""
-        if len(self.calls) == 1:  # a tool without a failure handler ends the run
-            await self.failed(next(iter(self.calls)), str(error.__cause__ or error))
+        # A tool without a failure handler ends the run.
+        if len(self.calls) == 1:
+            (call,) = self.calls
+            await self.failed(call, str(error.__cause__ or error))
         await self.run.learn(ends="error")
 
     def kind(self) -> Any:
@@ -448,6 +478,7 @@ def _is_answer(item: Any) -> bool:
 
 
 def _message(role: str, text: str) -> Any:
+    """Return a message as an item of the SDK's input."""
     return {"role": role, "content": text}
 
 

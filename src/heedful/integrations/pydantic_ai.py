@@ -56,7 +56,8 @@ class Heedful(AbstractCapability[Any]):
         task = _text_of(ctx.prompt)
         past = ctx.messages
         if ctx.prompt is None and past and past[-1].run_id:
-            id = past[-1].run_id  # goes on after a pause, such as for an approval
+            # The run goes on after a pause, such as for an approval.
+            id = past[-1].run_id
         elif ctx.prompt is None and past:
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
@@ -71,9 +72,11 @@ class Heedful(AbstractCapability[Any]):
 class _Run(Heedful):
     """The capability in one run: its advice, what was rejected, and the best answer.
 
-    `resumed` is the last answer of an earlier process, with what is wrong with it.
-    `held_back` has the calls that did not run at first, `answers` the ids of rejected
-    calls of an output tool, and `counted` the usage before the current attempt.
+    `recalled` is what memory has for the task. `resumed` is the last answer of an
+    earlier process, with what is wrong with it. `held_back` has the calls that did not
+    run at first, `feedback` the texts about rejected answers, `answers` the ids of
+    rejected calls of an output tool, and `counted` the usage before the current
+    attempt. `in_node` is True while a node of the agent's graph runs.
     """
 
     run: HostRun
@@ -108,7 +111,8 @@ class _Run(Heedful):
             answer = Candidate.of(loop.stored.values[-1]).text
             self.recalled = self.recalled.removesuffix(feedback).rstrip()
             self.feedback.add(feedback)
-            if ctx.prompt is not None:  # otherwise the messages have it
+            # Without a prompt, the messages have the rejected answer.
+            if ctx.prompt is not None:
                 self.resumed = f"An earlier attempt answered:\n{answer}\n{feedback}"
 
         try:
@@ -117,22 +121,19 @@ class _Run(Heedful):
             await self.run.learn(ends="error")
             raise
 
-        if isinstance(result.output, DeferredToolRequests):
-            return result  # paused
-
-        return await self.end(result)
+        is_paused = isinstance(result.output, DeferredToolRequests)
+        return result if is_paused else await self.end(result)
 
     async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Learn from the run; let its messages end with the best answer."""
         messages = self.without_rejected(result.all_messages())
-        if isinstance(self.best, ModelResponse) and not _has_part(
-            self.best, ToolCallPart
-        ):
+        best = self.best
+        if isinstance(best, ModelResponse) and not _has_part(best, ToolCallPart):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
-            messages = [*messages[:-1], self.best]
-
+            messages = [*messages[:-1], best]
         result.all_messages()[:] = messages
+
         verdict = self.verdict
         if isinstance(verdict, Again) and self.run.loop:
             # The retries of the agent ended first.
@@ -141,7 +142,6 @@ class _Run(Heedful):
         passed = verdict.passed if isinstance(verdict, Done) else None
         await self.run.learn(ends=PASSED_OUTCOMES[passed])
         vars(result)[RESULT_KEY] = verdict or self.run.unjudged
-
         return result
 
     def best_output(self, ctx: RunContext[Any]) -> Any:
@@ -151,7 +151,8 @@ class _Run(Heedful):
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
     ) -> Any:
-        self.in_node = True  # `run_stream` reads its last output outside a node
+        # `run_stream` reads its last output outside a node.
+        self.in_node = True
         try:
             return await handler(node)
         finally:
@@ -187,8 +188,9 @@ class _Run(Heedful):
         advice = await self.run.before(name, args, id)
         request = f"{name} {call.args_as_json_str()}"
         if advice and self.hold_back and request not in self.held_back:
+            # The advice is the result of the call, so it is not shown again after it.
             self.held_back.add(request)
-            self.run.call_advice.pop(id)  # it is the result of the call
+            self.run.call_advice.pop(id)
             raise ModelRetry(advice.text)
 
         try:
@@ -198,11 +200,14 @@ class _Run(Heedful):
             exceptions.CallDeferred,
             exceptions.ApprovalRequired,
         ):
+            # None of these is a failure of the tool.
             raise
         except Exception as error:
-            again = (await self.run.seen(name, str(error), id)).lessons
-            if again and again <= advice.lessons and id in self.run.call_advice:
-                self.run.call_advice[id].pop()  # the model is told once
+            lessons = (await self.run.seen(name, str(error), id)).lessons
+            is_known = lessons and lessons <= advice.lessons
+            # The model sees a lesson once.
+            if is_known and id in self.run.call_advice:
+                self.run.call_advice[id].pop()
             raise
 
         await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
@@ -218,14 +223,16 @@ class _Run(Heedful):
 
         self.judged = True
         usage = _usage_of(ctx)
+        counted = self.counted
         spent = Usage(
-            usage.calls - self.counted.calls,
-            usage.prompt_tokens - self.counted.prompt_tokens,
-            completion_tokens=usage.completion_tokens - self.counted.completion_tokens,
-            cost=usage.cost - self.counted.cost,
+            usage.calls - counted.calls,
+            usage.prompt_tokens - counted.prompt_tokens,
+            completion_tokens=usage.completion_tokens - counted.completion_tokens,
+            cost=usage.cost - counted.cost,
         )
         self.verdict = await self.run.verdict(output, spent, self.run.next)
         self.counted = usage
+
         if self.verdict is None or self.run.best is output:
             self.best = ctx.messages[-1]
         if isinstance(self.verdict, Done) and self.run.best is not None:
@@ -238,9 +245,10 @@ class _Run(Heedful):
         self.feedback.add(feedback)
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
+
+        # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
-
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -250,20 +258,22 @@ class _Run(Heedful):
         """Return the messages with what memory has, after the prompt and calls."""
         room = MAX_CALL_ADVICE_CHARS - len(self.recalled) - len(self.resumed)
         call_advice = self.run.advice(room)
+
+        # The first prompt of the run, or the last one of all.
         prompts = [
             number
             for number, message in enumerate(messages)
             if _has_part(message, UserPromptPart)
         ]
         of_run = [number for number in prompts if messages[number].run_id == run_id]
-        first = of_run[0] if of_run else max(prompts, default=-1)
-        advised = list(messages)
+        prompt = of_run[0] if of_run else max(prompts, default=-1)
 
+        advised = list(messages)
         for number, message in enumerate(messages):
             if not isinstance(message, ModelRequest):
                 continue
 
-            texts = [self.recalled, self.resumed] if number == first else []
+            texts = [self.recalled, self.resumed] if number == prompt else []
             texts += [
                 call_advice.get(part.tool_call_id, "")
                 for part in message.parts
@@ -289,12 +299,14 @@ class _Run(Heedful):
             for number, message in enumerate(messages)
             if any(map(self.is_feedback, message.parts))
         ]
-        for last in feedbacks[: len(feedbacks) - keep]:
-            first = last
-            for number in range(last):
+
+        for feedback in feedbacks[: len(feedbacks) - keep]:
+            # The rejected answer is the last response before the feedback.
+            answer = feedback
+            for number in range(feedback):
                 if isinstance(messages[number], ModelResponse):
-                    first = number
-            self._remove_rejected(accepted, first, last)
+                    answer = number
+            self._remove_rejected(accepted, answer, feedback)
 
         return [message for message in accepted if message.parts]
 
@@ -307,15 +319,16 @@ class _Run(Heedful):
             for part in messages[first].parts
             if isinstance(part, ToolCallPart)
         }
-        rejected = calls & self.answers
-        if calls <= rejected:  # the answer does no other work
+        rejected_calls = calls & self.answers
+        # Without other calls, the answer does no work that must stay.
+        if calls <= rejected_calls:
             messages[first] = _with_parts(messages[first], [])
 
         for number in range(first, last + 1):
             parts = [
                 part
                 for part in messages[number].parts
-                if getattr(part, "tool_call_id", "") not in rejected
+                if getattr(part, "tool_call_id", "") not in rejected_calls
                 and not self.is_feedback(part)
             ]
             messages[number] = _with_parts(messages[number], parts)
@@ -335,6 +348,7 @@ def _text_of(prompt: Any) -> str:
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:
+    """Return the usage of the run so far."""
     usage = ctx.usage
     return Usage(
         usage.requests,
@@ -345,8 +359,10 @@ def _usage_of(ctx: RunContext[Any]) -> Usage:
 
 
 def _with_parts(message: Any, parts: list[Any]) -> Any:
+    """Return a message of either type with other parts."""
     return replace(message, parts=parts)
 
 
 def _has_part(message: ModelMessage, kind: type) -> bool:
+    """Return True if a message has a part of this type."""
     return any(isinstance(part, kind) for part in message.parts)

@@ -34,7 +34,7 @@ from heedful.lessons.signature import signature
 from heedful.models.contract import Message
 from heedful.sanitize import clean, sanitize
 
-MAX_PROMPT_STRATEGIES = 1  # how many strategies a prompt may have
+MAX_PROMPT_STRATEGIES = 1  # how many lessons from episodes a prompt may have
 MAX_CHOICE_TEXT_CHARS = 200
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
@@ -57,7 +57,7 @@ class Choice:
     it: by its cause, by likeness of the tasks, or as a strategy. `score` is the number
     of loops that broke the rule, or the likeness of the tasks, 0..1. `why` is the
     reason, with the score that a prompt needs. `text` has the words of what was shown
-    or withheld.
+    or withheld, "" for other outcomes.
     """
 
     outcome: Outcomes
@@ -141,7 +141,7 @@ class Briefing:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
-        """Return the briefing that `plain` describes."""
+        """Return the briefing that `plain` describes, the result of the method."""
         return cls(
             plain["memory_key"],
             plain["space"],
@@ -160,9 +160,10 @@ class Briefing:
 
     @property
     def silence(self) -> str:
-        """Why memory tells the loop nothing; "" if it tells something."""
+        """The reasons why memory tells the loop nothing; "" if it tells something."""
         if any(choice.outcome == "told" for choice in self.choices):
             return ""
+
         rules = sum(choice.leg == "cause" for choice in self.choices)
         if not self.memory_key:
             reason = "no memory key, so no rules: pass memory_key (command line: --key)"
@@ -170,15 +171,14 @@ class Briefing:
             reason = f"rules under the key {self.memory_key!r}: {rules}, none shown now"
         else:
             reason = f"no rule was broken under the key {self.memory_key!r}"
+
         reasons = [reason]
         if rules == len(self.choices):
             measure = "" if self.space else " (by words, without an embedder)"
             reasons.append(f"no lesson is about a similar task{measure}")
         if self.waiting:
-            lessons = "1 lesson waits"
-            if self.waiting > 1:
-                lessons = f"{self.waiting} lessons wait"
-            reasons.append(f"{lessons} in quarantine")
+            lessons = "lesson waits" if self.waiting == 1 else "lessons wait"
+            reasons.append(f"{self.waiting} {lessons} in quarantine")
         return "; ".join(reasons)
 
     @property
@@ -194,6 +194,7 @@ class Briefing:
         lines = []
         if self.silence:
             lines.append(f"silent: {self.silence}")
+
         # The lines of several examples of one lesson are alike.
         for line, count in Counter(map(str, self.choices)).items():
             examples = f" ({count} examples)" if count > 1 else ""
@@ -253,6 +254,7 @@ class Selection:
                 choices.append(Choice.of(match, "told"))
             else:
                 choices.append(Choice.of(match, "withheld", HOLDOUT_REASON))
+
         has_similar_task = any(choice.leg == "likeness" for choice in choices)
         for match, reason in self.others:
             if every or match.cause:
@@ -260,6 +262,7 @@ class Selection:
             elif not has_similar_task:
                 choices.append(Choice.of(match, "closest", reason, words=False))
                 break  # the others are less similar
+
         return tuple(choices)
 
 
@@ -290,9 +293,12 @@ def choose_for_loop(
         form = "examples" if match.example.accepted else "rules"
         if tell not in ("both", form):
             continue
+
         if match.cause is None:
-            (barred if _bar(match) else similar).append(match)
+            group = barred if _why_barred(match) else similar
+            group.append(match)
             continue
+
         reason = match.cause.rests(checks, match.verified) if before is None else ""
         if reason:
             others.append((match, reason))
@@ -300,28 +306,31 @@ def choose_for_loop(
             rules.append(match)
 
     similar = _with_spare_rules(similar, rules)
-    candidates = _for_prompt(rank(task, similar, len(similar), now))
+    candidates = _limit_strategies(rank(task, similar, len(similar), now))
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     chosen = choose(candidates, now=now, advice=advice, rules=rules)
     chosen = _without_repeated_answers(chosen, tell)
 
+    # Each lesson that was not chosen is listed once, with the first reason.
     listed = {match.id for match in chosen}
     others += [(match, NO_ROOM_REASON) for match in rules if match.id not in listed]
     listed |= {match.id for match, _ in others}
     unlisted = [match for match in (*similar, *barred) if match.id not in listed]
     unlisted.sort(key=_distance)
-    others += [(match, _bar(match) or _no_room(match)) for match in unlisted]
+    for match in unlisted:
+        no_room = NO_ROOM_REASON if Likeness.of(match).nearness else ""
+        others.append((match, _why_barred(match) or no_room))
     return Selection(chosen, others)
 
 
-def _bar(match: Match) -> str:
+def _why_barred(match: Match) -> str:
     """Return why no prompt may have a lesson about a similar task; "" if one may."""
     # The error of a correction by a user is its own text.
-    correction = (
+    is_correction = (
         match.meta.get("correction")
         or signature("", match.lesson).digest == match.signature
     )
-    if match.kind == "reflection" and not correction:
+    if match.kind == "reflection" and not is_correction:
         return (
             "for no prompt: it says what went wrong elsewhere; `before` and `seen` "
             "tell it"
@@ -331,15 +340,12 @@ def _bar(match: Match) -> str:
     return ""
 
 
-def _no_room(match: Match) -> str:
-    return NO_ROOM_REASON if Likeness.of(match).nearness else ""
-
-
 def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
-    """Add to the lessons for similar tasks the rules that come too late as rules.
+    """Add to the lessons for similar tasks the rules that do not fit in as rules.
 
-    A loop about the same task, such as a stage, is shown more of its rules: they are
-    near. The example of a rule comes with the rule, unless its task is similar.
+    So a loop about the same task, such as a stage, is shown more of its rules: they are
+    near. The example of a rule comes with the rule, so it is shown again only if its
+    task is similar.
     """
     late = [match for match in rules[MAX_PROMPT_RULES:] if match.verified]
     matches = [*similar, *(replace(match, cause=None) for match in late)]
@@ -350,7 +356,7 @@ def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[
     ]
 
 
-def _for_prompt(ranked: Sequence[Match]) -> list[Match]:
+def _limit_strategies(ranked: Sequence[Match]) -> list[Match]:
     """Return the ranked lessons, those from episodes last and only the best of them."""
     lessons = [match for match in ranked if match.kind not in EPISODE_LESSON_KINDS]
     of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
@@ -360,16 +366,16 @@ def _for_prompt(ranked: Sequence[Match]) -> list[Match]:
 def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match]:
     """Drop the answers of rules that the prompt already has, or has no room for."""
     answers = {match.example.digest for match in chosen if match.example.accepted}
-    full = tell == "rules" or len(answers) == MAX_PROMPT_LESSONS
-    return [
-        replace(match, worked=None)
-        if match.worked and (full or match.worked.digest in answers)
-        else match
-        for match in chosen
-    ]
+    is_full = tell == "rules" or len(answers) == MAX_PROMPT_LESSONS
+    matches = list(chosen)
+    for n, match in enumerate(chosen):
+        if match.worked and (is_full or match.worked.digest in answers):
+            matches[n] = replace(match, worked=None)
+    return matches
 
 
 def _distance(match: Match) -> float:
+    """Return how far a task is: above 1 if it is too far for a prompt."""
     likeness = Likeness.of(match)
     return likeness.needed / max(likeness.value, 1e-9)
 
@@ -400,7 +406,10 @@ def is_withheld(
 
 
 def _chance(*names: str | int) -> float:
-    """Return an evenly distributed number, 0..1, that depends only on the names."""
+    """Return an evenly distributed number, 0..1, that depends only on the names.
+
+    It is a hash of the names, 48 bits of it as a fraction.
+    """
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -412,6 +421,7 @@ def draw_exposures(
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
+
     pooled = share > 0 and is_pooled(seed, loop)
     for lesson, ids in examples.items():
         withheld = is_withheld(seed, loop, lesson, share)

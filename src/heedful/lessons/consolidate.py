@@ -1,5 +1,4 @@
-"""Consolidation: find lessons that say the same and may be merged, and lessons that
-contradict.
+"""Consolidation: which lessons say the same and may be merged, and which contradict.
 
 `propose` compares lessons by their vectors. Two similar lessons are merged, unless a
 veto forbids it, for example because they differ in kind, trust or meaning.
@@ -31,15 +30,18 @@ _NUMBER_WORDS = frozenset(
     "two three four five six seven eight nine ten hundred half twice".split()
 )
 _NEGATION_WORDS = frozenset("avoid unless except hardly seldom rarely".split())
+# A word, with the end of a negation such as "don't".
 _LESSON_WORD_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?")
-# Quoted texts; identifiers, paths and calls; and words that are capitalised within a
-# sentence.
+# What names a particular thing. On the first line quoted texts, on the second
+# identifiers and paths ("a_b.c"), calls ("open(") and single letters, on the third
+# words that are capitalised within a sentence.
 _PARTICULAR_NAME_PATTERN = re.compile(
     r"[\"“`][^\"”`\n]{1,100}[\"”`]|(?<!\w)'[^'\n]{1,100}'(?!\w)"
     r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|(?<!['’])\b[b-z]\b(?!['’])"
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
-_HYPHEN_PATTERN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
+# A hyphen or a slash between letters, which is no operator: "read-only", "and/or".
+_HYPHEN_PATTERN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")
 # A replacement changes the meaning if both sides have at most this many words; a longer
 # one is another phrase. In scripts without spaces, two characters are three words.
 _MAX_REPLACEMENT_WORDS = 2
@@ -60,15 +62,15 @@ def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
             negations.append(token.lower())
         else:
             digits.append(token.lower())
+
     text_words = _lower_words(text)
     digits += [word for word in text_words if word in _NUMBER_WORDS]
     negations += [word for word in text_words if word in _NEGATION_WORDS]
-    names = (
-        name.strip("\"“”`' .,;:!?").lower()
-        for name in _PARTICULAR_NAME_PATTERN.findall(text)
-    )
-    distinct_names = list(dict.fromkeys(filter(None, names)))
-    return {"digits": digits, "negation": negations, "names": distinct_names}
+
+    matches = _PARTICULAR_NAME_PATTERN.findall(text)
+    names = dict.fromkeys(match.strip("\"“”`' .,;:!?").lower() for match in matches)
+    names.pop("", None)
+    return {"digits": digits, "negation": negations, "names": list(names)}
 
 
 def first_difference(text: str, other: str) -> Difference:
@@ -89,19 +91,23 @@ def first_difference(text: str, other: str) -> Difference:
     for kind, values in particulars(text).items():
         if values != other_particulars[kind]:
             return kind
+
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
     max_replaced = _MAX_DENSE_REPLACEMENT_TOKENS
     if text.isascii() and other.isascii():
         max_replaced = _MAX_REPLACEMENT_WORDS
+
     matcher = SequenceMatcher(None, words(text), words(other), autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "replace" and max(i2 - i1, j2 - j1) <= max_replaced:
+    for tag, start, end, other_start, other_end in matcher.get_opcodes():
+        replaced = max(end - start, other_end - other_start)
+        if tag == "replace" and replaced <= max_replaced:
             return "wording"
     return ""
 
 
 def _lower_words(text: str) -> list[str]:
+    """Return all words of a text in lower case, with their endings."""
     return [word.lower() for word in _LESSON_WORD_PATTERN.findall(text)]
 
 
@@ -112,11 +118,14 @@ DREAM_MODES: tuple[Mode, ...] = ("lite", "full")
 # same: of 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the
 # 10 pairs from 0.90 to 0.95 three give other reasons.
 MIN_MERGE_COSINE = 0.95
-MIN_MERGE_WORD_COSINE = 0.9  # without an embedder: the cosine of their sets of words
-WORD_VECTOR_DIMENSIONS = 1_024  # of such a set as a vector
-LOOKBACK_SECONDS = 86_400.0  # a periodic run merges only lessons seen since then
-MIN_PERIODIC_IMPORTANCE = 0.6  # the importance that they need
-MIN_PERIODIC_LESSONS = 3  # how many of them it needs
+# The same without an embedder: the cosine of their sets of words, each as a vector.
+MIN_MERGE_WORD_COSINE = 0.9
+WORD_VECTOR_DIMENSIONS = 1_024
+# A run in the mode "full" merges only lessons that were seen within this time and have
+# this importance, and it needs so many of them.
+LOOKBACK_SECONDS = 86_400.0
+MIN_PERIODIC_IMPORTANCE = 0.6
+MIN_PERIODIC_LESSONS = 3
 # The outcome of a proposal that only a person may carry out.
 PERSON_OUTCOME = "for a person"
 COMPARISON_BATCH_NUMBERS = 2**20  # how many numbers are compared at a time
@@ -224,6 +233,7 @@ def propose(
     lessons = [lessons[index] for index in order]
     if vectors is not None:
         vectors = [vectors[index] for index in order]
+
     periodic = mode == "full"
     chosen = {
         lesson.id for lesson in lessons if not periodic or _is_recent(lesson, now)
@@ -232,10 +242,11 @@ def propose(
     if nothing:
         return DreamPlan(nothing=nothing)
 
+    # Which lessons each lesson may be merged with, by index, and why others may not.
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
     for a, b in _similar_pairs(lessons, vectors):
-        if not chosen & {lessons[a].id, lessons[b].id}:
+        if chosen.isdisjoint([lessons[a].id, lessons[b].id]):
             continue
         reason = veto(lessons[a], lessons[b])
         if reason:
@@ -244,13 +255,15 @@ def propose(
             near[a].add(b)
             near[b].add(a)
 
-    merges = tuple(_merges(lessons, near))
-    merged = set(chain.from_iterable(proposal.members for proposal in merges))
-    listed = []
-    for proposal in contradictions(lessons):
-        members = set(proposal.members)
-        if chosen & members and not merged & members:
-            listed.append(proposal)
+    merges = tuple(_propose_merges(lessons, near))
+    merged = set(chain.from_iterable(merge.members for merge in merges))
+    listed = [
+        proposal
+        for proposal in contradictions(lessons)
+        if not chosen.isdisjoint(proposal.members)
+        and merged.isdisjoint(proposal.members)
+    ]
+
     if vetoes and not merges:
         reasons = ", ".join(
             f"{VETO_REASONS[reason]} ({n})" for reason, n in sorted(vetoes.items())
@@ -258,6 +271,7 @@ def propose(
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
     elif not merges:
         nothing = "no two lessons say the same"
+
     return DreamPlan(
         merges=merges,
         contradictions=tuple(listed),
@@ -273,7 +287,7 @@ def _is_recent(lesson: DreamLesson, now: float) -> bool:
 
 
 def _too_few(lessons: int, chosen: int, periodic: bool) -> str:
-    """Return why there are too few lessons to merge, or ""."""
+    """Return why there are too few lessons to merge; "" if there are enough."""
     if lessons < 2:
         return f"too few lessons: {lessons}, and it takes two to merge"
     if periodic and chosen < MIN_PERIODIC_LESSONS:
@@ -304,6 +318,7 @@ def contradictions(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
             by_subject[_subject(lesson)].append(lesson)
+
     for rules in by_subject.values():
         best, *others = sorted(rules, key=lambda lesson: lesson.evidence)
         for other in others:
@@ -318,7 +333,11 @@ def contradictions(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
 
 
 def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
-    """Return the failure and the words of a rule, without numbers and negations."""
+    """Return what rules have in common that differ only in a number or a negation.
+
+    It is the failure, how many numbers the text has, and its words without numbers and
+    negations.
+    """
     digits, negations, _ = particulars(lesson.text).values()
     masked = {*digits, *negations}
     bare = " ".join(word for word in _lower_words(lesson.text) if word not in masked)
@@ -326,11 +345,12 @@ def _subject(lesson: DreamLesson) -> tuple[str | int, ...]:
 
 
 def _contradiction(text: str, other: str) -> Difference:
-    """Return how two rules about the same subject contradict each other, or ""."""
+    """Return how two rules about the same subject contradict; "" if they do not."""
     ours = particulars(text)
     theirs = particulars(other)
     if ours["digits"] != theirs["digits"]:
         return "digits"
+
     # Two negations more or less say the same.
     if (len(ours["negation"]) - len(theirs["negation"])) % 2:
         return "negation"
@@ -342,6 +362,7 @@ def veto(lesson: DreamLesson, other: DreamLesson) -> str:
     for name in ("kind", "error_type", "trust"):
         if getattr(lesson, name) != getattr(other, name):
             return name
+
     if lesson.held or other.held or lesson.trust in QUARANTINE_TRUST:
         return "held"
     if lesson.apart or other.apart:
@@ -356,9 +377,10 @@ def near_vectors(
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
-    step = max(1, COMPARISON_BATCH_NUMBERS // max(1, len(matrix)))
-    for start in range(0, len(matrix), step):
-        cosines = np.triu(matrix[start : start + step] @ matrix[start:].T, k=1)
+    batch_rows = max(1, COMPARISON_BATCH_NUMBERS // max(1, len(matrix)))
+    for start in range(0, len(matrix), batch_rows):
+        batch = matrix[start : start + batch_rows]
+        cosines = np.triu(batch @ matrix[start:].T, k=1)  # each pair once
         for a, b in np.argwhere(cosines >= least).tolist():
             yield start + a, start + b
 
@@ -369,13 +391,14 @@ def word_vector(text: str) -> list[float]:
         crc32(word.encode("utf-8", "surrogatepass")) % WORD_VECTOR_DIMENSIONS
         for word in words(text)
     }
+
     vector = [0.0] * WORD_VECTOR_DIMENSIONS
     for place in places:
         vector[place] = len(places) ** -0.5
     return vector
 
 
-def _merges(
+def _propose_merges(
     lessons: Sequence[DreamLesson], near: Mapping[int, Collection[int]]
 ) -> Iterator[Proposal]:
     """Yield merges, best survivor first; `near` maps a lesson to those it resembles."""
@@ -388,6 +411,7 @@ def _merges(
         members = sorted(set(near[best]) - merged, key=evidence)
         if best in merged or not members:
             continue
+
         merged |= {best, *members}
         ids = [lessons[index].id for index in members if not lessons[index].pinned]
         if ids:

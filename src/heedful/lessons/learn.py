@@ -27,14 +27,23 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.signature import signature
 from heedful.lessons.words import difference
-from heedful.loop.record import Attempt, Finding, Loop, format_score, thousandths
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Finding,
+    Loop,
+    format_score,
+    thousandths,
+)
 from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
 MAX_QUOTED_CHANGE_CHARS = 100
-# Characters of an output that a finding may quote without quotation marks.
+# Characters that an output has at least if a finding may quote it without quotation
+# marks: a shorter one is in every text.
 MIN_QUOTED_OUTPUT_CHARS = 3
+# A text in quotation marks, of which the second group has the text: 'total', "a b".
 _QUOTED_NAME_PATTERN = re.compile(r"""(['"`])([^'"`]+)\1""")
 # How many lessons one loop gives: a thousand findings of one check are not a thousand
 # lessons.
@@ -65,6 +74,7 @@ def learn(
     """
     if not loop.attempts:
         return ()
+
     last = loop.attempts[-1]
     passed = last.evaluation is not None and last.evaluation.passes(loop.goals)
     fits = _fits_an_example(task) and _fits_an_example(last.candidate.text or "")
@@ -80,6 +90,7 @@ def learn(
     accepted = last if passed else None
     corrections = _corrections(loop, accepted, must_differ=outputs)
     corrections.sort(key=lambda correction: -correction.finding.severity)
+
     lessons = []
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
@@ -95,7 +106,7 @@ def outcome_of(
     loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()
 ) -> Outcome:
     """Return a loop's outcome; its signatures are those of lessons about its errors."""
-    errors = set[tuple[str, str]]()
+    errors: set[tuple[str, str]] = set()  # the check and the key of each
     for attempt in loop.attempts:
         if attempt.evaluation is None:
             continue
@@ -103,8 +114,8 @@ def outcome_of(
             errors.add((finding.check, finding.key))
         for goal in attempt.evaluation.unmet(loop.goals):
             errors.add((goal.score, str(goal)))
-    digests = frozenset(signature(check, key).digest for check, key in errors)
 
+    digests = frozenset(signature(check, key).digest for check, key in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
     passed_first = first is not None and first.passes(loop.goals)
     return Outcome(
@@ -118,16 +129,18 @@ def outcome_of(
 
 
 def is_proof_due(outcomes: int) -> bool:
-    """Return True if a proof is due after so many outcomes: every 20th, and less often
-    from 512 on.
+    """Return True if a proof is due after so many outcomes.
 
-    From there it is due after 6 to 13 % more outcomes, so that all proofs together read
-    each outcome at most 16 times. The intervals allow any number of looks.
+    It is due after every 20th outcome, and less often from 512 on: then after 6 to 13 %
+    more outcomes, so that all proofs together read each outcome at most 16 times. The
+    intervals allow any number of looks.
     """
-    return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
+    spacing = max(20, 2 ** (outcomes.bit_length() - 4))
+    return outcomes > 0 and outcomes % spacing == 0
 
 
 def _fits_an_example(text: str) -> bool:
+    """Return True if a text is not empty and short enough to be shown in a prompt."""
     return 0 < len(text) <= MAX_EXAMPLE_TEXT_CHARS
 
 
@@ -163,12 +176,14 @@ class _Correction:
         """Return the rejected and the accepted output, with their scores."""
         rejected = self.rejected.evaluation
         before = dict(rejected.scores) if rejected else {}
-        after: dict[str, float] = {}
+
         answer = ""
+        after: dict[str, float] = {}
         if self.accepted is not None:
             answer = self.accepted.candidate.text or ""
             if self.accepted.evaluation:
                 after = dict(self.accepted.evaluation.scores)
+
         return Example(
             task,
             answer,
@@ -186,11 +201,10 @@ class _Correction:
         """
         change = ""
         if self.accepted is not None:
-            change = difference(example.rejected, redact(example.accepted))
-        if not 0 < len(change) <= MAX_QUOTED_CHANGE_CHARS or "\n" in change:
-            change = ""
-        if change:
-            change = f"Accepted: {change}"
+            line = difference(example.rejected, redact(example.accepted))
+            if 0 < len(line) <= MAX_QUOTED_CHANGE_CHARS and "\n" not in line:
+                change = f"Accepted: {line}"
+
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())
         if quotes_change and change not in text:
@@ -203,10 +217,12 @@ class _Correction:
         evaluation = self.rejected.evaluation
         if not memory_key or evaluation is None or finding not in evaluation.errors:
             return None
+
         output = self.rejected.candidate.text or ""
         key = _without_quotations(finding.key, output)
         if finding.check in checks:
             checks = (finding.check,)
+
         return Cause(
             memory_key=memory_key,
             rule=signature(finding.check, key).digest,
@@ -241,40 +257,40 @@ def _corrections(
 ) -> list[_Correction]:
     """Return each error and missed goal that was corrected, by its last occurrence.
 
-    Without an accepted attempt: each error. If the candidates `must_differ`, an attempt
-    with the accepted candidate is ignored.
+    Without an accepted attempt, return each error. If the candidates `must_differ`, an
+    attempt with the accepted candidate is ignored.
     """
     corrections: dict[str, _Correction] = {}
     for attempt in loop.attempts:
-        if attempt.evaluation is None:
+        before = attempt.evaluation
+        if before is None:
             continue
-        if accepted is None:
-            findings = list(attempt.evaluation.errors)
-        else:
+
+        findings: Sequence[Finding] = before.errors
+        if accepted is not None and accepted.evaluation is not None:
             same = attempt.candidate.digest == accepted.candidate.digest
-            if attempt.evaluation is accepted.evaluation or (must_differ and same):
+            if before is accepted.evaluation or (must_differ and same):
                 continue
-            findings = _corrected_findings(loop, attempt, accepted)
+            findings = _corrected_findings(loop, before, accepted.evaluation)
         for finding in findings:
             corrections[finding.key] = _Correction(finding, attempt, accepted)
+
     return list(corrections.values())
 
 
 def _corrected_findings(
-    loop: Loop, rejected: Attempt, accepted: Attempt
+    loop: Loop, before: Evaluation, after: Evaluation
 ) -> list[Finding]:
-    """Return the errors and missed goals that the accepted attempt does not have."""
-    before = rejected.evaluation
-    after = accepted.evaluation
-    assert before is not None
-    assert after is not None
+    """Return the errors and missed goals `before` that are gone in `after`."""
     min_gain = thousandths(loop.improves.min_gain)
     findings = list(before.errors)
     for goal in before.unmet(loop.goals):
         score = before.scores[goal.score]
-        if goal.margin(after.scores[goal.score]) - goal.margin(score) >= min_gain:
+        gain = goal.margin(after.scores[goal.score]) - goal.margin(score)
+        if gain >= min_gain:
             message = f"{goal.score} {format_score(score)} misses {goal}"
             findings.append(Finding(goal.score, message, key=str(goal)))
+
     return [finding for finding in findings if finding.key not in after.keys]
 
 

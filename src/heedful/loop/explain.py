@@ -162,7 +162,7 @@ def _knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
     ]
 
     for name in dict.fromkeys(goal.score for _, goal in scored):
-        path = (0, "attempts", -1, "evaluation", "scores", name)
+        path: Path = (0, "attempts", -1, "evaluation", "scores", name)
         yield _Knob(f"score {name}", float(scores[name]), path)
 
     for index, goal in scored:

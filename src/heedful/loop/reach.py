@@ -21,17 +21,17 @@ from heedful.loop.record import NO_USAGE, Attempt, Goal, Loop, Usage, thousandth
 from heedful.loop.stop import StopRule, rule_name
 
 R = TypeVar("R")
-MAX_HISTORY_ATTEMPTS = 100  # the most attempts of a history
-MAX_TRIED_HISTORIES = 20_000  # the most histories that are tried for a rule
-# keys of findings: new in each attempt, or always the persistent one
+MAX_HISTORY_ATTEMPTS = 100
+# For one rule.
+MAX_TRIED_HISTORIES = 20_000
+# The keys of findings: new in each attempt, or always the persistent one.
 NEW_FINDING_KEY = "new"
 PERSISTENT_FINDING_KEY = "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which `rule` changes a decision, or a proof that it never
-    does.
+    """The shortest history in which `rule` changes a decision, or a proof of none.
 
     If the search found no answer, because of its limits, `history` is None and `proof`
     is empty. Nothing is proven if the policy tries unscored loops again; user code is
@@ -49,10 +49,8 @@ class Reach:
 
     def __str__(self) -> str:
         if self.history is not None:
-            return (
-                f"{self.name} can fire, first after attempt "
-                f"{len(self.history.attempts)}"
-            )
+            attempts = len(self.history.attempts)
+            return f"{self.name} can fire, first after attempt {attempts}"
         if self.proof:
             return f"{self.name} cannot fire: {self.proof}"
         return (
@@ -63,11 +61,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbol:
-    """One attempt of a history, reduced to what rules read; `found` has the keys of its
-    findings.
+    """One attempt of a history, reduced to what rules read.
 
     `seen` is "same" or "near" if the candidate equals or resembles the first attempt's
-    candidate.
+    candidate, "" if it is new. `found` has the keys of its findings.
     """
 
     improves: bool
@@ -77,14 +74,13 @@ class Symbol:
     spends: Usage = NO_USAGE
 
 
-# The number of attempts in other loops with the finding `PERSISTENT_FINDING_KEY`, and
-# the attempts of this loop.
+# A history: the number of attempts in other loops with the finding
+# `PERSISTENT_FINDING_KEY`, and the attempts of this loop.
 History = tuple[int, tuple[Symbol, ...]]
 
 
 def reach(policy: Policy, most: int = MAX_TRIED_HISTORIES) -> tuple[Reach, ...]:
-    """Find out for each rule of `policy`, in order, whether it can ever change a
-    decision.
+    """Find out for each rule of `policy` whether it can ever change a decision.
 
     `most` is the number of histories to try for each rule. Raises InvalidInput.
     """
@@ -92,58 +88,74 @@ def reach(policy: Policy, most: int = MAX_TRIED_HISTORIES) -> tuple[Reach, ...]:
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
-def _reach(policy: Policy, place: int, tries: int) -> Reach:
+def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
+    """Search a history that only the rule at this `place` of the policy stops."""
     rule = policy.rules[place]
     others = policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
-    if _own(parts):
+    if _has_user_code(parts):
         return Reach(rule, None)
 
     alphabet = _alphabet(parts)
-    scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
-    waiting: list[History] = [(echoes, ()) for echoes in range(max(scope, default=1))]
+    scope_echoes = [
+        part.times for part in _of(parts, stop.Echo) if part.across == "scope"
+    ]
+    # Histories of equal length in which no rule stops yet; the next round extends them.
+    waiting: list[History] = [
+        (echoes, ()) for echoes in range(max(scope_echoes, default=1))
+    ]
     views: set[Any] = set()
-    before: set[str] = set()
+    stopped_before: set[str] = set()
     tried = 0
-    while waiting and tried < tries and len(waiting[0][1]) < MAX_HISTORY_ATTEMPTS:
+    while waiting and tried < max_tries and len(waiting[0][1]) < MAX_HISTORY_ATTEMPTS:
         longer: list[History] = []
-        for (echoes, symbols), symbol in product(waiting, alphabet):
-            if symbol.spends is not NO_USAGE and any(
-                s.spends is not NO_USAGE for s in symbols
-            ):
-                continue  # one attempt spends the whole budget
-
-            history = echoes, (*symbols, symbol)
+        for history in _extended(waiting, alphabet):
             tried += 1
             loop = _loop(policy, parts, history)
             other_stops = [rule_name(other) for other in others if other(loop)]
-            detail = rule(loop)
-            if detail and not other_stops:
+            stopped_before.update(other_stops)
+            fires = bool(rule(loop))
+            if fires and not other_stops:
                 return Reach(rule, loop)
 
-            before.update(other_stops)
-            view = (
-                None if other_stops or detail else _view(policy, parts, loop, history)
-            )
-            if view is not None and view not in views:
-                views.add(view)
-                longer.append(history)
+            if not fires and not other_stops:
+                view = _view(policy, parts, loop, history)
+                if view not in views:
+                    views.add(view)
+                    longer.append(history)
         waiting = longer
 
-    if waiting or policy.unscored == "again" or _own(stop.flat(policy.rules)):
+    every_rule = stop.flat(policy.rules)
+    if waiting or policy.unscored == "again" or _has_user_code(every_rule):
         return Reach(rule, None)
 
-    if isinstance(rule, stop.Fatigue):
-        proof = _fatigue_proof(rule, others)
-        if proof:
-            return Reach(rule, None, proof)
-
-    names = " or ".join(sorted(before)) or "nothing"
-    return Reach(rule, None, f"{names} ends every loop before it alone would")
+    proof = _fatigue_proof(rule, others)
+    if not proof:
+        names = " or ".join(sorted(stopped_before)) or "nothing"
+        proof = f"{names} ends every loop before it alone would"
+    return Reach(rule, None, proof)
 
 
-def _fatigue_proof(rule: stop.Fatigue, others: Iterable[StopRule]) -> str:
-    """Return why fatigue stays below its limit within the attempts allowed, if so."""
+def _extended(
+    histories: Iterable[History], alphabet: Iterable[Symbol]
+) -> Iterator[History]:
+    """Yield each history with one more attempt, of each kind in `alphabet`."""
+    for (echoes, symbols), symbol in product(histories, alphabet):
+        spends = symbol.spends is not NO_USAGE
+        # One attempt spends the whole budget, so a second one is not tried.
+        if spends and any(earlier.spends is not NO_USAGE for earlier in symbols):
+            continue
+        yield (echoes, (*symbols, symbol))
+
+
+def _fatigue_proof(rule: StopRule, others: Iterable[StopRule]) -> str:
+    """Return why fatigue stays below its limit within the attempts allowed.
+
+    It is "" if fatigue can reach the limit, and for rules of another kind.
+    """
+    if not isinstance(rule, stop.Fatigue):
+        return ""
+
     limits = [attempts.limit for attempts in _of(others, stop.MaxAttempts)]
     reruns = min(limits, default=1001) - 1
     level = reruns * thousandths(rule.increment) / 1000
@@ -155,10 +167,11 @@ def _fatigue_proof(rule: stop.Fatigue, others: Iterable[StopRule]) -> str:
 
 
 def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
+    """Return the rules of this type."""
     return [rule for rule in rules if isinstance(rule, kind)]
 
 
-def _own(parts: Iterable[StopRule]) -> bool:
+def _has_user_code(parts: Iterable[StopRule]) -> bool:
     """Return True if any rule is user code, such as a subclass of a built-in rule."""
     return any(type(part) not in stop.STOP_RULES.values() for part in parts)
 
@@ -171,18 +184,26 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
         findings.append((NEW_FINDING_KEY,))
     if _of(parts, stop.Echo):
         findings.append((PERSISTENT_FINDING_KEY,))
+
     seen = [""]
     if _of(parts, stop.Repeat):
         seen += ["near", "same"]
-    grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
-    spends = dict.fromkeys([NO_USAGE, *_spending(_of(parts, stop.Budget))])
-    combinations = product((True, False), seen, findings, grave, spends)
 
+    # The highest severity, and one just below each floor.
+    severities = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
+
+    spending = dict.fromkeys([NO_USAGE, *_spending(_of(parts, stop.Budget))])
+
+    combinations = product((True, False), seen, findings, severities, spending)
     return [
         Symbol(
-            improves=improves, seen=seen, found=keys, severity=severity, spends=usage
+            improves=improves,
+            seen=likeness,
+            found=keys,
+            severity=severity,
+            spends=usage,
         )
-        for improves, seen, keys, severity, usage in combinations
+        for improves, likeness, keys, severity, usage in combinations
     ]
 
 
@@ -208,89 +229,96 @@ def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     """Convert a history to a loop in which no attempt passes."""
+    other_loops, symbols = history
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(policy.improvement.min_gain))
+
     attempts = []
-    short = 2 * MAX_HISTORY_ATTEMPTS * gain
-    for number, symbol in enumerate(history[1], 1):
-        if symbol.improves:
-            short -= gain
-        scores = {goal.score: _missing(goal, 1000) for goal in goals}
+    # By how many thousandths the best attempt so far misses the first goal.
+    shortfall = 2 * MAX_HISTORY_ATTEMPTS * gain
+    for number, symbol in enumerate(symbols, 1):
         # A retry that does not improve scores worse, else a lower severity would
         # improve it.
-        worse = 1 if number > 1 and not symbol.improves else 0
-        scores[goals[0].score] = _missing(goals[0], short + worse)
-        keys = [
-            f"{NEW_FINDING_KEY} {number}" if key == NEW_FINDING_KEY else key
-            for key in symbol.found
-        ]
-        worst = symbol.severity
-        findings = tuple(
-            record.Finding(
-                "check",
-                k,
-                fix="",
-                level="warning",
-                severity=worst,
-                key=k,
-                persistent=k == PERSISTENT_FINDING_KEY,
-            )
-            for k in keys
-        )
-        evaluation = record.Evaluation(findings, scores, met=met)
-        candidate = record.Candidate.of(
-            f"candidate {1 if symbol.seen == 'same' else number}"
-        )
-        near = 1 if symbol.seen == "near" and number > 1 else None
-        attempts.append(
-            Attempt(
-                number,
-                candidate,
-                evaluation=evaluation,
-                usage=symbol.spends,
-                repeats=near,
-            )
-        )
+        worse = 0
+        if symbol.improves:
+            shortfall -= gain
+        elif number > 1:
+            worse = 1
+        scores = {goal.score: _missing(goal, 1000) for goal in goals}
+        scores[goals[0].score] = _missing(goals[0], shortfall + worse)
 
-    echoes = {PERSISTENT_FINDING_KEY: history[0]} if history[0] else {}
+        findings = tuple(_finding(symbol, key, number) for key in symbol.found)
+        same_as = 1 if symbol.seen == "same" else number
+        near_repeat = 1 if symbol.seen == "near" and number > 1 else None
+        attempt = Attempt(
+            number,
+            record.Candidate.of(f"candidate {same_as}"),
+            evaluation=record.Evaluation(findings, scores, met=met),
+            usage=symbol.spends,
+            repeats=near_repeat,
+        )
+        attempts.append(attempt)
+
     return Loop(
         "history",
         goals,
         attempts=tuple(attempts),
-        echoes=echoes,
+        echoes={PERSISTENT_FINDING_KEY: other_loops} if other_loops else {},
         improves=policy.improvement,
+    )
+
+
+def _finding(symbol: Symbol, key: str, number: int) -> record.Finding:
+    """Return the finding with this key in attempt `number`; a new one has a new key."""
+    if key == NEW_FINDING_KEY:
+        key = f"{NEW_FINDING_KEY} {number}"
+    return record.Finding(
+        "check",
+        key,
+        level="warning",
+        severity=symbol.severity,
+        key=key,
+        persistent=key == PERSISTENT_FINDING_KEY,
     )
 
 
 def _missing(goal: Goal, by: int) -> float:
     """Return a score that misses the goal by `by` thousandths."""
-    score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
-    return max(-record.MAX_SCORE, min(record.MAX_SCORE, score / 1000))
+    distance = -by if goal.direction == "at_least" else by
+    score = (thousandths(goal.threshold) + distance) / 1000
+    return max(-record.MAX_SCORE, min(record.MAX_SCORE, score))
 
 
 def _view(
     policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History
 ) -> Any:
-    """Return what built-in rules read of a history; they treat equal results in the
-    same way.
+    """Return what built-in rules read of a history.
+
+    The rules treat histories with equal views in the same way, so counts are cut off
+    where no rule tells them apart.
     """
     rules = tuple(stop.flat(policy.rules))
-    limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
-    times = [part.times for part in rules if isinstance(part, stop.Repeat | stop.Echo)]
-    highest = 1 + max(
-        [*times, *(p.patience or 0 for p in _of(rules, stop.Plateau))], default=0
-    )
+    max_attempts = [part.limit for part in _of(parts, stop.MaxAttempts)]
+    counts = [rule.times for rule in rules if isinstance(rule, stop.Repeat | stop.Echo)]
+    counts += [rule.patience or 0 for rule in _of(rules, stop.Plateau)]
+    highest = 1 + max(counts, default=0)
+
     echoes, symbols = history
     later = symbols[loop.last_improvement + 1 :]
+    repeats = [symbol for symbol in later if symbol.seen]
+    exact_repeats = [symbol for symbol in later if symbol.seen == "same"]
+    persistent = [
+        symbol for symbol in symbols if PERSISTENT_FINDING_KEY in symbol.found
+    ]
     return (
-        min(len(symbols), max(limits, default=0)),
+        min(len(symbols), max(max_attempts, default=0)),
         echoes,
         any(loop.improved),
         loop.usage,
         min(highest, len(later)),
-        min(highest, sum(symbol.seen != "" for symbol in later)),
-        min(highest, sum(symbol.seen == "same" for symbol in later)),
-        min(highest, sum(PERSISTENT_FINDING_KEY in symbol.found for symbol in symbols)),
+        min(highest, len(repeats)),
+        min(highest, len(exact_repeats)),
+        min(highest, len(persistent)),
         tuple(thousandths(part.level(loop)) for part in _of(rules, stop.Fatigue)),
     )

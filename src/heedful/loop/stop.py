@@ -52,7 +52,8 @@ def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
     """Return the names of checks in reports; a check may list several in `names`."""
     names: list[str] = []
     for check in checks:
-        names += map(str, getattr(check, "names", ()) or (rule_name(check),))
+        own_names = getattr(check, "names", ()) or [rule_name(check)]
+        names += map(str, own_names)
     return tuple(names)
 
 
@@ -75,10 +76,9 @@ class MaxAttempts:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Stop when the loop's tokens, cost, seconds or model calls reach a limit; None is
-    no limit.
+    """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
-    The last attempt may exceed the limit.
+    None is no limit. The last attempt may exceed the limit.
     """
 
     tokens: int | None = None
@@ -90,24 +90,28 @@ class Budget:
 
     def __post_init__(self) -> None:
         limits = self._limits()
-        if all(limit is None for limit in limits.values()):
-            raise InvalidInput("budget", "empty", f"one or more of {', '.join(limits)}")
-        for field, limit in limits.items():
-            if limit is not None:
-                check_number(f"budget {field}", limit, low=1e-9, high=record.MAX_SCORE)
+        if not limits:
+            allowed = "one or more of tokens, cost, seconds, calls"
+            raise InvalidInput("budget", "empty", allowed)
+        for unit, limit in limits.items():
+            check_number(f"budget {unit}", limit, low=1e-9, high=record.MAX_SCORE)
 
-    def _limits(self) -> dict[str, float | None]:
-        return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
+    def _limits(self) -> dict[str, float]:
+        """Return the limits that are set, by their unit."""
+        limits = {
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "seconds": self.seconds,
+            "calls": self.calls,
+        }
+        return {unit: limit for unit, limit in limits.items() if limit is not None}
 
     def __call__(self, loop: Loop) -> str | None:
-        limits = {
-            unit: limit for unit, limit in self._limits().items() if limit is not None
-        }
         reached = []
-        for unit, limit in limits.items():
-            usage = getattr(loop.usage, unit)
-            if usage >= limit:
-                reached.append(f"{usage:.12g} of {limit:.12g} {unit}")
+        for unit, limit in self._limits().items():
+            spent = getattr(loop.usage, unit)
+            if spent >= limit:
+                reached.append(f"{spent:.12g} of {limit:.12g} {unit}")
         return f"{', '.join(reached)} spent" if reached else None
 
 
@@ -137,35 +141,30 @@ class Fatigue:
         return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
-        """Return the fatigue after an attempt; it was `level` before. `better`: it
-        improved.
+        """Return the fatigue after an attempt, `better` if it improved.
+
+        The fatigue before the attempt was `level`.
         """
-        change = (
-            -record.thousandths(self.decay)
-            if better
-            else record.thousandths(self.increment)
-        )
-        return (
-            min(
-                record.thousandths(self.most),
-                max(0, record.thousandths(level) + change),
-            )
-            / 1000
-        )
+        change = record.thousandths(self.increment)
+        if better:
+            change = -record.thousandths(self.decay)
+        new_level = max(0, record.thousandths(level) + change)
+        return min(record.thousandths(self.most), new_level) / 1000
 
     def __call__(self, loop: Loop) -> str | None:
         level = self.level(loop)
-        reached = record.thousandths(level) >= record.thousandths(self.limit)
-        return f"fatigue {level:.2f} has reached {self.limit:.2f}" if reached else None
+        if record.thousandths(level) < record.thousandths(self.limit):
+            return None
+        return f"fatigue {level:.2f} has reached {self.limit:.2f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Stop when a finding of the last attempt, identified by its key, is in `times`
-    attempts.
+    """Stop when a finding of the last attempt is in `times` attempts.
 
-    Only attempts since the last improvement count; if the finding is persistent, all
-    attempts count. `across="scope"` adds the counts of the scope's earlier loops.
+    A finding is identified by its key. Only attempts since the last improvement count;
+    if the finding is persistent, all attempts count. `across="scope"` adds the counts
+    of the scope's earlier loops.
     """
 
     times: int = 3
@@ -174,14 +173,11 @@ class Echo:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        require(
-            self.across in ("loop", "scope"), "across", self.across, "loop or scope"
-        )
+        is_choice = self.across in ("loop", "scope")
+        require(is_choice, "across", self.across, "loop or scope")
 
     def counts(self, loop: Loop) -> dict[str, int]:
-        """Count, for each key of a finding in the last attempt, the attempts that have
-        this key.
-        """
+        """Count the attempts with each key of a finding in the last attempt."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None or not last.keys:
             return {}
@@ -194,17 +190,18 @@ class Echo:
     def __call__(self, loop: Loop) -> str | None:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
-        repeated = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        if not repeated:
-            return None
-        texts = [f"{clean(key, 80)} in {n} attempts" for key, n in repeated[:3]]
-        return f"the same finding again: {'; '.join(texts)}"
+
+        texts = [
+            f"{clean(key, 80)} in {count} attempts"
+            for key, count in self.counts(loop).items()
+            if count >= self.times
+        ]
+        return f"the same finding again: {'; '.join(texts[:3])}" if texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Stop at the `times`-th attempt with a repeated candidate since the last
-    improvement.
+    """Stop at the `times`-th repeated candidate since the last improvement.
 
     A candidate is repeated if it equals any earlier candidate or, with `near`, is
     nearly the same. If the last attempt is greedy, `times` is at least 2: a warmer
@@ -275,8 +272,7 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """Stop if no test or check has passed in any attempt so far (`Evaluation.met` is
-    0).
+    """Stop if no test or check has passed so far: `Evaluation.met` is always 0.
 
     Use the rule inside `All`, because alone it stops a loop after the first attempt. It
     does not stop the loop if `met` of any evaluation is unknown.
@@ -285,8 +281,8 @@ class NothingMet:
     name: ClassVar[str] = "nothing_met"
 
     def __call__(self, loop: Loop) -> str | None:
-        met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
-        return "nothing that was asked is met so far" if {*met} == {0} else None
+        shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
+        return "nothing that was asked is met so far" if shares == {0} else None
 
 
 _RULE_CLASSES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
@@ -297,8 +293,7 @@ STOP_RULES: Mapping[str, Callable[..., StopRule]] = {
 
 @dataclass(frozen=True, init=False, repr=False)
 class All:
-    """Stop only if every member stops; an override of any member suspends the whole
-    rule.
+    """Stop only if every member stops; an override of any member suspends all of it.
 
     >>> rule = All(MaxAttempts(2), Repeat())
     >>> rule.name
@@ -322,7 +317,10 @@ class All:
             detail = rule(loop)
             if detail is not None:
                 details.append(detail)
-        return " and ".join(details) if len(details) == len(self.rules) else None
+
+        if len(details) < len(self.rules):
+            return None
+        return " and ".join(details)
 
     def __repr__(self) -> str:
         return f"All({', '.join(map(repr, self.rules))})"
@@ -331,49 +329,55 @@ class All:
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
     """Yield the rules; in place of an `All`, yield its members."""
     for rule in rules:
-        yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
+        if isinstance(rule, All):
+            yield from flat(rule.rules)
+        else:
+            yield rule
 
 
 def counts_scope(rule: StopRule) -> bool:
-    """Return True if the rule or a member of it needs counts from the scope's earlier
-    loops.
-    """
+    """Return True if the rule, or a member of it, counts in earlier loops, too."""
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
 
 
+# A word with its digits, also with an apostrophe before a last "t"; a mark; or "_". The
+# text "don't use x_1" has the tokens don't, use, x, _ and 1.
 _CONTENT_TOKEN_PATTERN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
 _NEGATIONS = frozenset(
     "no not never none nor neither without cannot nothing nobody".split()
 )
 MIN_PLATEAU_SIMILARITY = 0.9
+MAX_COMPARED_CHARS = 100_000
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """Return the number of the first earlier attempt with nearly the same text, or
-    None.
+    """Return the number of the first earlier attempt with nearly the same text.
 
     Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and
     if they have equal digits, English negations and operators in the same order. A
-    candidate of more than 100,000 characters is never nearly the same.
+    candidate of more than 100,000 characters is never nearly the same. None means that
+    there is no such attempt.
     """
     text = candidate.text
-    if text is None or len(text) > 100_000:
+    if text is None or len(text) > MAX_COMPARED_CHARS:
         return None
 
     tokens: Counter[str] | None = None
     for attempt in earlier:
-        other = attempt.candidate.text
         if attempt.candidate.digest == candidate.digest:
             return attempt.number
+
+        # Texts of other lengths cannot have so many tokens in common.
+        other = attempt.candidate.text
         if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
             continue
 
         if tokens is None:
             tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(text))
-        others = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
-        alike = 2 * (tokens & others).total() >= MIN_PLATEAU_SIMILARITY * (
-            tokens.total() + others.total()
-        )
+        other_tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
+        shared = (tokens & other_tokens).total()
+        similarity_base = tokens.total() + other_tokens.total()
+        alike = 2 * shared >= MIN_PLATEAU_SIMILARITY * similarity_base
         if alike and decisive_tokens(text) == decisive_tokens(other):
             return attempt.number
 
@@ -384,7 +388,8 @@ def decisive_tokens(text: str) -> list[str]:
     """Return the numbers, negations and operators of a text, in order."""
     decisive = []
     for token in _CONTENT_TOKEN_PATTERN.findall(text):
-        negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
+        word = token.lower()
+        negates = word in _NEGATIONS or word.endswith(("n't", "n’t"))
         if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
             decisive.append(token)
     return decisive

@@ -20,17 +20,24 @@ from heedful.traces.episode import Episode, Event
 from heedful.traces.error_lines import output
 from heedful.traces.signals import NUMBER_PATTERN
 
+# The end of a sentence: blanks after a full stop or the like, or line breaks. Blanks
+# before a citation such as "[2]" are no end.
 _SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
+# Events that a model cites: "[2]", "[events 1, 3]" or "(event 4)".
 _CITATION_PATTERN = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]*[\])]")
+# A quoted text, in one of four sorts of quotation marks, without its marks.
 _QUOTATION_PATTERN = re.compile(
     r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`"
     r"|(?<!\w)'([^'\n]{2,400})'(?!\w)"
 )
+# Capitalised words in a row ("Bank of England"), or a word with a digit or an
+# underscore in it ("max_tokens").
 _PROPER_NAME_PATTERN = re.compile(
     r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
-_CLAUSE_STARTS = ("", *".!?:;(")  # what stands before the first word of a clause
+# What stands before the first word of a clause, which is capitalised without a name.
+_CLAUSE_STARTS = ("", *".!?:;(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,9 @@ class Claim:
 
 def sentences(text: str) -> list[str]:
     """Split a text into sentences, without citations such as [2] or [events 1, 3]."""
-    without_citations = _CITATION_PATTERN.sub("", text)
-    pieces = map(str.strip, _SENTENCE_END_PATTERN.split(without_citations))
-    return list(filter(None, pieces))
+    bare_text = _CITATION_PATTERN.sub("", text)
+    pieces = [piece.strip() for piece in _SENTENCE_END_PATTERN.split(bare_text)]
+    return [piece for piece in pieces if piece]
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
@@ -67,10 +74,12 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
     texts = [episode.task, episode.goal]
     if fault:
         texts += [fault.category, fault.message]
+
     positions = tuple(dict.fromkeys(events))
     for position in positions:
         event = episode.events[position]
         texts += [event.type.replace("_", " "), trace.ends(event_words(event))]
+
     unsupported = tuple(find_unsupported(text, "\n".join(texts)))
     return Claim(text, positions, unsupported=unsupported)
 
@@ -81,14 +90,15 @@ def find_claim(text: str, episode: Episode, positions: Sequence[int]) -> Claim:
     Facts are numbers, names and quoted words. If no event has all, the claim cites
     those that have some.
     """
-    facts = len(list(find_unsupported(text, "")))
+    facts = list(find_unsupported(text, ""))
     partial: list[int] = []
     for position in positions:
         candidate = claim(text, (position,), episode)
         if facts and not candidate.unsupported:
             return candidate
-        if len(candidate.unsupported) < facts:
+        if len(candidate.unsupported) < len(facts):
             partial.append(position)
+
     return claim(text, partial, episode)
 
 
@@ -107,17 +117,15 @@ def find_unsupported(sentence: str, evidence: str) -> Iterator[str]:
         if not all(piece in evidence_words for piece in pieces):
             yield quotation
 
-    yield from (
-        number
-        for number in NUMBER_PATTERN.findall(unquoted)
-        if _value(number) not in numbers
-    )
+    written_numbers = NUMBER_PATTERN.findall(unquoted)
+    yield from (n for n in written_numbers if _value(n) not in numbers)
 
     for match in _PROPER_NAME_PATTERN.finditer(unquoted):
         name = match[0]
         before = unquoted[: match.start()].rstrip()[-1:]
         if before in _CLAUSE_STARTS and not re.search(r"[_\d]", name):
-            name = name.partition(" ")[2]
+            name = name.partition(" ")[2]  # the first word begins a clause
+
         text = normalize(name)
         supported = text in evidence_words or stems.issuperset(_stems(text))
         if not supported and not NUMBER_PATTERN.fullmatch(name):
@@ -145,4 +153,5 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _value(number: str) -> float:
+    """Return the value of a number in a text: 1,200 and 1200.0 have the same."""
     return float(number.replace(",", "").rstrip(".") or 0)

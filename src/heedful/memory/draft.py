@@ -193,8 +193,7 @@ def _decisive_events(
         agent = f"of {event.agent}" if event.agent else ""
         names = filter(None, (event.type, agent, event.tool))
         title = " ".join(clean(name, MAX_DRAFT_TAG_CHARS) for name in names)
-        content = _make_safe(trace.event_text(event), MAX_EVENT_CHARS)
-        text = f"{title}: {content}"
+        text = f"{title}: {_make_safe(trace.event_text(event), MAX_EVENT_CHARS)}"
 
         cost = tokens(text)
         if cost <= budget:
@@ -325,7 +324,7 @@ def _read_tags(tags: object) -> tuple[str, ...]:
     if not isinstance(tags, list):
         return ()
     texts = [_make_safe(tag, 200) for tag in tags if isinstance(tag, str)]
-    short_texts = [text[:MAX_DRAFT_TAG_CHARS].strip() for text in texts]
+    short_texts = (text[:MAX_DRAFT_TAG_CHARS].strip() for text in texts)
     return tuple(filter(None, short_texts))[:MAX_DRAFT_TAGS]
 
 

@@ -15,8 +15,13 @@ from itertools import chain
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons import consolidate as rules
-from heedful.lessons.consolidate import DREAM_MODES, DreamLesson, Mode, Proposal
+from heedful.lessons.consolidate import (
+    DREAM_MODES,
+    DreamLesson,
+    Mode,
+    Proposal,
+    propose,
+)
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import rank as rank_matches
 from heedful.loop.codec import from_document
@@ -75,13 +80,11 @@ class Dream:
         """The reason why nothing changed; "" if something did."""
         if self.done:
             return ""
-        outcomes = dict.fromkeys(
-            proposal.outcome
-            for proposal in self.proposals
-            if proposal.action == "merge"
-        )
-        dropped = f"each proposal was dropped: {'; '.join(outcomes)}"
-        return dropped if outcomes else self.found
+        merges = [p for p in self.proposals if p.action == "merge"]
+        if not merges:
+            return self.found
+        outcomes = dict.fromkeys(merge.outcome for merge in merges)
+        return f"each proposal was dropped: {'; '.join(outcomes)}"
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Dream:
@@ -109,6 +112,7 @@ class Dreams:
         check_integer("id", id, least=0)
         for row in await self._store.read(self._scope, dream_store.log, limit=1, id=id):
             return Dream.of(row)
+
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("dream", str(id), where)
 
@@ -140,20 +144,22 @@ async def consolidate(
     require(mode in DREAM_MODES, "mode", mode, f"one of {', '.join(DREAM_MODES)}")
     check_actor(by, "")
     now = time.time()
+
     rows = await memory.store.read(
         memory.scope, dream_store.material, space_of(memory.embedder)
     )
-    missing = [lesson.text for lesson, vector in rows if vector is None]
-    new_vectors = await _vectors(memory, missing)
     lessons = {lesson.id: lesson for lesson, _ in rows}
+    missing = [lesson.text for lesson, vector in rows if vector is None]
+    new_vectors = await _embed_texts(memory, missing)
     vectors = {
         lesson.id: new_vectors[lesson.text] if vector is None else vector
         for lesson, vector in rows
     }
+
+    # Without an embedder no lesson has a vector, and their words are compared.
     compared = [vector for vector in vectors.values() if vector is not None] or None
-    plan = await asyncio.to_thread(
-        rules.propose, list(lessons.values()), compared, mode, now
-    )
+    plan = await asyncio.to_thread(propose, list(lessons.values()), compared, mode, now)
+
     proposals, queries = await _rehearse(memory, plan.merges, lessons, vectors)
     proposals += plan.contradictions
 
@@ -169,6 +175,7 @@ async def consolidate(
         id, proposals = await memory.store.write(
             memory.scope, dream_store.supersede, report, proposals, lessons, by
         )
+
     members = chain.from_iterable(proposal.members for proposal in proposals)
     concerned = {*members, *(proposal.survivor for proposal in proposals)}
     return Dream(
@@ -185,13 +192,14 @@ async def consolidate(
     )
 
 
-async def _vectors(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
+async def _embed_texts(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
     """Return the vector of each text; without an embedder, None for each text."""
     vectors: dict[str, Vector] = dict.fromkeys(texts)
     if memory.embedder is not None:
-        for n in range(0, len(texts), EMBEDDING_BATCH_TEXTS):
-            batch = texts[n : n + EMBEDDING_BATCH_TEXTS]
-            vectors.update(zip(batch, await embed(memory.embedder, batch), strict=True))
+        for start in range(0, len(texts), EMBEDDING_BATCH_TEXTS):
+            batch = texts[start : start + EMBEDDING_BATCH_TEXTS]
+            new_vectors = await embed(memory.embedder, batch)
+            vectors.update(zip(batch, new_vectors, strict=True))
     return vectors
 
 
@@ -207,14 +215,16 @@ async def _rehearse(
     query that found a member must find the survivor at the same rank or better, or else
     the proposal has the outcome `WORSE_RECALL_OUTCOME`.
     """
-    members = [*chain.from_iterable(proposal.members for proposal in proposals)]
+    # The vector of each query.
+    members = list(chain.from_iterable(proposal.members for proposal in proposals))
     queries = {lessons[id].text: vectors.get(id) for id in members}
     stored_queries = await memory.store.read(memory.scope, dream_store.queries, members)
     origins = chain.from_iterable(stored_queries[id] for id in members)
     redacted = {query: redact(query) for query in origins if query not in queries}
-    new_vectors = await _vectors(memory, list(redacted.values()))
+    new_vectors = await _embed_texts(memory, list(redacted.values()))
     queries |= {query: new_vectors[text] for query, text in redacted.items()}
 
+    # What each query finds now, and the names of the first results.
     results: dict[str, Sequence[Match]] = {}
     for query, vector in queries.items():
         results[query] = await memory.store.read(
@@ -225,7 +235,7 @@ async def _rehearse(
             vector=vector,
             limit=MIN_LEG_CANDIDATES,
         )
-    names = {query: _names(query, matches) for query, matches in results.items()}
+    names = {query: _first_names(query, found) for query, found in results.items()}
 
     rehearsed: list[Proposal] = []
     for proposal in proposals:
@@ -234,26 +244,30 @@ async def _rehearse(
         outcome = proposal.outcome
         for query, before in names.items():
             ranks = [rank for rank, name in enumerate(before) if name in gone]
-            if ranks:
-                after = _names(query, _merged(results[query], gone, survivor))
-                if survivor.name not in after[: ranks[0] + 1]:
-                    outcome = WORSE_RECALL_OUTCOME
-                    break
+            if not ranks:
+                continue
+            after = _first_names(query, _merge_matches(results[query], gone, survivor))
+            if survivor.name not in after[: ranks[0] + 1]:
+                outcome = WORSE_RECALL_OUTCOME
+                break
         rehearsed.append(replace(proposal, outcome=outcome))
     return rehearsed, len(queries)
 
 
-def _names(query: str, matches: Iterable[Match]) -> list[str]:
+def _first_names(query: str, matches: Iterable[Match]) -> list[str]:
     """Return the names of the lessons that a query finds first."""
     ranked = rank_matches(query, matches, 2 * MIN_LEG_CANDIDATES, time.time())
     names = dict.fromkeys(f"{match.kind}/{match.signature}" for match in ranked)
     return list(names)[:MIN_STORED_QUERY_RESULTS]
 
 
-def _merged(
+def _merge_matches(
     matches: Sequence[Match], gone: Collection[str], survivor: DreamLesson
 ) -> Iterator[Match]:
-    """Yield the matches after a merge: the examples of `gone` are the survivor's."""
+    """Yield the matches as after a merge, in which the lessons `gone` disappear.
+
+    Their examples become those of the survivor; their texts are found no more.
+    """
     for match in matches:
         if f"{match.kind}/{match.signature}" not in gone:
             yield match

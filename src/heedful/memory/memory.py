@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
 from heedful.errors import InvalidInput
-from heedful.lessons import lesson as records
 from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.briefing import (
@@ -36,22 +35,31 @@ from heedful.lessons.briefing import (
 )
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import (
+    DEFAULT_HOLDOUT_SHARE,
+    MAX_EXAMPLE_TEXT_CHARS,
     Example,
+    Filter,
     Lesson,
     Match,
     Remembered,
     Scope,
     Signature,
     Trust,
+    check_memory,
+    check_source,
 )
 from heedful.lessons.patterns import Seen
-from heedful.lessons.ranking import PROMPT_BUDGET_TOKENS
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import check_statement
 from heedful.loop.record import MAX_SCORE
-from heedful.memory import transfer
 from heedful.memory.quarantine import Quarantine
-from heedful.memory.transfer import Exported, File, Imported
+from heedful.memory.transfer import (
+    Exported,
+    File,
+    Imported,
+    read_export,
+    write_export,
+)
 from heedful.memory.vectors import (
     EMBEDDING_BATCH_TEXTS,
     Progress,
@@ -84,10 +92,10 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
 
 _log = logging.getLogger("heedful")
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
-# Candidates of each leg of a search: 10 lose 0.01 of recall@5, 50 gain nothing and cost
-# a third more.
+# How many candidates a search by words and one by vectors find each: 10 lose 0.01 of
+# recall@5, 50 gain nothing and cost a third more.
 MIN_LEG_CANDIDATES = 30
-# Of a query: a person reads the results, and the importance is filtered later.
+# The same for `query`: a person reads the results, and importance is filtered later.
 MIN_QUERY_CANDIDATES = 200
 MAX_COMPARED_CHARS = 10_000  # characters of a text that are compared as a whole
 
@@ -120,7 +128,7 @@ class Memory:
         store: Store | str,
         scope: Scope | None = None,
         embedder: Embedder | None = None,
-        holdout: float = records.DEFAULT_HOLDOUT_SHARE,
+        holdout: float = DEFAULT_HOLDOUT_SHARE,
         max_entries: int | None = None,
         quota: int = 1_000,
         trust: Mapping[str, Trust] | None = None,
@@ -134,6 +142,7 @@ class Memory:
         check_integer("quota", quota)
         if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
             raise InvalidInput("embedder", embedder, EMBEDDER_FORMS)
+
         self.store: Store = store if isinstance(store, Store) else open_store(store)
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -141,8 +150,8 @@ class Memory:
         self.max_entries = max_entries
         self.quota = quota
         self.trust: Mapping[str, Trust] = trust or {}
-        # What is called after each write, if a job embeds what was written; else the
-        # write does it.
+        # A host that embeds in a job of its own sets what is called after each write.
+        # With None, each write embeds what it stores.
         self.later: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
@@ -184,7 +193,7 @@ class Memory:
         never fails silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        records.check_memory(
+        check_memory(
             text,
             trust,
             importance=importance,
@@ -193,21 +202,23 @@ class Memory:
             parents=derived_from,
             pinned=pinned,
         )
+
         text = redact(text)  # before masking or cutting could split a secret
         if example is not None:
             example = replace(example, context=example.context or context)
+
         new_lesson = Lesson(
             "error",
             signature(error_type, text),
             error_type=error_type,
-            text=(redact(lesson) or text)[: records.MAX_EXAMPLE_TEXT_CHARS],
-            sighting=text[: records.MAX_EXAMPLE_TEXT_CHARS],
+            text=(redact(lesson) or text)[:MAX_EXAMPLE_TEXT_CHARS],
+            sighting=text[:MAX_EXAMPLE_TEXT_CHARS],
             example=example,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=records.check_source(source),
+            source=check_source(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -217,6 +228,7 @@ class Memory:
     async def keep(self, lesson: Lesson) -> Remembered:
         """Store a lesson unchanged. Raises InvalidInput, QuotaExceeded, StoreError."""
         (answer,) = await write_lessons(self, [lesson], exposure_store.remember)
+
         message = "skipped"
         if answer.id:
             message = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
@@ -257,6 +269,7 @@ class Memory:
         level = "tool" if trust is None else trust
         check_statement(source, level)
         check_actor(by, why)
+
         other_trust = self.trust if waiting else None
         return await self.store.write(
             self.scope,
@@ -280,6 +293,7 @@ class Memory:
         if not text:
             text = error_type
             error_type = ""
+
         pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
         return await self.store.read(self.scope, pattern_store.find, pattern, lines)
 
@@ -345,7 +359,7 @@ class Memory:
         """
         check_integer("limit", limit)
         check_texts(task=task)
-        only = records.Filter(
+        only = Filter(
             tags,
             match,
             kind=kind,
@@ -353,6 +367,7 @@ class Memory:
             importance=importance,
             since=since,
         )
+
         matches = await self._search(task, max(MIN_LEG_CANDIDATES, limit), only)
         matches = ranking.keep_important(matches, only)
         return ranking.rank(task, matches, limit, time.time())
@@ -382,10 +397,11 @@ class Memory:
         """
         check_integer("limit", limit)
         check_texts(text=text)
-        only = records.Filter(
+        only = Filter(
             tags, match, kind=kind, error_type=error_type, importance=0.0, since=since
         )
         check_share("importance", importance)
+
         candidates = max(MIN_QUERY_CANDIDATES, limit)
         matches = await self._search(text, candidates, only, waiting)
         return ranking.rank_answers(
@@ -393,7 +409,7 @@ class Memory:
         )
 
     def render(
-        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
+        self, found: Sequence[Match], budget: int = ranking.PROMPT_BUDGET_TOKENS
     ) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples.
 
@@ -405,7 +421,7 @@ class Memory:
         return ranking.as_messages(chosen)
 
     def render_text(
-        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
+        self, found: Sequence[Match], budget: int = ranking.PROMPT_BUDGET_TOKENS
     ) -> str:
         """Return examples and lessons as one text; "" if nothing is near.
 
@@ -452,9 +468,11 @@ class Memory:
         matches, past = await self.store.read(
             self.scope, exposure_store.brief, loop, memory_key, find
         )
+
+        exposures = past.exposures
         shown_before = None
-        if past.exposures:
-            examples = (exposure.examples for exposure in past.exposures)
+        if exposures:
+            examples = [exposure.examples for exposure in exposures]
             shown_before = frozenset(chain.from_iterable(examples))
         selection = choose_for_loop(
             task,
@@ -464,13 +482,13 @@ class Memory:
             checks=checks,
             before=shown_before,
         )
-        exposures = past.exposures
+
         if begins and not exposures:
-            share = self.holdout
-            if past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
-                share = 0.0
+            is_early = past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT
+            share = 0.0 if is_early else self.holdout
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, share))
+
         return Briefing(
             past.memory_key,
             space,
@@ -498,11 +516,13 @@ class Memory:
         """
         if outcomes is not None and not is_proof_due(outcomes):
             return ()
+
         from heedful.lessons import proof
 
         cases, _ = await self.store.read(self.scope, exposure_store.evidence)
         # With many lessons this takes seconds.
         proven = await asyncio.to_thread(proof.find_proven, cases)
+
         useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
         hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
         return await self.store.write(
@@ -545,7 +565,7 @@ class Memory:
         """
         check_integer("id", id, least=0)
         check_texts(text=text)
-        space, vector = await self._embed(text[: records.MAX_EXAMPLE_TEXT_CHARS])
+        space, vector = await self._embed(text[:MAX_EXAMPLE_TEXT_CHARS])
         return await self.store.write(
             self.scope,
             lesson_store.edit,
@@ -579,12 +599,15 @@ class Memory:
             check_number("unused_for", unused_for, low=1e-9, high=MAX_SCORE)
         if keep is not None:
             check_integer("keep", keep, least=0)
+
+        # For the store, 0 seconds and -1 lessons mean without this limit.
         unused_seconds = unused_for or 0.0
         max_lessons = -1 if keep is None else keep
         if dry_run:
             return await self.store.read(
                 self.scope, lesson_store.prunable, unused_seconds, max_lessons
             )
+
         return await self.store.write(
             self.scope, lesson_store.prune, unused_seconds, max_lessons, by=by
         )
@@ -611,30 +634,33 @@ class Memory:
             raise InvalidInput(
                 "embedder", None, "an embedder, which computes the vectors"
             )
+
         space = space_of(self.embedder)
         total = (await self.spaces()).behind if progress is not None else 0
-        last = 0
+        last_row = 0
         done = 0
         while True:
             batch = await self.store.read(
                 self.scope,
                 search.unplaced,
                 space,
-                after=last,
+                after=last_row,
                 limit=EMBEDDING_BATCH_TEXTS,
                 since=since,
             )
             if not batch:
                 return done
+
             if pause is not None:
                 await pause()
             vectors = await embed(self.embedder, [text for _, text in batch])
-            rows = [
+            placed = [
                 (row, text, vector)
                 for (row, text), vector in zip(batch, vectors, strict=True)
             ]
-            done += await self.store.write(self.scope, search.place, space, rows)
-            last = batch[-1][0]
+            done += await self.store.write(self.scope, search.place, space, placed)
+
+            last_row, _ = batch[-1]
             if progress is not None:
                 progress(done, max(done, total))
 
@@ -654,7 +680,7 @@ class Memory:
         `heedful db copy` moves them, and with them the proof. Raises InvalidInput if
         the path exists; StoreError.
         """
-        return await transfer.write_export(self.store, self.scope, file)
+        return await write_export(self.store, self.scope, file)
 
     async def import_(
         self,
@@ -677,17 +703,22 @@ class Memory:
             raise InvalidInput(
                 "trust", trust, "external, or operator if you vouch for the file"
             )
+
+        # An operator says who vouches and why; without one, nobody vouches.
+        needs_actor = trust == "operator"
         for field, value in (("by", by), ("why", why)):
-            if bool(value.strip()) != (trust == "operator"):
+            if bool(value.strip()) != needs_actor:
                 allowed = "a text if trust is operator, and else empty"
                 raise InvalidInput(field, value, allowed)
-        return await transfer.read_export(
+
+        return await read_export(
             self.store, self.scope, file, by=by, why=why, dry_run=dry_run
         )
 
     async def _search(
-        self, text: str, limit: int, only: records.Filter, waiting: bool = False
+        self, text: str, limit: int, only: Filter, waiting: bool = False
     ) -> list[Match]:
+        """Return what a search by words and by vectors finds, not ranked yet."""
         space, vector = await self._embed(text)
         return await self.store.read(
             self.scope,
@@ -701,6 +732,7 @@ class Memory:
         )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
+        """Return the space and the vector of a text; ("", None) without an embedder."""
         if self.embedder is None or not text.strip():
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
@@ -724,16 +756,21 @@ async def write_lessons(
     work: Callable[..., list[Remembered]],
     *key: Any,
 ) -> list[Remembered]:
-    """Embed lessons and store them by the store's function `work`."""
+    """Embed lessons and store them by the store's function `work`.
+
+    `key` are the arguments of `work` before the lessons. If the memory embeds `later`,
+    the lessons are stored without a vector.
+    """
     if memory.later is None:
         texts = [
             lesson.example.task if lesson.example else lesson.text for lesson in lessons
         ]
-        vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
+        embeddings = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
         lessons = [
-            replace(lesson, space=vectors[text][0], vector=vectors[text][1])
+            replace(lesson, space=embeddings[text][0], vector=embeddings[text][1])
             for lesson, text in zip(lessons, texts, strict=True)
         ]
+
     answers = await memory.store.write(
         memory.scope,
         work,
@@ -742,6 +779,7 @@ async def write_lessons(
         most=memory.max_entries or 0,
         quota=memory.quota,
     )
+
     if memory.later is not None:
         await memory.later()
     return answers

@@ -57,6 +57,7 @@ class Quarantine:
         if not entries:
             where = f"the memory of {self._scope.tenant}/{self._scope.project}"
             raise NotFound("example", str(id), where)
+
         entry = entries[0]
         provenance = await self._store.read(
             self._scope, quarantine_store.provenance, entry

@@ -1,7 +1,13 @@
-"""Reflect on an episode: a program finds the facts, and rules or a model write the
-lessons.
+"""Reflections: what a finished episode teaches, stored as lessons.
 
-Spans of traces arrive in pieces and in any order; a complete trace becomes an episode.
+A program studies the episode, and rules or a model draft a reflection and a strategy.
+Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
+an episode that waits in the store. A lesson gets the lowest trust of what it is drawn
+from, and the words of a stored lesson about the same failure, unless its own are
+better.
+
+Spans of traces arrive in pieces and in any order: `receive` stores them, and `gather`
+makes an episode of each complete trace.
 """
 
 from __future__ import annotations
@@ -12,24 +18,40 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
-from heedful.lessons import lesson as records
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import DreamLesson, Proposal
-from heedful.lessons.lesson import Example, Lesson, Remembered, Scope, State, Trust
+from heedful.lessons.lesson import (
+    MAX_EXAMPLE_TEXT_CHARS,
+    TRUST_ORDER,
+    Example,
+    Lesson,
+    Remembered,
+    Scope,
+    State,
+    Trust,
+    check_trust,
+    release_command,
+)
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NO_USAGE, Loop, Usage
-from heedful.memory import draft as drafts
+from heedful.loop.record import NO_USAGE, Attempt, Loop, Usage
 from heedful.memory.citations import Claim
-from heedful.memory.draft import DRAFT_BY_RULES, OUTCOME_PROMPTS, Draft, Score
+from heedful.memory.draft import (
+    DRAFT_BY_RULES,
+    OUTCOME_PROMPTS,
+    Draft,
+    Score,
+    by_model,
+    by_outcome,
+)
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.wording import by_rules
@@ -42,21 +64,19 @@ from heedful.store.episodes import Bounds
 from heedful.store.quarantine import quarantined
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
+from heedful.traces import spans as trace_spans
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Limits
 from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
 from heedful.traces.signals import Course, Signal, given_to
-from heedful.traces.spans import MAX_SPAN_BYTES as LONGEST_SPAN
-from heedful.traces.spans import Piece, pieces
-from heedful.traces.spans import episodes as episodes_in
 from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")
-# The events stored of an episode that waits.
+# How many events of an episode that waits are stored: the first and the last ones.
 MAX_STORED_EVENTS = 2_000
-# The factor by which a strategy is more important than its reflection.
+# A strategy, which can be followed, is more important than its reflection.
 STRATEGY_IMPORTANCE_FACTOR = 1.1
 MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
 REFLECTION_FAILURE_EVENT = "reflection_generation_failed"  # the event in the log
@@ -131,7 +151,7 @@ class Reflected:
     @property
     def release(self) -> str:
         """The command that releases what waits in quarantine; "" if nothing does."""
-        return records.release_command([answer.entry for answer in self.stored])
+        return release_command([answer.entry for answer in self.stored])
 
 
 def episode_of(
@@ -150,43 +170,19 @@ def episode_of(
     redacted.
     """
     if isinstance(loop, StoredLoop):
-        verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
-        if not task:
-            task = loop.head.task
-            if not isinstance(task, str):
-                task = json.dumps(task, ensure_ascii=False)
+        if verdict is None and loop.decisions:
+            verdict = loop.verdicts[-1]
+        task = task or _task_text(loop)
         loop = loop.loop
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    done = verdict if isinstance(verdict, Done) else None
-    outcome: Ended = "failure"
-    if done.passed if done else last is not None and last.passes(loop.goals):
-        outcome = "success"
-    elif loop.cancelled or isinstance(verdict, Again):
-        outcome = "partial"
-    events: list[Event] = []
-    for attempt in loop.attempts:
-        name = f"attempt {attempt.number}"
-        events.append(
-            Event("llm_response", redact(attempt.candidate.text or ""), id=name)
-        )
-        findings = attempt.evaluation.findings if attempt.evaluation else ()
-        for place, finding in enumerate(findings, 1):
-            message = redact(finding.message)
-            fix = redact(finding.fix)
-            event = Event(
-                "system_event",
-                f"{message} {fix}".strip(),
-                code=finding.check,
-                id=f"{name}, finding {place}",
-            )
-            if finding.level == "error":
-                event = replace(event, type="error_event", content=fix, error=message)
-            events.append(event)
-    stop = done.stopped_by[0] if done and done.stopped_by else None
-    fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
+
+    fault = None
+    if isinstance(verdict, Done) and verdict.stopped_by:
+        stop = verdict.stopped_by[0]
+        fault = Fault(stop.rule, redact(stop.detail))
+
     return Episode(
-        tuple(events),
-        outcome,
+        tuple(chain.from_iterable(map(_attempt_events, loop.attempts))),
+        _outcome(loop, verdict),
         task=redact(task),
         goal=redact(goal),
         fault=fault,
@@ -195,13 +191,51 @@ def episode_of(
     )
 
 
+def _task_text(loop: StoredLoop) -> str:
+    """Return the task of a stored loop, as JSON if it is no text."""
+    task = loop.head.task
+    return task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
+
+
+def _outcome(loop: Loop, verdict: Verdict | None) -> Ended:
+    """Return how a loop ended: by its verdict, or without one by its last attempt."""
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    passed = last is not None and last.passes(loop.goals)
+    if isinstance(verdict, Done):
+        passed = verdict.passed
+
+    if passed:
+        return "success"
+    return "partial" if loop.cancelled or isinstance(verdict, Again) else "failure"
+
+
+def _attempt_events(attempt: Attempt) -> Iterator[Event]:
+    """Yield the response of an attempt, and its findings."""
+    name = f"attempt {attempt.number}"
+    yield Event("llm_response", redact(attempt.candidate.text or ""), id=name)
+
+    findings = attempt.evaluation.findings if attempt.evaluation else ()
+    for number, finding in enumerate(findings, 1):
+        message = redact(finding.message)
+        fix = redact(finding.fix)
+        event = Event(
+            "system_event",
+            f"{message} {fix}".strip(),
+            code=finding.check,
+            id=f"{name}, finding {number}",
+        )
+        if finding.level == "error":
+            event = replace(event, type="error_event", content=fix, error=message)
+        yield event
+
+
 async def reflect(
     episode: Episode,
     *,
     memory: Memory | Store | str | None = None,
     model: Model | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
-    score: Score = drafts.by_outcome,
+    score: Score = by_outcome,
     on_model_error: Literal["keep", "raise"] = "keep",
     store: bool = True,
     trust: Trust = "external",
@@ -229,11 +263,11 @@ async def reflect(
         on_model_error,
         "keep or raise",
     )
-    records.check_trust(trust)
+    check_trust(trust)
     check_sequence("related", related, str, "ids, each a text")
     if memory is not None:
         memory = Memory.of(memory, None)
-    work = _Reflector(
+    reflector = _Reflector(
         memory=memory,
         model=model,
         prompts=prompts,
@@ -244,13 +278,16 @@ async def reflect(
     if not episode.events and episode.fault is None:
         return None
     if memory is None or not store:
-        return await work.reflect(episode, episode.digest, trust)
+        return await reflector.reflect(episode, episode.digest, trust)
+
     entry = await asyncio.to_thread(to_stored_episode, episode, trust)
     state = await memory.store.write(memory.scope, episodes.admit, entry)
     if state is None:
-        return await work.write(memory, episode, episode.digest, trust)
-    study = await work.study(episode, trust)
-    reflection = await work.lessons(study, by_rules(study), episode.digest)
+        return await reflector.write(memory, episode, episode.digest, trust)
+
+    # The episode is in the store, so its lessons are, or will soon be.
+    study = await reflector.study(episode, trust)
+    reflection = await reflector.lessons(study, by_rules(study), episode.digest)
     answers = await _read_answers(memory, reflection)
     return replace(reflection, stored=answers, again=True, busy=state != "reflected")
 
@@ -270,19 +307,20 @@ async def reflect_waiting(
     fails, the error is raised and the episode waits. Raises ModelError, StoreError.
     """
     memory = Memory.of(memory, None)
-    work = _Reflector(
+    reflector = _Reflector(
         memory=memory,
         model=model,
         prompts=prompts,
-        score=drafts.by_outcome,
+        score=by_outcome,
         on_model_error="raise",
     )
     entry = await memory.store.write(memory.scope, episodes.take, before, digest)
     if entry is None:
         return None
-    work = replace(work, keys=tuple(entry.via.split()))
+
+    reflector = replace(reflector, keys=tuple(entry.via.split()))
     episode, trust = await asyncio.to_thread(from_stored_episode, entry)
-    return await work.write(memory, episode, entry.digest, trust)
+    return await reflector.write(memory, episode, entry.digest, trust)
 
 
 async def keep(
@@ -302,6 +340,7 @@ async def keep(
         outcome=meta["outcome"],
         record={},
     )
+
     # Another call may be storing it: wait two seconds for its answers.
     for _ in range(40):
         state = await memory.store.write(memory.scope, episodes.admit, entry)
@@ -310,6 +349,7 @@ async def keep(
         if state == "reflected":
             break
         await asyncio.sleep(0.05)
+
     return await _read_answers(memory, reflection)
 
 
@@ -374,94 +414,67 @@ class _Reflector:
             seen = await store.read(self.memory.scope, patterns.seen, study.signature)
             reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
             sightings = sum(row["seen"] for row in reflections)
+
         draft = by_rules(study)
         usage = NO_USAGE
         error = ""
-        if self.model is not None and not sightings:
+        if self.model is not None and sightings == 0:
             prompts = {**OUTCOME_PROMPTS, **self.prompts}
             instruction = prompts.get(episode.outcome, prompts["failure"])
             try:
-                draft, usage = await drafts.by_model(study, self.model, instruction)
+                draft, usage = await by_model(study, self.model, instruction)
             except ModelError as failed:
                 if self.on_model_error == "raise":
                     raise
                 log_failure(REFLECTION_FAILURE_EVENT, failed)
                 usage = getattr(failed, "usage", None) or NO_USAGE
                 error = f"{type(failed).__name__}: {failed}"
+
         reflection = await self.lessons(study, draft, digest)
         return replace(reflection, usage=usage, known=sightings, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without the texts that heedful put into its prompts."""
-        answered = {
+        if self.memory is None:
+            return await asyncio.to_thread(Study.of, episode, trust)
+
+        # Where a prompt may have an example: a task and, right after it, its answer.
+        task_at = {
             Example(event.content, after.content).digest: position
             for position, (event, after) in enumerate(pairwise(episode.events))
             if event.type == "user_message" and after.type == "llm_response"
         }
-        if self.memory is not None and answered:
-            store = self.memory.store
-            scope = self.memory.scope
-            ours = await store.read(scope, episodes.known_examples, answered)
-            tasks = {answered[digest] for digest in ours}
+        if task_at:
+            ours = await self.memory.store.read(
+                self.memory.scope, episodes.known_examples, task_at
+            )
+            tasks = {task_at[digest] for digest in ours}
             answers = {position + 1 for position in tasks}
             episode = remove_lessons(episode, frozenset(tasks | answers))
-        stated = await self.memory.stated_trust() if self.memory is not None else {}
+
+        stated = await self.memory.stated_trust()
         return await asyncio.to_thread(Study.of, episode, trust, stated)
 
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
         """Return the lessons of a draft with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
-        rows, entries, some_gone = await self._stored(study)
-        task = redact(study.episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS]
-        example = Example(task, "") if task else None
-        limits: list[Trust] = [study.task_trust] if task else []
-        if some_gone:
-            limits.append("external")
-
-        def to_lesson(kind: str, text: str, trust: Trust, importance: float) -> Lesson:
-            name = study.signature
-            tags = draft.tags
-            trust = lowest_trust((trust, *limits))
-            if kind == "strategy":
-                name = strategy_signature(name, text)
-                tags = (*tags, kind)
-            tags = tuple({tag.casefold(): tag for tag in reversed(tags)}.values())[::-1]
-            text = text[: records.MAX_EXAMPLE_TEXT_CHARS]
-            lesson = Lesson(
-                kind,
-                name,
-                error_type=name.error_type,
-                text=text,
-                sighting=text,
-                example=example,
-                state=initial_state(trust),
-                trust=trust,
-                importance=importance,
-                tags=tags,
-                meta=self.meta(study, draft, digest, kind),
-                source=f"episode:{digest[:16]}",
-                sources=(*study.sources, *self.keys),
-                parents=tuple(sorted(entry.id for entry in entries)),
-            )
-            is_fix = draft.strategy and draft.by == DRAFT_BY_RULES and not study.tool
-            if kind == "strategy" and is_fix:
-                # the fix of a check; if another one contradicts it, a person decides
-                return lesson
-            alike = [row for row in rows if row["kind"] == kind]
-            return _with_stored_words(lesson, study, alike)
-
+        writer = await self._writer(study, draft, digest)
         text = draft.text(study.episode)
-        reflection = to_lesson("reflection", text, draft.trust, importance)
-        strategy = None
+        reflection = writer.write("reflection", text, draft.trust, importance)
+
+        # Without a rule of its own, the draft takes over the last stored one.
         rule = draft.strategy
         trust = draft.rule_trust
-        for row in rows if not rule else ():
-            if row["kind"] == "strategy":
-                rule = row["text"]
-                trust = lowest_trust((trust, row["trust"]))
+        if not rule:
+            for row in writer.rows:
+                if row["kind"] == "strategy":
+                    rule = row["text"]
+                    trust = lowest_trust((trust, row["trust"]))
+        strategy = None
         if rule:
-            strategy = to_lesson("strategy", rule, trust, _stronger(importance))
+            strategy = writer.write("strategy", rule, trust, _stronger(importance))
+
         failed = set(chain.from_iterable(map(study.failed_steps, study.main_signals)))
         steps = await asyncio.to_thread(steps_of, study.course, failed)
         return Reflected(
@@ -473,37 +486,104 @@ class _Reflector:
             steps=steps,
         )
 
-    async def _stored(
-        self, study: Study
-    ) -> tuple[Sequence[Mapping[str, Any]], Sequence[QuarantinedLesson], bool]:
-        """Return the stored lessons about a failure, the examples that its loop was
-        shown, and whether some of these are gone.
-        """
-        if self.memory is None:
-            return (), (), False
-        store = self.memory.store
-        scope = self.memory.scope
-        rows = await store.read(scope, lessons.of_failure, study.signature.digest)
-        loop = study.episode.id if study.episode.source == LOOP_SOURCE else ""
-        if not loop:
-            return rows, (), False
-        past = await store.read(scope, exposures.past, loop)
-        exposed = (exposure.examples for exposure in past.exposures if exposure.shown)
-        ids = set(chain.from_iterable(exposed))
-        entries: Sequence[QuarantinedLesson] = ()
-        if ids:
-            entries = await store.read(scope, quarantined, list(ids))
-        return rows, entries, len(entries) != len(ids)
+    async def _writer(self, study: Study, draft: Draft, digest: str) -> _LessonWriter:
+        """Return a writer that knows what is stored about the failure.
 
-    def meta(
-        self, study: Study, draft: Draft, digest: str, kind: str
-    ) -> Mapping[str, Any]:
-        """Return the metadata of a lesson."""
-        episode = study.episode
+        A loop may repeat the examples that it was shown, so its lessons derive from
+        them. If some of these are gone, nobody knows how far they were trusted.
+        """
+        rows: Sequence[Mapping[str, Any]] = ()
+        examples: Sequence[QuarantinedLesson] = ()
+        task = redact(study.episode.task)[:MAX_EXAMPLE_TEXT_CHARS]
+        limits = [study.task_trust] if task else []
+        if self.memory is not None:
+            store = self.memory.store
+            scope = self.memory.scope
+            rows = await store.read(scope, lessons.of_failure, study.signature.digest)
+            if study.episode.source == LOOP_SOURCE and study.episode.id:
+                past = await store.read(scope, exposures.past, study.episode.id)
+                shown = [e.examples for e in past.exposures if e.shown]
+                ids = set(chain.from_iterable(shown))
+                if ids:
+                    examples = await store.read(scope, quarantined, list(ids))
+                if len(examples) != len(ids):
+                    limits.append("external")
+
+        return _LessonWriter(
+            study=study,
+            draft=draft,
+            digest=digest,
+            task=task,
+            reflector=self,
+            rows=rows,
+            limits=limits,
+            parents=tuple(sorted(example.id for example in examples)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LessonWriter:
+    """What the lessons of one draft have in common.
+
+    `digest` identifies the episode, and `task` is the beginning of its task. `rows` are
+    the stored lessons about the same failure, and `parents` the ids of the examples
+    that the episode was shown. No lesson is trusted more than one of the `limits`.
+    """
+
+    study: Study
+    draft: Draft
+    digest: str
+    task: str
+    reflector: _Reflector
+    rows: Sequence[Mapping[str, Any]]
+    limits: Sequence[Trust]
+    parents: tuple[int, ...]
+
+    def write(self, kind: str, text: str, trust: Trust, importance: float) -> Lesson:
+        """Return a lesson, in the words of a stored one unless its own are better."""
+        study = self.study
+        draft = self.draft
+        name = study.signature
+        tags = draft.tags
+        if kind == "strategy":
+            name = strategy_signature(name, text)
+            tags = (*tags, kind)
+
+        example = Example(self.task, "") if self.task else None
+        trust = lowest_trust((trust, *self.limits))
+        text = text[:MAX_EXAMPLE_TEXT_CHARS]
+        lesson = Lesson(
+            kind,
+            name,
+            error_type=name.error_type,
+            text=text,
+            sighting=text,
+            example=example,
+            state=initial_state(trust),
+            trust=trust,
+            importance=importance,
+            tags=_distinct_tags(tags),
+            meta=self._meta(kind),
+            source=f"episode:{self.digest[:16]}",
+            sources=(*study.sources, *self.reflector.keys),
+            parents=self.parents,
+        )
+        is_fix = draft.strategy and draft.by == DRAFT_BY_RULES and not study.tool
+        if kind == "strategy" and is_fix:
+            # the fix of a check; if another one contradicts it, a person decides
+            return lesson
+        rows = [row for row in self.rows if row["kind"] == kind]
+        return _with_stored_words(lesson, study, rows)
+
+    def _meta(self, kind: str) -> Mapping[str, Any]:
+        """Return the metadata of a lesson of this kind."""
+        draft = self.draft
+        episode = self.study.episode
         cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
         rated = draft.rated
         if kind == "strategy" and rated:
             rated = _stronger(rated)
+
         return {
             "by": draft.by,
             "layer": "rm",
@@ -511,17 +591,24 @@ class _Reflector:
             "rated": rated,
             "mended": kind == "strategy" and draft.mended,
             "outcome": episode.outcome,
-            "task_description": redact(episode.task)[: records.MAX_EXAMPLE_TEXT_CHARS],
+            "task_description": self.task,
             "event_count": len(episode.events) + episode.omitted,
             "session_id": episode.session,
-            "error_category": study.category,
+            "error_category": self.study.category,
             "source_event_ids": [episode.events[n].id or str(n) for n in cited],
-            "related_memory_ids": list(self.related),
-            "episode": digest,
+            "related_memory_ids": list(self.reflector.related),
+            "episode": self.digest,
         }
 
 
+def _distinct_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags that differ in more than case; of several, the first stays."""
+    by_word = {tag.casefold(): tag for tag in reversed(tags)}
+    return tuple(reversed(by_word.values()))
+
+
 def _stronger(importance: float) -> float:
+    """Return the importance of a strategy by that of its reflection, at most 1."""
     return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
 
 
@@ -531,21 +618,22 @@ def steps_of(
     """Return the steps of a run that have a result.
 
     Those of the `failed` calls have 1 as their `lesson`, to be replaced by the id of
-    the lesson about them. `errors` are the errors by call, by default the first lines
-    of what failed.
+    the lesson about them. `errors` are the errors by call, by default the error line of
+    each failure.
     """
-    steps = list[Step]()
+    steps: list[Step] = []
     state = ""
     for position, event in enumerate(run.events):
         result = run.result[position]
         if event.type != "tool_call" or not event.tool or not result:
             continue
+
         step_action = action(event.tool, given_to(event))
-        if errors is None:
-            text = run.failure[position] or run.failure[result]
-            error = text and error_line(text)
-        else:
+        if errors is not None:
             error = errors.get(position, "")
+        else:
+            failure = run.failure[position] or run.failure[result]
+            error = error_line(failure) if failure else ""
         steps.append(
             Step(
                 step_action,
@@ -555,6 +643,7 @@ def steps_of(
                 at=run.events[result].at or 0,
             )
         )
+
         call = clean(f"{event.tool}: {step_action.text}", MAX_PREVIOUS_STEP_CHARS)
         state = f"after {call}"
     return tuple(steps)
@@ -567,12 +656,14 @@ def _with_stored_words(
     best = min(rows, key=_words_rank, default=None)
     if best is None:
         return lesson
-    fixes = lesson.meta.get("mended") and not any(
-        row["meta"].get("mended") for row in rows
-    )
+
+    # The first words that say what worked are better, whatever their trust.
+    stored_mends = any(row["meta"].get("mended") for row in rows)
+    is_first_mend = lesson.meta.get("mended") and not stored_mends
     own_rank = _words_rank({"trust": lesson.trust, "meta": lesson.meta})
-    if fixes or own_rank < _words_rank(best):
+    if is_first_mend or own_rank < _words_rank(best):
         return lesson
+
     name = study.signature
     if lesson.kind != "reflection":
         name = strategy_signature(name, best["text"])
@@ -588,9 +679,12 @@ def _with_stored_words(
 
 
 def _words_rank(lesson: Mapping[str, Any]) -> tuple[int, bool]:
-    """Return the order of words: by trust, then those that say what worked first."""
-    trust = records.TRUST_ORDER.index(lesson["trust"])
-    return trust, not lesson["meta"].get("mended")
+    """Return a sort key that puts the best words first.
+
+    The most trusted are the best, and of these the words that say what worked.
+    """
+    trust_rank = TRUST_ORDER.index(lesson["trust"])
+    return trust_rank, not lesson["meta"].get("mended")
 
 
 @resumable(result=list[Remembered])
@@ -604,8 +698,12 @@ def _record(
 ) -> list[Remembered]:
     """Write an episode's lessons; a strategy supersedes older ones worth less."""
     answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
-    steps = [replace(step, lesson=step.lesson and answers[0].id) for step in steps]
+
+    # A step that the lessons are about has 1 as its lesson so far, another step 0.
+    lesson_id = answers[0].id
+    steps = [replace(step, lesson=lesson_id) if step.lesson else step for step in steps]
     episodes.record_steps(db, scope, new_lessons[0].source, steps)
+
     for answer, lesson in zip(answers, new_lessons, strict=True):
         if lesson.kind == "strategy":
             _supersede_older(db, scope, answer.id, new_lessons[0].signature.digest)
@@ -613,7 +711,7 @@ def _record(
 
 
 def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
-    """Let a strategy supersede those of the same failure whose words are worth less."""
+    """Let the strategy `id` supersede those of its failure with less worthy words."""
     live = {
         row["id"]: row
         for row in lessons.of_failure(db, scope, failure)
@@ -625,6 +723,7 @@ def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
     older = tuple(n for n, row in live.items() if rank < _words_rank(row))
     if not older:
         return
+
     change = Proposal("reword", older, survivor=id, why="the new rule says what worked")
     expected = {
         n: DreamLesson(
@@ -651,6 +750,7 @@ def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
 async def _write_lessons(
     memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
+    """Store the lessons of an episode with its steps; return the answers."""
     both = (reflection.lesson, reflection.strategy)
     new_lessons = [lesson for lesson in both if lesson is not None]
     answers = await write_lessons(
@@ -675,6 +775,7 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
             events=(*events[:half], *events[-half:]),
             omitted=episode.omitted + len(events) - MAX_STORED_EVENTS,
         )
+
     (line,) = write([episode])
     record = {"episode": json.loads(line), "source": episode.source, "trust": trust}
     return StoredEpisode(
@@ -694,6 +795,7 @@ def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
 
 
 async def _renew_claim(memory: Memory, digest: str) -> None:
+    """Renew the lease on an episode three times in its duration, until cancelled."""
     while True:
         await asyncio.sleep(episodes.EPISODE_LEASE_SECONDS / 3)
         with suppress(StoreError):  # the next one may get through
@@ -739,36 +841,38 @@ async def receive(
 
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
-    received, refused = await asyncio.to_thread(_read_pieces, body)
+    pieces, refused = await asyncio.to_thread(_read_pieces, body)
     dropped = await store.write(
-        scope, episodes.put_spans, received, trust=trust, bounds=bounds
+        scope, episodes.put_spans, pieces, trust=trust, bounds=bounds
     )
     refused.update(dropped)
     return refused
 
 
-def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
+def _read_pieces(body: Any) -> tuple[list[trace_spans.Piece], Counter[str]]:
     """Return the spans of a request, and how many were refused, by reason."""
     if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
         body = {"resourceSpans": [], **body}
+
     try:
-        spans = (
-            from_request(body, LONGEST_SPAN)
-            if isinstance(body, bytes)
-            else from_json(body)
-        )
-        received = pieces(islice(spans, MAX_REQUEST_SPANS))
-        if next(spans, None) is not None:
-            raise InvalidInput(
-                "spans",
-                f"more than {MAX_REQUEST_SPANS}",
-                f"at most {MAX_REQUEST_SPANS} in a request",
-            )
-        return received
+        if isinstance(body, bytes):
+            spans = from_request(body, trace_spans.MAX_SPAN_BYTES)
+        else:
+            spans = from_json(body)
+        pieces, refused = trace_spans.pieces(islice(spans, MAX_REQUEST_SPANS))
+        has_more = next(spans, None) is not None
     except RecursionError as error:
         raise InvalidInput(
             "spans", "nested too deeply", "nested less deeply"
         ) from error
+
+    if has_more:
+        raise InvalidInput(
+            "spans",
+            f"more than {MAX_REQUEST_SPANS}",
+            f"at most {MAX_REQUEST_SPANS} in a request",
+        )
+    return pieces, refused
 
 
 async def gather(
@@ -780,15 +884,16 @@ async def gather(
     episode.
     """
     now = time.time()
-    digests: list[str] = []
     settled = now - patience.settled
     ending = now - patience.ending
+    digests: list[str] = []
     for trace in await store.read(scope, episodes.ended_traces, settled, ending):
         spans = await store.read(scope, episodes.spans, trace.id)
-        built = await asyncio.to_thread(episodes_in, spans)
+        built = await asyncio.to_thread(trace_spans.episodes, spans)
         entry = None
         if built:
             entry = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
+
         is_new = await store.write(scope, episodes.finish_trace, trace, entry)
         if entry and is_new:
             digests.append(entry.digest)

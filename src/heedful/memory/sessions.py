@@ -1,5 +1,9 @@
-"""Learn from sessions of coding agents: what failed, what was tried in vain, what put
-it right.
+"""Lessons from sessions of coding agents: what failed, and what put it right.
+
+`learn_session` studies a session by program, without a model. A failed step with what
+was tried in vain and what put it right is a `Mistake`, and a message of the user that
+forbids a step is a correction; each is a lesson. A lesson is trusted no more than the
+sources of the texts that it is drawn from.
 """
 
 from __future__ import annotations
@@ -28,11 +32,10 @@ from heedful.store.store import Store
 from heedful.traces import signals as trace
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
 from heedful.traces.error_lines import error_lines, output, without_margin
-from heedful.traces.signals import event_text
 from heedful.validation import require
 
-# Arguments with the text that an edit writes, the text that it replaces, and the name
-# of the file.
+# Arguments of tools: the text that an edit writes, the text that it replaces, and the
+# name of the file.
 NEW_TEXT_ARGUMENTS = (
     "new_string",
     "new_str",
@@ -45,14 +48,14 @@ OLD_TEXT_ARGUMENTS = ("old_string", "old_str")
 EDIT_ARGUMENTS = (*NEW_TEXT_ARGUMENTS, *OLD_TEXT_ARGUMENTS, "edits")
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 MAX_FAILED_TRIES = 3  # tries that a lesson names
-MAX_CALL_ERRORS = 5  # errors of one failed call
-# The importance of a failure that edits put right, which may be the work itself, until
-# it comes back in another session; and of other failures. Prompts show lessons from 0.6
-# on.
+MAX_CALL_ERRORS = 5  # errors of one failed call that are lessons
+# The importance of a failure that edits put right, or that nothing did: it may be part
+# of the work, until it comes back in another session. Prompts show lessons from 0.6 on.
 WORK_FAILURE_IMPORTANCE = 0.5
 FAILURE_IMPORTANCE = 0.7
+# A longer message of the user is a new task and forbids nothing.
 MAX_CORRECTION_CHARS = 300
-# A clause of the user that forbids what the agent did. After an order ("please do not
+# A clause of the user that forbids what the agent did. After an `order` ("please do not
 # run the tests", "never push") the `names` are any words of the agent's last actions;
 # after another negation ("npm, not yarn") only names of programs and options. "I never
 # said that" and "why do you not use npm?" forbid nothing.
@@ -78,6 +81,7 @@ _CHANGED_LINE_PATTERN = re.compile(r"^[+-].*", re.MULTILINE)
 # The name of an argument, as in {"path":"app.py"}: two calls never differ in it, and an
 # error that says "path" means its value.
 _PATH_ARGUMENT_PATTERN = re.compile(rf'"(?:{"|".join(PATH_ARGUMENTS)})":')
+# A word of a name, an error or a line: "app" and "py" in "app.py".
 _NAME_WORD_PATTERN = re.compile(r"\w+")
 # What the lines of one message have in common: "npm ERR!", "error[E0432]:", "fatal:".
 _ERROR_LABEL_PATTERN = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
@@ -166,11 +170,15 @@ async def learn_session(
     digest = digest or episode.digest
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
+
     study = await asyncio.to_thread(_SessionStudy, episode)
     lessons = study.lessons(await memory.stated_trust(), sources)
+
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
-    work = episodes.record_session
-    answers = await write_lessons(memory, lessons, work, digest, head, study.actions)
+    answers = await write_lessons(
+        memory, lessons, episodes.record_session, digest, head, study.actions
+    )
+
     digests = [lesson.signature.digest for lesson in lessons]
     return Learned(
         tuple(case.mistake for case in study.cases),
@@ -195,13 +203,18 @@ class _MistakeCase:
 class _SessionStudy:
     """The steps of a session, and what they teach.
 
-    A step is a call with a result; it is named by the position of its event. `failures`
-    has the text of each failed step, and `errors` the lines in it that name an error.
-    `forbidden` are the steps that the user forbade afterwards, in the messages
-    `corrections`. `good` are the steps that worked and were not forbidden, and `edits`
-    what those of them changed that changed a file. `calls` are the commands or
-    arguments of all steps, and `texts` the same with the tool. `cases` are the mistakes
-    in their order.
+    A step is a call with a result. It is identified by a number, `n`: the position of
+    the call among the events. These attributes are dicts by step, or lists of steps:
+
+    - `calls`: the command or the arguments of each step; `texts`: the same, with the
+      tool;
+    - `failures`: the text of each failed step; `errors`: the lines in it that name an
+      error;
+    - `forbidden`: the steps that the user forbade afterwards, by `corrections`;
+    - `good`: the steps that worked and were not forbidden; `edits`: what each good step
+      changed that changed a file.
+
+    `cases` are the mistakes in their order, and `actions` the steps to be stored.
     """
 
     def __init__(self, episode: Episode) -> None:
@@ -209,6 +222,7 @@ class _SessionStudy:
         self.name = episode.session or episode.id or episode.digest[:32]
         self.run = trace.course(episode)
         self.events = self.run.events
+
         calls = [n for n, role in enumerate(self.run.roles) if role == "act"]
         self.steps = [n for n in calls if self.run.result[n]]
         self.calls = {n: call_text(self.events[n]) for n in self.steps}
@@ -217,6 +231,7 @@ class _SessionStudy:
         self.failures = self._find_failures()
         self.errors = {n: _named_errors(text) for n, text in self.failures.items()}
         self.corrections, self.forbidden = self._find_corrections()
+
         worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
         self.good = [n for n in worked if n not in self.forbidden]
         edits = {n: edit_of(self.events[n]) for n in self.good}
@@ -229,60 +244,74 @@ class _SessionStudy:
     def _find_failures(self) -> dict[int, str]:
         """Return the text of each failed step.
 
-        Where a format marks failures, a text that only begins like an error is none.
+        If the format of the session marks failures, a result without a mark is no
+        failure, even if it begins like an error.
         """
         results = {n: self.events[self.run.result[n] or n] for n in self.steps}
-        is_marked = any(event.error for event in results.values())
+        failed = [n for n in self.steps if trace.call_failed(self.run, n)]
+        if any(event.error for event in results.values()):
+            failed = [n for n in failed if failure(results[n])]
+
         texts = self.run.failure
-        return {
-            n: texts[n] or texts[self.run.result[n] or n]
-            for n, event in results.items()
-            if trace.call_failed(self.run, n) and (not is_marked or failure(event))
-        }
+        return {n: texts[n] or texts[self.run.result[n] or n] for n in failed}
 
     def _find_corrections(self) -> tuple[tuple[str, ...], set[int]]:
         """Return the messages of the user that forbid a step, and the steps."""
-        corrections = list[str]()
-        forbidden = set[int]()
-        calls = list[int]()  # since the last message
+        corrections: list[str] = []
+        forbidden: set[int] = set()
+        calls: list[int] = []  # since the last message
         for position, event in enumerate(self.events):
             if event.type == "tool_call":
                 calls.append(position)
             elif event.type == "user_message":
                 text = redact(event.content.strip())
-                steps = set[int]()
-                if len(text) <= MAX_CORRECTION_CHARS:
-                    for clause in _PROHIBITION_PATTERN.finditer(text.lower()):
-                        steps.update(self._forbidden_by(clause, calls))
+                steps = self._forbidden_by(text, calls)
                 if steps:
                     corrections.append(text)
                     forbidden |= steps
                 calls = []
         return tuple(corrections), forbidden
 
-    def _forbidden_by(self, clause: re.Match[str], calls: Sequence[int]) -> list[int]:
-        """Return the calls that hold most of the words that a clause forbids."""
-        names = set(_COMMAND_NAME_PATTERN.findall(clause["names"]))
-        counts = dict[int, int]()
-        for call in calls:
-            arguments = trace.given_to(self.events[call])
-            command = command_of(arguments).lower()
-            options = _COMMAND_OPTION_PATTERN.findall(command)
-            words = {*trusts.programs(command), *options}
-            if clause["order"]:
-                path = _first_text(arguments, PATH_ARGUMENTS) or ""
-                action = f"{self.events[call].tool} {path}".lower()
-                action = trusts.without_data(command) or action
-                parts = _COMMAND_NAME_PATTERN.findall(action)
-                last_parts = (part.rpartition("/")[2].lstrip("-") for part in parts)
-                words = {*words, *parts, *last_parts} - _COMMON_WORDS
-            counts[call] = len(names & words)
-        highest = max(counts.values(), default=0)
-        return [call for call in calls if highest and counts[call] == highest]
+    def _forbidden_by(self, message: str, calls: Sequence[int]) -> set[int]:
+        """Return the calls that a message of the user forbids.
+
+        Of each clause that forbids something, they are the calls that have most of its
+        words.
+        """
+        forbidden: set[int] = set()
+        if len(message) > MAX_CORRECTION_CHARS:
+            return forbidden
+
+        for clause in _PROHIBITION_PATTERN.finditer(message.lower()):
+            names = set(_COMMAND_NAME_PATTERN.findall(clause["names"]))
+            is_order = clause["order"] is not None
+            common = {n: len(names & self._words_of_call(n, is_order)) for n in calls}
+            most = max(common.values(), default=0)
+            forbidden.update(n for n in calls if most > 0 and common[n] == most)
+        return forbidden
+
+    def _words_of_call(self, call: int, is_order: bool) -> set[str]:
+        """Return the words by which a user may forbid a call.
+
+        These are the names of its programs and its options, and after an order all its
+        words but the most common ones.
+        """
+        arguments = trace.given_to(self.events[call])
+        command = command_of(arguments).lower()
+        options = _COMMAND_OPTION_PATTERN.findall(command)
+        words = {*trusts.programs(command), *options}
+        if not is_order:
+            return words
+
+        path = _first_text(arguments, PATH_ARGUMENTS) or ""
+        text = trusts.without_data(command) or f"{self.events[call].tool} {path}"
+        parts = _COMMAND_NAME_PATTERN.findall(text.lower())
+        last_parts = [part.rpartition("/")[2].lstrip("-") for part in parts]
+        return words.union(parts, last_parts) - _COMMON_WORDS
 
     def _find_mistakes(self) -> Iterator[_MistakeCase]:
         """Yield the mistake of each error that no step had before."""
-        digests = set[str]()
+        digests: set[str] = set()
         for step, errors in self.errors.items():
             for error in errors:
                 digest = signature("", error).digest
@@ -292,20 +321,27 @@ class _SessionStudy:
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Find what put an error right: edits before the same call, or another call."""
-        same = [n for n in self.good if self.texts[n] == self.texts[failed]]
+        failed_text = self.texts[failed]
+
+        # `again` is the step where the same call worked later, or else `failed`.
+        same = [n for n in self.good if self.texts[n] == failed_text]
         again = next((n for n in same if n > failed), failed)
         between = [n for n in self.edits if failed < n < again]
         edits = [n for n in between if _concerns(self.edits[n], error)]
+
+        # `end` is the step that worked, `failed` if nothing put the error right.
         end = again if edits else self._other_call(failed, again, error)
         mends = [self.edits[n] for n in edits]
         if not edits and end != failed:
             mends = [self.texts[end]]
 
-        later = [n for n in self.failures if failed < n < end]
-        tries = [n for n in later if self._likeness(failed, n)]
+        failures = [n for n in self.failures if failed < n < end]
+        tries = [n for n in failures if self._likeness(failed, n)]
         vain = dict.fromkeys(self.texts[n] for n in tries)
-        vain.pop(self.texts[failed], None)
-        # The edits count as they are, a call of another form only with its new words.
+        vain.pop(failed_text, None)
+
+        # What the agent said and did about it. Each edit counts with all its words, but
+        # a call of another form only with the words that are new in it.
         groups: list[tuple[int, ...]] = [(n,) for n in (failed, *tries, *edits)]
         if not edits:
             groups = [(failed, *tries, end)]
@@ -315,9 +351,9 @@ class _SessionStudy:
                 words[word] = max(group[-1], words.get(word, 0))
 
         mistake = Mistake(
-            redact(self.texts[failed]),
+            redact(failed_text),
             error,
-            vain=tuple(map(redact, [*vain][-MAX_FAILED_TRIES:])),
+            vain=tuple(map(redact, list(vain)[-MAX_FAILED_TRIES:])),
             mends=tuple(map(redact, mends)),
             steps=sum(failed < n <= end for n in self.steps),
             work=bool(edits),
@@ -326,30 +362,34 @@ class _SessionStudy:
         return _MistakeCase(mistake, words, {failed, *tries, end})
 
     def _other_call(self, failed: int, again: int, error: str) -> int:
-        """Return the call that put an error right before any edit, or `failed`.
+        """Return the call that put an error right before any edit; else `failed`.
 
-        If the same call worked `again`, it is the step right before, if it is new, and
-        has a word that only the failure has or is a form of the call. Else it is the
-        form most like the call.
+        If the same call worked `again`, it is the step right before that. This step
+        must be done there for the first time; and it must have a word of the failure
+        that the call has not, or be another form of the call. If the same call did not
+        work again, it is the form of the call that is most like it.
         """
         edit = min((n for n in self.edits if n > failed), default=len(self.events))
         if again == failed:
             steps = [n for n in self.steps if failed < n < edit]
-            good = [
-                n for n in steps[: trace.MAX_RETRY_DISTANCE_CALLS] if n in self.good
-            ]
+            near = steps[: trace.MAX_RETRY_DISTANCE_CALLS]
+            good = [n for n in near if n in self.good]
             forms = [n for n in good if self._is_form(failed, n, error)]
             return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
 
         last = max(n for n in self.steps if n < again)
-        first = next(n for n in self.steps if self.texts[n] == self.texts[last])
-        if not (failed < last == first and last in self.good and again <= edit):
+        is_first = all(
+            self.texts[n] != self.texts[last] for n in self.steps if n < last
+        )
+        if last <= failed or last not in self.good or not is_first or again > edit:
             return failed
+
         call = self.texts[failed].lower()
         step = self.texts[last].lower()
         words = _NAME_WORD_PATTERN.findall(self.failures[failed].lower())
-        is_new = any(word[3:] and word in step and word not in call for word in words)
-        return last if is_new or self._is_form(failed, last, error) else failed
+        # Words of up to three letters are in too many steps.
+        is_named = any(len(w) > 3 and w in step and w not in call for w in words)
+        return last if is_named or self._is_form(failed, last, error) else failed
 
     def _is_form(self, failed: int, other: int, error: str) -> bool:
         """Return True if a call is another form of a failed one.
@@ -358,24 +398,26 @@ class _SessionStudy:
         names; or it is alike, and differs in a word that all errors of this signature
         have.
         """
-        old = self.calls[failed]
-        new = self.calls[other]
         if self._actor(failed) != self._actor(other):
             return False
+
+        # "make test" becomes "make test -k", but not "make tests" or "make test all".
+        old = self.calls[failed]
+        new = self.calls[other]
         if new.startswith(old) and not new[len(old) :][:1].isalnum():
             return new.startswith(f"{old} -")
+
         before, replaced, after = _split_change(old.split(), new.split())
         if not replaced:
             return len(new.split()) > len(old.split())
         names_program = _names_program(error, before, replaced[0], after)
         if names_program or _adds_to_argument(old, new):
             return True
+
         pattern = _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern)
         error_words = _WORD_PART_PATTERN.findall(pattern.lower())
-        return (
-            not _changed_words(old, new).isdisjoint(error_words)
-            and self._likeness(failed, other) > 0
-        )
+        differs = not _changed_words(old, new).isdisjoint(error_words)
+        return differs and self._likeness(failed, other) > 0
 
     def _likeness(self, step: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
@@ -392,16 +434,17 @@ class _SessionStudy:
 
         `stated` is the trust of sources; all lessons depend on those in `common`.
         """
+        # All sources of the events up to each position.
         by_event = (trace.sources_at(self.run, n) for n in range(len(self.events)))
         sources_until = list(accumulate(by_event, or_))
-        lessons: dict[str, Lesson] = {}
+
         mistakes = self._mistake_lessons(sources_until)
         corrections = self._correction_lessons(sources_until)
+        lessons: dict[str, Lesson] = {}
         for lesson in chain(mistakes, corrections):
             sources = {*lesson.sources, *common}
-            trust = trusts.lowest_trust(
-                [lesson.trust, *(trusts.source_trust(s, stated) for s in sources)]
-            )
+            source_trusts = [trusts.source_trust(source, stated) for source in sources]
+            trust = trusts.lowest_trust([lesson.trust, *source_trusts])
             lesson = replace(
                 lesson,
                 trust=trust,
@@ -412,14 +455,15 @@ class _SessionStudy:
         return list(lessons.values())
 
     def _mistake_lessons(self, sources_until: Sequence[Set[str]]) -> Iterator[Lesson]:
-        """Yield a lesson about each mistake, with what it depends on.
+        """Yield a lesson about each mistake, with the sources that it depends on.
 
-        That is what came from outside before its end, the programs of its steps, what
-        the agent's words repeat of a result, and the network if they repeat a prompt.
+        These are what came from outside before its end, the programs of its steps, the
+        sources of results that the agent's words repeat, and the network if they repeat
+        a prompt.
         """
-        words = {*chain.from_iterable(case.words for case in self.cases)}
-        prompt_at = trace.find_quoted(self.run, words)
-        result_at = trace.quoted_sources(self.run, words)
+        texts = {*chain.from_iterable(case.words for case in self.cases)}
+        prompt_at = trace.find_quoted(self.run, texts)
+        result_at = trace.quoted_sources(self.run, texts)
         for case in self.cases:
             mistake = case.mistake
             sources = {
@@ -429,11 +473,13 @@ class _SessionStudy:
             }
             for step in case.steps:
                 sources |= trace.sources_at(self.run, self.run.result[step] or step)
-            for word, step in case.words.items():
-                results = result_at.get(word, {}).items()
+
+            for text, step in case.words.items():
+                results = result_at.get(text, {}).items()
                 sources |= {source for source, position in results if position < step}
-                if prompt_at.get(word, mistake.end) < mistake.end:
+                if prompt_at.get(text, mistake.end) < mistake.end:
                     sources.add(trusts.NETWORK_SOURCE)
+
             # That a call worked after others had failed is a measured outcome: its text
             # replaces one without a mend.
             trust: Trust = "measured" if mistake.mends else "model"
@@ -452,10 +498,13 @@ class _SessionStudy:
     ) -> Iterator[Lesson]:
         """Yield a lesson with each message of the user that forbids a step.
 
-        The user may have pasted it, or may repeat what a tool said.
+        A message that repeats what a tool said depends on all sources; one of several
+        lines may be pasted, so it depends on the network, too.
         """
         surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
-        others = (event_text(e) for e in self.events if e.type not in surroundings)
+        others = (
+            trace.event_text(e) for e in self.events if e.type not in surroundings
+        )
         quoted = trusts.find_quotations(self.corrections, others)
         for text in self.corrections:
             sources: Set[str] = {"user"}
@@ -498,34 +547,43 @@ class _SessionStudy:
 
 def _named_errors(failure: str) -> list[str]:
     """Return the lines that name the errors of a failed step, at least one."""
-    lines = output(failure).splitlines()  # an exit status names no error
-    errors = error_lines(lines, others=False) or ["error"]
-    # Neighbouring lines with the same label are one message; its best line names it.
-    bare = filter(None, map(without_margin, lines))
-    repeated = set[str]()
-    for _, group in groupby(
-        bare, lambda line: (_ERROR_LABEL_PATTERN.match(line) or [line])[0]
-    ):
-        message = {*group}
-        repeated.update([line for line in errors if line in message][1:])
-    messages = [line for line in errors[:MAX_CALL_ERRORS] if line not in repeated]
-    # A line that another one quotes, and a count or an echo beside it, name no other
-    # error.
+    lines = output(failure).splitlines()  # without the exit status, which names none
+    candidates = error_lines(lines, others=False) or ["error"]
+
+    # Neighbouring lines with the same label are one message. Its first candidate, which
+    # is the best, names the error.
+    repeated: set[str] = set()
+    bare_lines = filter(None, map(without_margin, lines))
+    for _, message_lines in groupby(bare_lines, _error_label):
+        message = set(message_lines)
+        repeated.update([line for line in candidates if line in message][1:])
+    messages = [line for line in candidates[:MAX_CALL_ERRORS] if line not in repeated]
+
+    # A count names no error, unless there is nothing else; nor does an echo: the end of
+    # another line, after " - ".
     errors = [line for line in messages if not _FAILURE_COUNT_PATTERN.match(line)]
     errors = errors or messages[:1]
-    quoted = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
-    return [redact(line) for line in errors if line not in quoted]
+    echoes = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
+    return [redact(line) for line in errors if line not in echoes]
+
+
+def _error_label(line: str) -> str:
+    """Return what all lines of a message begin with; without a label, the line."""
+    label = _ERROR_LABEL_PATTERN.match(line)
+    return label[0] if label else line
 
 
 def _concerns(edit: str, error: str) -> bool:
     """Return True if an edit changes a file or a word that the error names."""
-    files = (path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(edit))
-    changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
+    files = [path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(edit)]
+    if any(name in error for name in files):
+        return True
+
+    # Of the three groups, one for each sort of quotes, two are empty.
     quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
-    quoted_words = set(_NAME_WORD_PATTERN.findall(quoted))
-    return any(name in error for name in files) or not quoted_words.isdisjoint(
-        _NAME_WORD_PATTERN.findall(changed)
-    )
+    changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
+    changed_words = _NAME_WORD_PATTERN.findall(changed)
+    return not set(_NAME_WORD_PATTERN.findall(quoted)).isdisjoint(changed_words)
 
 
 def _split_change(
@@ -540,20 +598,29 @@ def _split_change(
 def _names_program(
     error: str, before: Sequence[str], program: str, after: Sequence[str]
 ) -> bool:
-    """Return True if an error names the program that a call of the same arguments
-    replaces: "sh: pip: not found" does, if "pip3 list" follows "pip list".
+    """Return True if an error names a program that the next call replaces.
+
+    "sh: pip: not found" names "pip", if "pip3 list" follows "pip list". The words
+    `before` and `after` the program are those of both calls; an argument that is no
+    option must stay.
     """
     is_program = not before or before[-1] == "&&"
-    names = (word.rpartition("/")[2] for word in _ERROR_SEPARATOR_PATTERN.split(error))
     arguments = takewhile(lambda word: not _SHELL_OPERATOR_PATTERN.match(word), after)
-    stays = any(word[0] != "-" for word in arguments)
-    return is_program and stays and program.rpartition("/")[2] in names
+    if not is_program or all(word.startswith("-") for word in arguments):
+        return False
+    words = _ERROR_SEPARATOR_PATTERN.split(error)
+    return program.rpartition("/")[2] in [word.rpartition("/")[2] for word in words]
 
 
 def _adds_to_argument(old: str, new: str) -> bool:
-    """Return True if an argument has more words; another path is another file."""
+    """Return True if the new call has more words in an argument.
+
+    That is False for a command, and for arguments with a path: another path is another
+    file.
+    """
     if not old.startswith("{") or "/" in old:
         return False
+
     old_words = _call_words(old)
     new_words = _call_words(new)
     tail = old_words[count_common(old_words, new_words) :]
@@ -583,13 +650,14 @@ def call_text(event: Event) -> str:
 
 
 def edit_of(event: Event) -> str:
-    """Return what a call changes in a file, with signs as in a difference, or ""."""
+    """Return what a call changes in a file, as a difference; "" if it changes none."""
     arguments = trace.given_to(event)
     if isinstance(arguments, str):
         arguments = {"input": arguments}
     patch = str(arguments.get("input", ""))
     if "*** Begin Patch" in patch:
         return patch
+
     edits = arguments.get("edits")
     lines: list[str] = []
     for edit in edits if isinstance(edits, list) else [arguments]:
@@ -599,7 +667,8 @@ def edit_of(event: Event) -> str:
             difference = difflib.unified_diff(
                 old.splitlines(), new.splitlines(), n=1, lineterm=""
             )
-            lines += [*difference][2:]
+            lines += list(difference)[2:]  # without the names of both files
+
     path = _first_text(arguments, PATH_ARGUMENTS)
     return "\n".join([f"edit {path}:", *lines]) if lines else ""
 

@@ -67,8 +67,9 @@ async def write_export(store: Store, scope: Scope, file: File) -> Exported:
     """
     from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
+    # First into a draft, so that a failed read leaves no half of a file.
     with _create(file) as output, TemporaryFile() as draft:
-        exported = await store.read(scope, _write, draft)
+        exported = await store.read(scope, _write_records, draft)
         draft.seek(0)
         copyfileobj(draft, output)
         output.flush()
@@ -90,14 +91,17 @@ async def read_export(
     with TemporaryFile() as copy:
         with open_input(file) as (opened, name):
             copyfileobj(opened, copy)
-        header, end = await asyncio.to_thread(_ends, copy, name)
+
+        # This reads the whole file, so a damaged one is refused here.
+        header, end = await asyncio.to_thread(_read_ends, copy, name)
         source = f"import:{end.sha256[:16]}"
         counts = Counter[str]()
         lessons = (
             record
-            for record in _records(copy, name)
+            for record in _read_records(copy, name)
             if isinstance(record, records.LessonRecord)
         )
+
         while True:
             batch = await asyncio.to_thread(list, islice(lessons, IMPORT_BATCH_LESSONS))
             if not batch:
@@ -112,6 +116,7 @@ async def read_export(
                 dry_run=dry_run,
             )
             counts.update(added)
+
     return Imported(
         source,
         header.tenant,
@@ -122,12 +127,13 @@ async def read_export(
     )
 
 
-def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
+def _write_records(db: Db, scope: Scope, out: BinaryIO) -> Exported:
+    """Write the header, the lessons, and a last line with the digest of these."""
     from heedful.store import transfer as records
 
+    out.truncate(out.seek(0))  # the database may ask for a second try
     digest = sha256()
     lines = 0
-    out.truncate(out.seek(0))  # the database may ask for a second try
     header: Record = records.Header(
         version=3, tenant=scope.tenant, project=scope.project
     )
@@ -136,13 +142,14 @@ def _write(db: Db, scope: Scope, out: BinaryIO) -> Exported:
         line = records.encode(record)
         digest.update(line)
         out.write(line)
+
     out.write(records.encode(records.End(sha256=digest.hexdigest())))
     return Exported(lines - 1, out.tell(), digest.hexdigest())
 
 
-def _ends(file: BinaryIO, name: str) -> tuple[Header, End]:
-    """Return the first and the last record of an export. Raises LineError."""
-    records: Iterator[Any] = _records(file, name)
+def _read_ends(file: BinaryIO, name: str) -> tuple[Header, End]:
+    """Read a whole export; return its first and its last record. Raises LineError."""
+    records: Iterator[Any] = _read_records(file, name)
     return next(records), deque(records, maxlen=1).pop()
 
 
@@ -162,7 +169,7 @@ def _create(file: File) -> Iterator[BinaryIO]:
             ):
                 undo.callback(os.unlink, name)
                 yield out
-                undo.pop_all()
+                undo.pop_all()  # the file is complete: keep it
         else:
             yield file
     except FileExistsError as error:
@@ -191,7 +198,7 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         raise LineError(name, 0, message) from error
 
 
-def _records(file: BinaryIO, name: str) -> Iterator[Record]:
+def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of an export. Raises LineError if it is damaged."""
     from heedful.store import transfer as records
 
@@ -204,6 +211,7 @@ def _records(file: BinaryIO, name: str) -> Iterator[Record]:
             record = records.decode(line)
         except InvalidInput as error:
             raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
+
         is_end = isinstance(record, records.End)
         wrong = ""
         if number == 1 and not isinstance(record, records.Header):
@@ -216,10 +224,12 @@ def _records(file: BinaryIO, name: str) -> Iterator[Record]:
             wrong = "more lines follow the last line"
         if wrong:
             raise LineError(name, number, f"{wrong}; {DAMAGED_EXPORT_FIX}")
+
         yield record
         if is_end:
             return
         digest.update(line)
+
     raise LineError(
         name, number, f"the file ends before its closing line; {DAMAGED_EXPORT_FIX}"
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heedful.errors import InvalidInput
 from heedful.models.contract import Embedder
 
-# The most numbers in a halfvec of pgvector, and the bound of a number.
+# What a halfvec of pgvector can hold: so many numbers, and each below this bound.
 MAX_VECTOR_DIMENSIONS = 16_000
 MAX_HALF_NUMBER = 65_504
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
@@ -60,6 +60,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
         raise InvalidInput(
             "embedder", embedder.name, "one whose method `embed` is async"
         )
+
     vectors = await answer
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
@@ -73,6 +74,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
         raise InvalidInput(
             "embedder.dimensions", embedder.dimensions, f"1 to {MAX_VECTOR_DIMENSIONS}"
         )
+
     import numpy as np  # slow to import
 
     if not (np.abs(np.asarray(vectors)) < MAX_HALF_NUMBER).all():

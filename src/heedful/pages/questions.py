@@ -1,5 +1,7 @@
-"""Answer why stages of a run were retried, and count over many runs; no model is
-called.
+"""Answer why stages of a run were retried, and count over many runs.
+
+An answer is a list of facts from the report of the run, each with the place where the
+report has it. No model is called.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.pages.report import counted, happened
 from heedful.sanitize import clean
 
-MAX_QUESTION_CHARS = 2_000  # characters of a question, a message or a fix
-MAX_STAGE_NAME_CHARS = 200  # characters of a name
+MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
+MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -52,11 +54,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnswer:
-    """The facts that answer a question; `understood` is the question in heedful's
-    words.
+    """The facts that answer a question.
 
-    `missing` is a stage in the question that the report lacks; the facts are then about
-    all stages.
+    `understood` is the question in heedful's words. `missing` is a stage in the
+    question that the report lacks, or "" if there is none; with a missing stage, the
+    facts are about all stages.
     """
 
     question: str
@@ -82,11 +84,13 @@ class RunAnswer:
 
 
 def answer(report: Report, question: str = "") -> RunAnswer:
-    """Return why the stages in `question` were retried; if it names no stage, return
-    all stages.
+    """Return why the stages in `question` were retried; of all stages if it names none.
+
+    `question` is a text such as "why was stage 2 retried?".
     """
     meanings, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
     stages = [stage for stage in report.stages if stage.name in meanings]
+
     facts = []
     if missing or not stages:
         run = clean(report.run, MAX_STAGE_NAME_CHARS)
@@ -96,15 +100,18 @@ def answer(report: Report, question: str = "") -> RunAnswer:
     else:
         places = [_place(report, stage, meanings[stage.name]) for stage in stages]
         understood = f"why {', '.join(places)} was retried"
+
     for stage in stages:
         description = describe_stage(report, stage)
         facts.append(Fact(text=description, run=report.run, stage=stage.name))
+
         lines = stage.briefing.lines if stage.briefing else ()
         for line in lines:
-            memory = clean(line, MAX_QUESTION_CHARS)
-            text = f"memory, before each attempt: {memory}"
+            text = f"memory, before each attempt: {clean(line, MAX_QUESTION_CHARS)}"
             facts.append(Fact(text=text, run=report.run, stage=stage.name))
-        facts += _story(stage)
+
+        facts += _attempt_facts(stage)
+
     return RunAnswer(
         question=question, understood=understood, facts=tuple(facts), missing=missing
     )
@@ -118,22 +125,27 @@ def find_stage(report: Report, stage: str) -> StageReport:
     for candidate in report.stages:
         if candidate.name == stage:
             return candidate
-    numbered = _numbered(report, _number(stage))
+
+    numbered = _stages_with_number(report, _number_in(stage))
     return numbered[0] if numbered else report.stage(stage)
 
 
-def _number(name: str) -> int | None:
-    """Return the number in a name such as `stage4` or `4`; None for other names."""
+def _number_in(name: str) -> int | None:
+    """Return the number in a name such as `stage4`, `step 4` or `4`, else None."""
     match = re.fullmatch(r"(?:(?:stage|step)[\W_]*)?(\d{1,9})", name.casefold())
     return int(match[1]) if match else None
 
 
-def _numbered(report: Report, number: int | None) -> list[StageReport]:
-    """Return the stages with this number as name, or else the one at this place."""
+def _stages_with_number(report: Report, number: int | None) -> list[StageReport]:
+    """Return the stages with this number in their name, or else the one at this place.
+
+    Places count from 1. Returns [] if there is no such stage, or if `number` is None.
+    """
     if number is None:
         return []
-    by_name = [stage for stage in report.stages if _number(stage.name) == number]
-    return by_name or [*report.stages[number - 1 : number]]
+
+    by_name = [stage for stage in report.stages if _number_in(stage.name) == number]
+    return by_name or list(report.stages[number - 1 : number])
 
 
 def describe_run(report: Report) -> str:
@@ -148,6 +160,7 @@ def describe_run(report: Report) -> str:
         ),
         "passed": "passed",
     }[report.status]
+
     attempts = counted(sum(len(stage.attempts) for stage in report.stages), "attempt")
     run = clean(report.run, MAX_STAGE_NAME_CHARS)
     pipeline = clean(report.pipeline, MAX_STAGE_NAME_CHARS)
@@ -160,52 +173,62 @@ def describe_stage(report: Report, stage: StageReport) -> str:
     return f"{_place(report, stage)} {happened(stage)}"
 
 
-def _place(report: Report, stage: StageReport, meant: str = "") -> str:
+def _place(report: Report, stage: StageReport, meaning: str = "") -> str:
+    """Return a text such as "stage 2 (classify)"; `meaning` is said after the name."""
     name = clean(stage.name, MAX_STAGE_NAME_CHARS)
-    parts = [part for part in (name, meant) if part]
+    parts = [part for part in (name, meaning) if part]
     return f"stage {report.stages.index(stage) + 1} ({', '.join(parts)})"
 
 
 def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
-    """Return the names of the stages in a question, and what is missing of them.
+    """Return the stages that a question means, by name, and the first that is missing.
 
-    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage;
-    the value of its name says which. Other names are looked for only in a question
-    without such a number.
+    The value of a name says how the stage was meant. "stage 4" is the stage named
+    `stage4`, `stage_4` or `4`, or else the fourth stage. Other names are looked for
+    only in a question without such a number, and their value is "".
     """
     text = re.sub(r"[\W_]+", " ", question.casefold())
+    # Numbers after the word, such as "4" in "stage 4" or "2 and 3" in "steps 2 and 3".
     numbers = re.findall(
         r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text
     )
     if not numbers:
-        return _named_stages(report, text), ""
+        return _find_named_stages(report, text), ""
+
     meanings = dict[str, str]()
     missing = ""
     for number in map(int, re.findall(r"\d+", " ".join(numbers))):
-        stages = _numbered(report, number)
+        stages = _stages_with_number(report, number)
         for stage in stages:
             meanings[stage.name] = "by its place"
-            if _number(stage.name) == number:
+            if _number_in(stage.name) == number:
                 meanings[stage.name] = "by its name"
+
         if not stages and not missing:
             count = counted(len(report.stages), "stage")
             missing = f"stage {number}: the run has {count}"
     return meanings, missing
 
 
-def _named_stages(report: Report, text: str) -> dict[str, str]:
-    """Return the stages whose names are in a text; longer names are found first."""
+def _find_named_stages(report: Report, text: str) -> dict[str, str]:
+    """Return the stages whose names are in a text, each with the value "".
+
+    A name is removed where it is found, and longer names are looked for first, so that
+    `check` is not found in `final check`. A name that is a number is not looked for.
+    """
     meanings = dict[str, str]()
     for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
+        # "(?!)" is found nowhere; it stands for a name without letters and digits.
         name = re.sub(r"[\W_]+", " ", stage.name.casefold()).strip() or "(?!)"
         text, times = re.subn(rf"\b{name}\b", "", text)
-        if times and _number(stage.name) is None:
+        if times and _number_in(stage.name) is None:
             meanings[stage.name] = ""
     return meanings
 
 
-def _story(stage: StageReport) -> Iterator[Fact]:
+def _attempt_facts(stage: StageReport) -> Iterator[Fact]:
     """Yield facts on each attempt: how it ended, what was wrong, and its feedback."""
+    # Each attempt with the next one; the last has None.
     for attempt, following in zip_longest(stage.attempts, stage.attempts[1:]):
         fact = Fact(
             text="",
@@ -217,9 +240,11 @@ def _story(stage: StageReport) -> Iterator[Fact]:
             status = attempt.overall_status.replace("_", " ")
             status = status.replace("warning", "passed with warnings")
             yield replace(fact, text=f"attempt {attempt.attempt} {status}")
+
         for check in attempt.checks:
             if check.status in CHECK_STATUS_WORDS:
                 yield replace(fact, text=_complaint(check), check=check.check_name)
+
         if following is not None and attempt.feedback_for_agent:
             lines = [
                 clean(line, MAX_QUESTION_CHARS)
@@ -240,12 +265,11 @@ def _complaint(check: CheckResult) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """Figures about the check `name`: how often it failed, and how often a retry
-    helped.
+    """Figures about the check `name`: how often it failed, and a retry helped.
 
-    `runs` counts the runs of stages that asked it, `failed` the attempts that failed
-    it, `stages` the runs of stages that ended and had a failed attempt, `recovered`
-    those of them that passed.
+    `runs` counts the runs of stages that asked it, and `failed` the attempts that
+    failed it. `stages` counts the runs of stages that ended and had such an attempt,
+    and `recovered` those of them that passed.
     """
 
     name: str
@@ -257,8 +281,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Figures over `runs` runs for each check; the number, seconds and tokens of all
-    retries.
+    """Figures of each check over `runs` runs, and of all retries.
+
+    `retries` is the number of attempts after the first of their stage, with their
+    `seconds` and `tokens`.
     """
 
     retries: int
@@ -268,50 +294,50 @@ class Statistics:
     checks: tuple[Count, ...]
 
 
-def cost(attempts: Iterable[StageAttempt]) -> tuple[int, float, int]:
-    """Return the number of `attempts`, their seconds and their tokens."""
-    counted_attempts = list(attempts)
-    seconds = sum(attempt.execution_time_ms for attempt in counted_attempts) / 1000
-    tokens = sum(attempt.usage.tokens for attempt in counted_attempts)
-    return len(counted_attempts), round(seconds, 6), tokens
+def seconds_of(attempts: Iterable[StageAttempt]) -> float:
+    """Return how many seconds all these attempts took."""
+    return round(sum(attempt.execution_time_ms for attempt in attempts) / 1000, 6)
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
     """Return which checks fail most, how many stages recover, and what retries cost."""
     all_reports = list(reports)
-    tried: list[StageReport] = []
+    stages: list[StageReport] = []
     for report in all_reports:
-        tried += [stage for stage in report.stages if stage.attempts]
-    counts = _counts(tried)
+        stages += [stage for stage in report.stages if stage.attempts]
+
+    counts = _count_checks(stages)
     counts.sort(key=lambda count: -count.failed)
-    retried: list[StageAttempt] = []
-    for stage in tried:
-        retried += stage.attempts[1:]
-    retries, seconds, tokens = cost(retried)
+
+    retries: list[StageAttempt] = []
+    for stage in stages:
+        retries += stage.attempts[1:]
+
     return Statistics(
-        retries=retries,
-        seconds=seconds,
-        tokens=tokens,
+        retries=len(retries),
+        seconds=seconds_of(retries),
+        tokens=sum(attempt.usage.tokens for attempt in retries),
         runs=len(all_reports),
         checks=tuple(counts),
     )
 
 
-def _counts(stages: Iterable[StageReport]) -> list[Count]:
+def _count_checks(stages: Iterable[StageReport]) -> list[Count]:
     """Count for each check how often it failed in these stages, and recovered."""
-    # For each check, the stages that asked it, each with the number of attempts that
-    # failed it.
-    checks: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
+    # The name of a check -> the stages that asked it, each with the number of its
+    # attempts that failed the check.
+    failures_by_check: dict[str, list[tuple[StageReport, int]]] = defaultdict(list)
     for stage in stages:
-        names = dict[str, None]()
+        names = dict[str, None]()  # without duplicates, in their order
         failures = Counter[str]()
         for attempt in stage.attempts:
             names |= dict.fromkeys(check.check_name for check in attempt.checks)
             failures.update({check.check_name for check in attempt.failed})
         for name in names:
-            checks[name].append((stage, failures[name]))
+            failures_by_check[name].append((stage, failures[name]))
+
     counts = []
-    for name, failures_by_stage in checks.items():
+    for name, failures_by_stage in failures_by_check.items():
         ended = [
             stage
             for stage, failed in failures_by_stage

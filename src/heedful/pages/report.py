@@ -1,7 +1,7 @@
-"""The report of a run as Markdown, as one HTML page, and as files that are never half
-written.
+"""The report of a run as Markdown, as one HTML page, and as files.
 
-The HTML page has the look of the pages of `web/`, but no script, and loads nothing.
+A file is never half written. The HTML page has the look of the pages of `web/`, but no
+script, and loads nothing.
 Texts of a run are data on every page: secrets are redacted, hidden characters are
 shown, markup is escaped, and long texts are cut with a count. Policies are drawn with
 their Pareto front as an SVG file.
@@ -14,7 +14,7 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher, unified_diff
 from functools import cache, partial
@@ -58,26 +58,32 @@ STAGE_TABLE_HEADS = (
     "checks failed",
     "what happened",
 )
-MAX_ATTEMPT_CHECKS = 20  # checks of an attempt on a page
-MAX_PAGE_OUTPUT_LINES = 40  # lines of its output
-MAX_PAGE_FEEDBACK_CHARS = 3_000  # characters of its feedback
-MAX_OUTPUT_READ_CHARS = 100_000  # characters of an output that are read
+# What a page shows of an attempt.
+MAX_ATTEMPT_CHECKS = 20
+MAX_PAGE_OUTPUT_LINES = 40
+MAX_PAGE_FEEDBACK_CHARS = 3_000
+MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
 # Characters dropped at the end of a cut text: they may be half a secret.
 CUT_MARGIN_CHARS = 2_000
 # Lines of an output that are read: a diff of more can take minutes.
 MAX_OUTPUT_READ_LINES = 2_000
-MIN_SPLIT_LINE_CHARS = 200  # characters from which a line is split into sentences
-MAX_PAGE_LINE_CHARS = 400  # characters after which a line or text is cut
-# Characters of an output that is compared word by word, in less than 10 ms.
+MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
+MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
+# The longest output that is compared word by word; this takes less than 10 ms.
 MAX_WORD_DIFF_CHARS = 600
 # Words of a text that are compared; the rest counts as unchanged.
 MAX_WORD_DIFF_WORDS = 800
-# ("same", "gone", "new" or "place" in a long text, what is wrong with it, text)
+# A part of a text that was compared: "same", "gone" or "new", or "place" for the head
+# of a section of a diff; what is wrong with the part, or ""; and its text.
 Part = tuple[str, str, str]
 
+# A word such as `high` or `1,200.5`, white space, or one sign.
 _DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
+# A text up to a sign that ends a sentence and white space after it: "Stop. ". The signs
+# of Chinese and Japanese need no space.
 _SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
-# Characters that are markup in Markdown, or that make a text an address or a mention.
+# Characters that are markup in Markdown, or that make a text an address or a mention:
+# `*`, `@`, the colon of `https://`, the first dot of `www.example.com`.
 _MARKUP_PATTERN = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
 # Invisible letters; controls, formats and separators are found by their category.
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
@@ -117,6 +123,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     paths = []
     for stage in report.stages:
         paths += [write_attempt(attempt, folder) for attempt in stage.attempts]
+
     pages = {
         "json": _json(report.plain()),
         "md": markdown(report),
@@ -124,17 +131,22 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     }
     for suffix, text in pages.items():
         paths.append(_write(Path(folder) / f"{report.stem}.{suffix}", text))
+
     return paths
 
 
 def _json(plain: Mapping[str, Any]) -> str:
+    """Return data as indented JSON, without secrets."""
     text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8, but JSON has an escape for it.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def _write(path: Path, text: str) -> Path:
-    """Write a file beside `path` and rename it when it is complete."""
+    """Write a file beside `path`, and rename it to `path` when it is complete.
+
+    Returns `path`. Raises StoreUnavailable.
+    """
     part = path.with_name(f".{token_hex(8)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,13 +169,14 @@ def output(
     """Return the first lines of the attempt's output, and a note on what is left out.
 
     If there is an attempt `before`, the lines are a unified diff between the two
-    outputs.
+    outputs. The note is "" if nothing is left out and there is no diff.
     """
     lines, unread = _read(attempt.output)
     notes = []
     if before is not None:
         if before.output == attempt.output:
             return (), "the same output as before"
+
         lines_before, unread_before = _read(before.output)
         unread = max(unread, unread_before)
         # Without the names of files, which are the first two lines.
@@ -173,41 +186,46 @@ def output(
         if lines:
             note = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
         notes.append(note)
+
     hidden = len(lines) - MAX_PAGE_OUTPUT_LINES
     if hidden > 0:
         notes.append(f"{counted(hidden, 'more line')} not shown")
     if unread:
         notes.append(f"{counted(unread, 'character')} not read")
+
     return list(map(cut, lines[:MAX_PAGE_OUTPUT_LINES])), "; ".join(notes)
 
 
 def _read(text: str) -> tuple[list[str], int]:
     """Return the lines of a text without secrets, and its number of unread characters.
 
-    Those at its end are not read. JSON is indented, with sorted keys. Wide lines are
-    split into sentences.
+    The end of a very long text is not read. JSON is indented, with sorted keys. Wide
+    lines are split into sentences.
     """
     unread = 0
-    end = None
+    readable = redact(text[:MAX_OUTPUT_READ_CHARS])
     if len(text) > MAX_OUTPUT_READ_CHARS:
+        readable = readable[:-CUT_MARGIN_CHARS]
         unread = len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
-        end = -CUT_MARGIN_CHARS
-    text = _indented(redact(text[:MAX_OUTPUT_READ_CHARS])[:end])
+    readable = _indent_json(readable)
+
     lines: list[str] = []
-    if text:
-        for line in text.split("\n"):
+    if readable:
+        for line in readable.split("\n"):
             if len(line) <= MIN_SPLIT_LINE_CHARS:
                 lines.append(line)
             else:
                 lines += _SENTENCE_PATTERN.findall(line)
+
     unread += len("\n".join(lines[MAX_OUTPUT_READ_LINES:]))
     return lines[:MAX_OUTPUT_READ_LINES], unread
 
 
-def _indented(text: str) -> str:
+def _indent_json(text: str) -> str:
     """Return a JSON list or object indented, and any other text as it is."""
-    if text.lstrip()[:1] not in ("{", "["):
+    if not text.lstrip().startswith(("{", "[")):
         return text
+
     try:
         data = json.loads(text)
         if not data:
@@ -223,32 +241,38 @@ def changes(
     """Return the parts of the attempt's output, and a note on what is left out.
 
     A short output is compared with the output `before` word by word, and what the
-    findings of the checks name is faulty. A long one is compared line by line, as in
-    `output`.
+    findings of the checks name is marked as wrong. A long one is compared line by line,
+    as in `output`. Without `before`, all parts are the same.
     """
     lines, note = output(before, attempt)
-    old = "\n".join(_read((before or attempt).output)[0])
+    lines_before, _ = _read((before or attempt).output)
+    old = "\n".join(lines_before)
     new = "\n".join(_read(attempt.output)[0])
+
     is_short = 0 < len(lines) < MAX_PAGE_OUTPUT_LINES
     if not is_short or max(len(old), len(new)) > MAX_WORD_DIFF_CHARS:
+        # The first character of a line of a diff says what the line is.
         kinds = {"-": "gone", "+": "new", "@": "place"} if before else {}
         return [(kinds.get(line[:1], "same"), "", f"{line}\n") for line in lines], note
+
+    # A span is a place in the output as the check saw it.
     spans: list[tuple[int, int, str]] = []
     if new == attempt.output:
         for check in attempt.checks:
             if "span" in check.details:
                 first, behind = check.details["span"]
                 spans.append((first, behind, f"{check.check_name}: {check.message}"))
+
     return marked(old, new, spans), note
 
 
 def marked(
     before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()
 ) -> list[Part]:
-    """Return the parts of two texts. They differ word by word.
+    """Return the parts of two texts: what is gone, what is new, and what is the same.
 
-    `spans` are the first faulty character of `after`, the first behind it, and what is
-    wrong.
+    The texts are compared word by word. Each of the `spans` is a faulty place in
+    `after`: its first character, the first behind it, and what is wrong.
 
     >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
     ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late',
@@ -257,23 +281,27 @@ def marked(
     old = _DIFF_WORD_PATTERN.findall(before)[:MAX_WORD_DIFF_WORDS]
     new = _DIFF_WORD_PATTERN.findall(after)[:MAX_WORD_DIFF_WORDS]
     steps = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    new.append(after[sum(map(len, new)) :])
+    # The words that were not compared are one more step, in which nothing changed.
+    new.append(after[len("".join(new)) :])
     steps.append(("equal", 0, 0, len(new) - 1, len(new)))
 
     parts = list[Part]()
-    begin = 0
+    begin = 0  # the first character of a step in `after`
     for kind, old_first, old_end, new_first, new_end in steps:
         if kind != "equal" and old_first < old_end:
             parts.append(("gone", "", "".join(old[old_first:old_end])))
-        end = begin + sum(map(len, new[new_first:new_end]))
+
+        # The text of the step is cut where a faulty place begins or ends.
+        end = begin + len("".join(new[new_first:new_end]))
         cuts = {begin, end}
         for first, behind, _ in spans:
             cuts |= {place for place in (first, behind) if begin < place < end}
         for low, high in pairwise(sorted(cuts)):
             faults = [why for first, behind, why in spans if first <= low < behind]
-            part = "same" if kind == "equal" else "new"
-            parts.append((part, "; ".join(faults), after[low:high]))
+            part_kind = "same" if kind == "equal" else "new"
+            parts.append((part_kind, "; ".join(faults), after[low:high]))
         begin = end
+
     return parts
 
 
@@ -292,27 +320,41 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = (changes, cost, counted, failures, happened, iso, lasted, marked, output)
-    environment.globals |= {fact.__name__: fact for fact in (*facts, verdict, worked)}
+    # Templates call these functions by their names.
+    functions: tuple[Callable[..., Any], ...] = (
+        changes,
+        cost,
+        counted,
+        failures,
+        happened,
+        iso,
+        lasted,
+        marked,
+        output,
+        verdict,
+        worked,
+    )
+    environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {
         "SIGNS": STATUS_SIGNS,
         "HEADS": STAGE_TABLE_HEADS,
         "CHECKS": MAX_ATTEMPT_CHECKS,
         "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
     }
-    environment.filters |= {
-        word.__name__: word for word in (clean, counted, cut, iso, text)
-    }
+    filters: tuple[Callable[..., Any], ...] = (clean, counted, cut, iso, text)
+    environment.filters |= {function.__name__: function for function in filters}
     environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     environment.tests["quiet"] = _is_quiet
     return environment
 
 
 def _is_markup(name: str | None) -> bool:
-    return bool(name and name.endswith((".html.j2", ".svg.j2")))
+    """Return whether the template with this name writes HTML or SVG."""
+    return name is not None and name.endswith((".html.j2", ".svg.j2"))
 
 
 def _finalized(value: Any) -> Any:
+    """Return a value of a template as it is written; a Markup is already safe."""
     return visible(value) if type(value) is str else value
 
 
@@ -330,16 +372,16 @@ def _line(text: str, escape: bool) -> str:
 
 
 def _fence(text: str, kind: str = "") -> str:
-    """Return a fenced code block. The fence is longer than any run of backticks in the
-    text.
+    """Return a fenced code block; `kind` is the language of the text, or "".
+
+    The fence is longer than any run of backticks in the text.
     """
     ticks = max(["``", *re.findall("`+", text)], key=len) + "`"
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
 def visible(text: str) -> str:
-    """Return the text without secrets; hidden characters are replaced by their code
-    points.
+    """Return the text without secrets, and with the code points of hidden characters.
 
     Line breaks and tabs stay.
 
@@ -347,20 +389,24 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redact(text)
-    categories = {char: unicodedata.category(char) for char in set(text)}
-    hidden = {
-        char
-        for char, category in categories.items()
-        if category[0] == "C" or char in _BLANK_LETTERS
-    }
-    hidden -= {"\n", "\t"}
+    hidden = {char for char in set(text) if _is_hidden(char)}
     if not hidden:
         return text
+
+    # A joiner (U+200C or U+200D) between visible characters outside ASCII belongs to a
+    # script or an emoji; it is the group of the pattern. Other hidden characters are in
+    # no group.
     listed = re.escape("".join(hidden))
-    # A joiner between visible characters outside ASCII belongs to a script or an emoji.
     seen = f"[^\\x00-\\x7f{listed}]"
     pattern = re.compile(f"((?<={seen})[\u200c\u200d](?={seen}))|[{listed}]")
     return pattern.sub(_code_point, text)
+
+
+def _is_hidden(char: str) -> bool:
+    """Return whether people do not see a character, or not in its place."""
+    if char in "\n\t":
+        return False
+    return unicodedata.category(char).startswith("C") or char in _BLANK_LETTERS
 
 
 def _code_point(match: re.Match[str]) -> str:
@@ -369,21 +415,24 @@ def _code_point(match: re.Match[str]) -> str:
 
 
 def cut(text: str, most: int = MAX_PAGE_LINE_CHARS) -> str:
-    """Return the visible text; cut after `most` characters, with a count of others."""
+    """Return the visible text, cut after `most` characters, with a count of others."""
     text = visible(text)
     others = len(text) - most
     if others <= 0:
         return text
+
     return f"{text[:most]} … and {counted(others, 'character')}"
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun.
+    """Return a number with its noun; `nouns` is an irregular plural.
 
     >>> counted(1, "retry", "retries"), counted(1200, "line")
     ('1 retry', '1,200 lines')
     """
-    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+    if number != 1:
+        noun = nouns or f"{noun}s"
+    return f"{number:,} {noun}"
 
 
 def lasted(ms: float) -> str:
@@ -394,6 +443,7 @@ def lasted(ms: float) -> str:
     """
     if ms < 999.5:
         return f"{ms:.3g} ms"
+
     minutes, seconds = divmod(round(ms / 1000), 60)
     if not minutes:
         return f"{ms / 1000:.3g} s"
@@ -409,6 +459,7 @@ def verdict(report: Report) -> str:
     tries = "each at its first attempt"
     if recovered:
         tries = f"{recovered} of them after a retry"
+
     return {
         "passed": f"Passed: every {noun}, {tries}",
         "degraded": f"Degraded: the run went on after a {noun} that did not pass",
@@ -424,6 +475,7 @@ def happened(stage: StageReport) -> str:
     unjudged = "not validated, " if stage.status == "not_validated" else ""
     if stage.action == "passed" and unjudged:
         return "not validated: it has no check"
+
     warned = ", with warnings" if stage.status == "warning" else ""
     return {
         "passed": f"passed at attempt {stage.kept or count}{warned}",
@@ -454,6 +506,7 @@ def cost(report: Report) -> list[str]:
         counted(retries, "retry", "retries"),
         f"{lasted(worked(report))} in attempts",
     ]
+
     usage = report.usage
     if usage.calls:
         parts.append(counted(usage.calls, "call"))
@@ -472,33 +525,40 @@ def worked(of: Report | StageReport) -> float:
 
 
 def text(value: Any) -> str:
-    """Return a value as text: a text as it is, anything else as JSON."""
-    if value is None or isinstance(value, str):
-        return value or ""
+    """Return a value as text: a text as it is, anything else as JSON; "" for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+
     indent = 1 if isinstance(value, Mapping) else None
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-MAX_DRAWING_NAME_CHARS = 60  # characters of a name in a drawing
+MAX_DRAWING_NAME_CHARS = 60
 
 
 def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
     """Return an axis that contains all `values`; its ticks are round, with texts."""
+    # The smallest of 1, 2, 5 and 10 times a power of ten with at most 6 steps.
     span = max(values) - min(values) or 0.1
     power = 10 ** floor(log10(span / 4))
-    step = next(
-        power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6
-    )
+    steps = [power * factor for factor in (1, 2, 5, 10)]
+    step = next(step for step in steps if span / step <= 6)
+
+    # Ticks are multiples of the step, at least two even if all values are equal.
     first = floor(min(values) / step)
-    last = max(ceil(max(values) / step), first + 1)  # also if all values are equal
+    last = max(ceil(max(values) / step), first + 1)
     digits = max(0, ceil(-log10(step)))
     ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
     return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
 
 
 class Point(NamedTuple):
-    """A policy: `cost` is its attempts ÷ the oracle's, `solved` is solved ÷ solvable
-    loops.
+    """A policy in a drawing of quality over cost.
+
+    `cost` is its attempts ÷ those of the oracle, which stops at the best attempt.
+    `solved` is solved ÷ solvable loops.
     """
 
     name: str
@@ -525,23 +585,32 @@ def front(points: Iterable[Point]) -> list[Point]:
 def frontier(
     named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return what draws policies; a named point has its mark, or its number."""
+    """Return what a template draws of policies: axes, dots, labels, the front's line.
+
+    The label of a named point is its mark, or its number from 1 without `marks`. Points
+    at the same place share a label. The dots are those of the `others`, the oracle's,
+    and those of the named points, in this order.
+    """
     line = front([*named, *others])
     best = {(point.cost, point.solved) for point in line}
+
     dots = [("other", point) for point in others]
     dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
-    labels = defaultdict[tuple[float, float], list[str]](list)
+    marks_by_place = defaultdict[tuple[float, float], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         kind = "front" if (point.cost, point.solved) in best else "dot"
         dots.append((kind, point))
-        labels[round(point.cost, 3), round(point.solved, 3)].append(mark)
+        marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
+
+    labels = []
+    for (cost, solved), group in sorted(marks_by_place.items()):
+        labels.append((cost, solved, ", ".join(group)))
+
     return {
         "x": axis("attempts ÷ the oracle's", [point.cost for _, point in dots]),
         "y": axis("solved ÷ solvable", [point.solved for _, point in dots]),
         "dots": dots,
-        "labels": [
-            (*place, ", ".join(group)) for place, group in sorted(labels.items())
-        ],
+        "labels": labels,
         "line": line,
     }
 
@@ -550,6 +619,7 @@ def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ())
     """Draw the cost and the quality of policies; `others` are small dots, unnamed."""
     chart = frontier(named, others)
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    for number, (kind, point) in enumerate(chart["dots"][len(others) + 1 :], 1):
+    named_dots = chart["dots"][len(others) + 1 :]
+    for number, (kind, point) in enumerate(named_dots, 1):
         key.append((kind, f"{number}  {cut(point.name, MAX_DRAWING_NAME_CHARS)}"))
     return render("plot.svg.j2", title=title, chart=chart, key=key)

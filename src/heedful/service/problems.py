@@ -101,10 +101,13 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
         headers = RETRY_SOON_HEADERS
 
     attributes = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
-    for name, value in list(attributes.items()):
-        if not isinstance(value, str | int):
-            del attributes[name]
-    fields = redact_data(attributes)
+    fields = redact_data(
+        {
+            key: value
+            for key, value in attributes.items()
+            if isinstance(value, str | int)
+        }
+    )
 
     detail = str(error)
     match error:

@@ -27,6 +27,8 @@ SQL_ROOMS = (
 )
 # The line before a statement, such as `-- name: find_words`.
 _NAME_PATTERN = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+# A line that says in words what a statement does.
+_COMMENT_PATTERN = re.compile(r"^--.*\n", re.MULTILINE)
 # A line that stands for another file, such as `-- include tables.sql`.
 _INCLUDE_PATTERN = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 
@@ -45,7 +47,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
     _, *parts = _NAME_PATTERN.split(text)
     names = parts[::2]
     bodies = parts[1::2]
-    return {name: sql.strip() for name, sql in zip(names, bodies, strict=True)}
+    sql_texts = [_COMMENT_PATTERN.sub("", body).strip() for body in bodies]
+    return dict(zip(names, sql_texts, strict=True))
 
 
 def read_sql(name: str) -> str:

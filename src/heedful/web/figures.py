@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import lgamma, log
+from math import ceil, lgamma, log
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
@@ -30,7 +30,8 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, key_of, token
 
 FIGURE_DAY_SECONDS = 86_400.0
-# days of a course; of a shorter record, `SHORT_COURSE_GROUPS` groups of loops
+# A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
+# of less than `MIN_COURSE_DAYS` days, it has those of `SHORT_COURSE_GROUPS` groups.
 MAX_COURSE_DAYS = 30
 MIN_COURSE_DAYS = 3
 SHORT_COURSE_GROUPS = 20
@@ -48,12 +49,18 @@ Plain = dict[str, Any]
 
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
-    """Return the named statements of the pages for an engine."""
+    """Return the statements of `figures.sql` by name, as an engine reads them.
+
+    `dialect` is the name of the engine: "sqlite" or "postgres".
+    """
     text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
+    # Only this engine reads what stands in a comment of its name: `/*sqlite … */`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
-    _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    names = parts[0::2]
-    return dict(zip(names, map(str.strip, parts[1::2]), strict=True))
+
+    # A statement goes from a line such as `-- name: latest` to the next such line.
+    pattern = r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)"
+    sections = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    return {name: statement.strip() for name, statement in sections}
 
 
 def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
@@ -64,21 +71,24 @@ def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
 
 
 def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
-    """Return what differs after a loop, lesson or episode of the project changed."""
+    """Return figures that differ after a loop, lesson or episode has changed."""
     (row,) = rows(db, scope, "latest")
     return tuple(row)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of `of`, with an interval that holds however often somebody looks."""
+    """A share: `number` of `of`, with an interval that holds at any time.
+
+    Somebody who looks at it again and again is not misled by the worst of the looks.
+    """
 
     number: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """The share, from 0 to 1; None of nothing."""
+        """The share, from 0 to 1; None if `of` is 0."""
         return self.number / self.of if self.of else None
 
     @property
@@ -90,6 +100,11 @@ class Share:
         with probability 0.05 at most (Robbins, 1970, Statistical methods related to the
         law of the iterated logarithm).
         """
+        best = self.number / self.of if self.of else 0.5
+        return self._find_end(best, 0.0), self._find_end(best, 1.0)
+
+    def _find_end(self, inside: float, outside: float) -> float:
+        """Return the end of the interval between a share in it and one outside."""
         successes = self.number
         failures = self.of - self.number
         # The logarithm of the probability below which a share lies outside.
@@ -100,19 +115,15 @@ class Share:
             + log(SHARE_ERROR_LEVEL)
         )
 
-        def end(inside: float, outside: float) -> float:
-            for _ in range(40):
-                share = (inside + outside) / 2
-                likelihood = successes * log(share or 1e-12)
-                likelihood += failures * log(1 - share or 1e-12)
-                if likelihood >= bound:
-                    inside = share
-                else:
-                    outside = share
-            return outside
-
-        best = successes / self.of if self.of else 0.5
-        return end(best, 0.0), end(best, 1.0)
+        for _ in range(40):  # each halves the distance
+            share = (inside + outside) / 2
+            likelihood = successes * log(share or 1e-12)
+            likelihood += failures * log(1 - share or 1e-12)
+            if likelihood >= bound:
+                inside = share
+            else:
+                outside = share
+        return outside
 
     @property
     def plain(self) -> Plain:
@@ -133,6 +144,7 @@ def home(db: Db, scope: Scope) -> Plain:
     yesterday = time.time() - FIGURE_DAY_SECONDS
     total = _total(loops)
     today = _total([loop for loop in loops if loop["updated"] > yesterday])
+
     return {
         "loops": total["loops"],
         "more": len(loops) == MAX_FIGURE_LOOPS,
@@ -153,6 +165,7 @@ def _total(loops: Sequence[Row]) -> Plain:
     passed = [loop for loop in ended if loop["state"] == "passed"]
     solved = [loop for loop in passed if loop["attempts"] > 1]
     retried = [loop for loop in ended if loop["attempts"] > 1]
+
     return {
         "loops": len(loops),
         "calls": sum(loop["calls"] or 0 for loop in loops),
@@ -167,16 +180,16 @@ def _total(loops: Sequence[Row]) -> Plain:
 
 
 def _course(loops: Sequence[Row]) -> Plain:
-    """Return the figures of each of the last days.
+    """Return the figures of each of the last days, or of groups of loops.
 
-    Of a record of few days, they are those of groups of loops. The newest loop is the
-    first of `loops`.
+    Groups are used if all loops are of a few days. The first of `loops` is the newest.
     """
     by_day = True
     if loops:
         seconds = loops[0]["created"] - loops[-1]["created"]
         by_day = seconds > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
-    groups = _days(loops) if by_day else _groups(loops)
+    groups = _loops_by_day(loops) if by_day else _loops_in_groups(loops)
+
     course = []
     for begin, group in sorted(groups.items()):
         total = _total(group)
@@ -192,10 +205,14 @@ def _course(loops: Sequence[Row]) -> Plain:
     return {"course": course, "by": "day" if by_day else "group of loops"}
 
 
-def _days(loops: Sequence[Row]) -> dict[float, list[Row]]:
-    """Return the loops of each of the last days by its beginning."""
+def _loops_by_day(loops: Sequence[Row]) -> dict[float, list[Row]]:
+    """Return the loops of each of the last days, by the time at which the day begins.
+
+    A day without loops has an empty list. Returns {} without loops.
+    """
     if not loops:
         return {}
+
     today = time.time() // FIGURE_DAY_SECONDS
     days: dict[float, list[Row]] = {
         (today - age) * FIGURE_DAY_SECONDS: [] for age in range(MAX_COURSE_DAYS)
@@ -207,10 +224,10 @@ def _days(loops: Sequence[Row]) -> dict[float, list[Row]]:
     return days
 
 
-def _groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
-    """Return the loops in groups of equal size, each by its oldest loop's time."""
+def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
+    """Return the loops in groups of equal size, each by the time of its oldest loop."""
     groups = defaultdict[float, list[Row]](list)
-    size = -(-len(loops) // SHORT_COURSE_GROUPS)
+    size = ceil(len(loops) / SHORT_COURSE_GROUPS)
     for first in range(0, len(loops), size):
         group = loops[first : first + size]
         groups[group[-1]["created"]] += group
@@ -219,22 +236,22 @@ def _groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
 
 def failing(db: Db, scope: Scope) -> list[Plain]:
     """Return the checks that failed in the newest loops, and how many a retry fixed."""
+    judged = rows(db, scope, "judged", limit=MAX_JUDGED_LOOPS, most=MAX_JUDGED_ATTEMPTS)
+    # The number of a loop -> the checks that failed in each of its attempts.
     attempts_by_loop: dict[int, list[set[str]]] = defaultdict(list)
-    for row in rows(
-        db, scope, "judged", limit=MAX_JUDGED_LOOPS, most=MAX_JUDGED_ATTEMPTS
-    ):
+    for row in judged:
         attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
+
     failed = Counter[str]()
     retried = Counter[str]()
     fixed = Counter[str]()
     for attempts in attempts_by_loop.values():
-        for check in set().union(*attempts):
-            failed[check] += 1
-            first = next(n for n, checks in enumerate(attempts) if check in checks)
-            if first + 1 < len(attempts):
-                retried[check] += 1
-                if check not in attempts[-1]:
-                    fixed[check] += 1
+        *earlier, last = attempts
+        failed_earlier = set[str]().union(*earlier)
+        failed.update(failed_earlier | last)
+        retried.update(failed_earlier)
+        fixed.update(failed_earlier - last)
+
     return [
         {
             "check": check,
@@ -246,7 +263,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
 
 
 def _failed_checks(attempt: str) -> list[str]:
-    """Return the checks with an error in a stored attempt."""
+    """Return the checks with an error in a stored attempt, without duplicates."""
     evaluation = json.loads(attempt).get("evaluation") or {}
     checks = [
         finding["check"]
@@ -275,6 +292,14 @@ def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
     return [editions.one(db, scope, id) for id in ids]
 
 
+class Waiting(NamedTuple):
+    """What waits in quarantine: the newest lessons, the `total`, and main sources."""
+
+    lessons: list[QuarantinedLesson]
+    total: int
+    sources: list[Plain]
+
+
 def waiting(
     db: Db,
     scope: Scope,
@@ -283,8 +308,8 @@ def waiting(
     before: int = 0,
     source: str = "",
     trust: str = "",
-) -> tuple[list[QuarantinedLesson], int, list[Plain]]:
-    """Return the newest texts in quarantine, how many wait, and their main sources.
+) -> Waiting:
+    """Return the newest texts in quarantine that fit, and figures of all that wait.
 
     "" and 0 allow all texts. The sources are of the newest `MAX_SOURCE_TEXTS` texts.
     """
@@ -299,29 +324,31 @@ def waiting(
         trust=trust,
         limit=limit,
     )
+    lessons: list[QuarantinedLesson] = []
+    if newest:
+        lessons = quarantine_store.quarantined(db, scope, [row["id"] for row in newest])
+
     sources = rows(db, scope, "waiting_sources", token=place, limit=MAX_SOURCE_TEXTS)
     (total,) = db.select(
         "count(*) as n", "example", {"scope": place, "state": "quarantined"}
     )
-    texts: list[QuarantinedLesson] = []
-    if newest:
-        texts = quarantine_store.quarantined(db, scope, [row["id"] for row in newest])
-    return texts, total["n"], list(map(dict, sources))
+    return Waiting(lessons, total["n"], list(map(dict, sources)))
 
 
 def choices(briefing: Briefing) -> list[Plain]:
     """Return what memory showed to a loop, withheld and missed, with the reasons.
 
-    There is a row for each lesson and reason.
+    There is a row for each lesson and reason; `n` is how often this was decided.
     """
     by_line = {str(choice): choice for choice in briefing.choices}
     counts = Counter(map(str, briefing.choices))
+
     return [
         {
             "outcome": choice.outcome,
             "lesson": choice.lesson,
             "n": counts[line],
-            "said": line[len(choice.outcome) + 2 :],
+            "said": line.partition(": ")[2],  # without the outcome
         }
         for line, choice in by_line.items()
     ]
@@ -334,6 +361,7 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
         stops = json.loads(row["decision"] or "{}").get("stopped_by", ())
         if stops:
             counts[stops[0]["rule"]] += 1
+
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
@@ -350,12 +378,14 @@ def listed(
     before: int = 0,
     since: float = 0.0,
 ) -> tuple[list[Plain], int]:
-    """Return the newest loops that fit all filters, and the number to continue below.
+    """Return the newest loops that fit all filters, and the cursor of older ones.
 
-    It is 0 at the end. "" and 0 allow all loops. At most `MAX_SEARCHED_LOOPS` loops are
-    looked at.
+    The cursor is the number below which a search continues, or 0 at the end. At most
+    `MAX_SEARCHED_LOOPS` loops are looked at. The loops have this `state`, this memory
+    `key`, the `text` in their id or task, and were stopped by `rule`, failed the check
+    `tag`, and changed `since` a time; "" and 0 allow all.
     """
-    # Rules and checks are looked for in the stored JSON.
+    # Rules and checks are looked for as text in the stored JSON.
     if rule:
         rule = f'"rule":{json.dumps(rule)}'
     if tag:
@@ -377,6 +407,8 @@ def listed(
     loops = [_summary(row) for row in newest]
     if len(loops) > limit:
         return loops[:limit], loops[limit - 1]["n"]
+
+    # All loops that were looked at are shown; there may be older ones.
     past = rows(db, scope, "past", before=before, window=MAX_SEARCHED_LOOPS)
     return loops, past[0]["n"] if past else 0
 
@@ -403,7 +435,7 @@ def _summary(row: Row) -> Plain:
 
 
 def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
-    """Return a loop with `limit` attempts from number `first`, 0 for the last ones.
+    """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
 
     Raises NotFound.
     """
@@ -411,8 +443,11 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     if not heads:
         raise NotFound("loop", id, "the project")
     head = dict(heads[0])
-    first = max(1, first or head["attempts"] - limit + 1)
     n = head.pop("n")
+
+    if not first:
+        first = head["attempts"] - limit + 1
+    first = max(1, first)
     last = first + limit - 1
     attempts = [
         {**json.loads(row["record"]), "output": json.loads(row["value"])}
@@ -423,11 +458,13 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         for row in rows(db, scope, "decided", n=n, first=first - 1, last=last)
     }
     latest = json.loads(head.pop("decision") or "{}")
+
     briefing = head.pop("briefing")
     facts: Plain = {"silence": "", "told": []}
     if briefing:
         memory = Briefing.of(json.loads(briefing))
         facts = {"silence": memory.silence, "told": choices(memory)}
+
     return {
         **head,
         "task": json.loads(head["task"]),
@@ -457,11 +494,9 @@ def replayable(
     """Return the newest loops, oldest first, and their tasks by id.
 
     They have at most `MAX_REDECIDED_ATTEMPTS` attempts, changed `since` a time, and
-    have this `state` and memory `key`; "" allows all.
+    have this `state` and memory `key`; "" and 0 allow all.
     """
-    attempts = defaultdict[str, list[Attempt]](list)
-    heads = dict[str, Row]()
-    for row in rows(
+    attempt_rows = rows(
         db,
         scope,
         "replayed",
@@ -470,9 +505,14 @@ def replayable(
         key=key,
         limit=limit,
         most=MAX_REDECIDED_ATTEMPTS,
-    ):
+    )
+    # By the ids of loops, from the newest to the oldest.
+    attempts = defaultdict[str, list[Attempt]](list)
+    heads = dict[str, Row]()
+    for row in attempt_rows:
         heads[row["id"]] = row
         attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
+
     loops = list[RecordedLoop]()
     tasks = dict[str, Any]()
     for id, head in reversed(heads.items()):
@@ -489,20 +529,22 @@ MAX_EPISODE_LIST_CHARS = 200_000  # characters of an episode that a list reads
 
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return the task of episodes and their first step that failed, by digest."""
-    summaries = dict[str, Plain]()
-    for row in rows(
+    episode_rows = rows(
         db,
         scope,
         "episodes",
         digests=json.dumps(list(digests)),
         most=MAX_EPISODE_LIST_CHARS,
-    ):
+    )
+    summaries = dict[str, Plain]()
+    for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})
         failed = ""
         for number, event in enumerate(episode.get("events", ()), 1):
             if event.get("error"):
                 failed = f"{number} {event.get('tool', '')}"
                 break
+
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
             "failed": failed,

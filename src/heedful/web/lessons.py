@@ -16,7 +16,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service.problems import Problem
-from heedful.service.wire import lesson_from_wire
+from heedful.service.wire import lesson_from_wire, split_page
 from heedful.store import editions
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
@@ -27,13 +27,13 @@ from heedful.web.site import (
     SitePage,
     Visit,
     page_links,
-    split_page,
 )
 
 MAX_PAGE_LESSONS = 50
-MAX_LESSON_PAGE_ROWS = 20  # examples, links and rulings on the page of a lesson
+MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
 QUESTION_KINDS = ("task", "error", "action")
-MAX_SOURCE_PREVIEWS = 5  # the page shows the lessons of this many sources of a text
+# The sources of a text for which its page says what their revocation would remove.
+MAX_SOURCE_PREVIEWS = 5
 
 
 async def lessons(visit: Visit) -> Document:
@@ -41,10 +41,11 @@ async def lessons(visit: Visit) -> Document:
     names = ("kind", "state", "error_type", "tag", "text")
     filters = {name: visit.query.get(name, "") for name in names}
     visit.needs("read", "recall")
+
     rows: Sequence[Any]
     cursor = None
     if filters["text"]:
-        rows = await _found_lessons(visit, filters)
+        rows = await _search_lessons(visit, filters)
     else:
         listed = await visit.caller.read(
             editions.list_lessons,
@@ -56,6 +57,7 @@ async def lessons(visit: Visit) -> Document:
             state=filters["state"] or "settled",
         )
         rows, cursor = split_page(listed, MAX_PAGE_LESSONS, "id")
+
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
@@ -65,7 +67,7 @@ async def lessons(visit: Visit) -> Document:
     }
 
 
-async def _found_lessons(visit: Visit, filters: Document) -> list[Any]:
+async def _search_lessons(visit: Visit, filters: Document) -> list[Any]:
     """Return the lessons that a search for the text of the filters finds."""
     tags = [filters["tag"]] if filters["tag"] else ()
     matches = await visit.caller.memory.query(
@@ -76,6 +78,8 @@ async def _found_lessons(visit: Visit, filters: Document) -> list[Any]:
         error_type=filters["error_type"],
         tags=tags,
     )
+
+    # Several matches may be of one lesson.
     ids = list(dict.fromkeys(match.lesson_id for match in matches))
     rows = await visit.caller.read(figures.lessons, ids)
     return [row for row in rows if filters["state"] in ("", row["state"])]
@@ -85,7 +89,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     """Show a lesson: its examples, origins and links, and what became of it."""
     record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
     name = f"{record['kind']}/{record['signature']}"
-    read = visit.caller.read
+    # The parameters of the statements of this page; each uses some of them.
     values = {
         "id": record["id"],
         "token": token(visit.caller.scope),
@@ -93,39 +97,51 @@ async def lesson(visit: Visit, n: int) -> Document:
         "digest": record["signature"],
         "text": record["text"],
         "since": record["judged_from"],
+        "limit": MAX_LESSON_PAGE_ROWS,
     }
 
-    async def rows_of(statement: str) -> list[Document]:
-        rows = await read(figures.rows, statement, **values, limit=MAX_LESSON_PAGE_ROWS)
-        return [dict(row) for row in rows]
+    examples = await _rows_of(visit, "examples_of", values)
+    sources = await _rows_of(visit, "sources_of", values)
+    loops = await _rows_of(visit, "loops_of", values)
 
-    (exposed,) = await read(figures.rows, "shown_of", **values)
-    loops = exposed["loops"]
-    links = await rows_of("links_of")
+    links = await _rows_of(visit, "links_of", values)
     relatives = {link["child"] for link in links} | {link["parent"] for link in links}
+    relatives.discard(name)
+
+    (exposed,) = await _rows_of(visit, "shown_of", values)
+    helped = figures.Share(exposed["helped"] or 0, exposed["loops"])
+    hurt = figures.Share(exposed["hurt"] or 0, exposed["loops"])
+
     proof = await visit.get("/v1/proof", limit=200)
     effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
+
     return {
         "lesson": record,
         "name": name,
-        "examples": [_example(row) for row in await rows_of("examples_of")],
+        "examples": [_example(row) for row in examples],
         "links": links,
-        "relatives": await read(figures.named, sorted(relatives - {name})),
-        "rulings": await rows_of("rulings_of"),
-        "versions": await rows_of("versions_of"),
-        "sources": [row["source"] for row in await rows_of("sources_of")],
-        "loops": [row["loop"] for row in await rows_of("loops_of")],
+        "relatives": await visit.caller.read(figures.named, sorted(relatives)),
+        "rulings": await _rows_of(visit, "rulings_of", values),
+        "versions": await _rows_of(visit, "versions_of", values),
+        "sources": [row["source"] for row in sources],
+        "loops": [row["loop"] for row in loops],
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effects[0] if effects else None,
-        "helped": figures.Share(exposed["helped"] or 0, loops).plain,
-        "hurt": figures.Share(exposed["hurt"] or 0, loops).plain,
+        "helped": helped.plain,
+        "hurt": hurt.plain,
     }
 
 
-def _example(row: dict[str, Any]) -> Document:
-    """Return an example without the words of tools and documents.
+async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
+    """Return the rows of a named statement with these parameters."""
+    rows = await visit.caller.read(figures.rows, statement, **values)
+    return [dict(row) for row in rows]
 
-    Those are shown in quarantine only.
+
+def _example(row: Document) -> Document:
+    """Return an example as the page shows it.
+
+    What tools and documents wrote is left out: it is shown in quarantine only.
     """
     hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
     example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
@@ -141,45 +157,57 @@ async def quarantine(visit: Visit) -> Document:
     visit.needs("read")
     source = visit.query.get("source", "")
     trust = visit.query.get("trust", "")
-    lessons, texts, sources = await visit.caller.read(
+    waiting = await visit.caller.read(
         figures.waiting,
         MAX_PAGE_LESSONS + 1,
         before=visit.number("cursor"),
         source=source,
         trust=trust,
     )
-    waiting, cursor = split_page(lessons, MAX_PAGE_LESSONS, "id")
-    sources_to_revoke = [source] if source else []
+    page, cursor = split_page(waiting.lessons, MAX_PAGE_LESSONS, "id")
+
+    previews: list[Document] = []
+    if source:
+        previews = await _preview_revocations(visit, [source])
+
     return {
-        "waiting": [asdict(lesson) for lesson in waiting],
-        "texts": texts,
-        "sources": sources,
+        "waiting": [asdict(lesson) for lesson in page],
+        "texts": waiting.total,
+        "sources": waiting.sources,
         "filters": {"source": source, "trust": trust},
-        "would": await _revocable(visit, sources_to_revoke),
+        "would": previews,
         **page_links(visit, cursor),
     }
 
 
-async def _revocable(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return what the revocation of each source would remove, if the key may revoke."""
+async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
+    """Return for each source what its revocation would remove.
+
+    Returns [] if the key may not revoke.
+    """
     if not visit.may("approve"):
         return []
+
     rows = []
     for source in sources[:MAX_SOURCE_PREVIEWS]:
         counts: Document = {}
-        with suppress(Problem):  # nothing more comes from it
+        # The source may be unknown by now: nothing in memory comes from it any more.
+        with suppress(Problem):
             body = {"source": source, "dry_run": True}
             counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
-        rows.append({"source": source, "removed": _removed(counts)})
+        rows.append({"source": source, "removed": _removed_numbers(counts)})
     return rows
 
 
-def _removed(counts: Document) -> dict[str, int]:
-    """Return the numbers above 0 in the answer of a revocation."""
+def _removed_numbers(revocation: Document) -> dict[str, int]:
+    """Return how many rows of each kind a revocation removes, without zeros.
+
+    `revocation` is the answer of the service, in which "revoked" says if it was done.
+    """
     return {
-        name: number
-        for name, number in counts.items()
-        if type(number) is int and number
+        name: value
+        for name, value in revocation.items()
+        if isinstance(value, int) and value > 0 and name != "revoked"
     }
 
 
@@ -187,31 +215,38 @@ async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
     sources = entry["provenance"]["sources"]
-    read = visit.caller.read
-    place = token(visit.caller.scope)
-    (lesson,) = await read(figures.rows, "lesson_of", token=place, id=n)
-    again = await read(
-        figures.rows, "seen_since", token=place, id=n, limit=MAX_LESSON_PAGE_ROWS
-    )
+
+    values = {
+        "token": token(visit.caller.scope),
+        "id": n,
+        "limit": MAX_LESSON_PAGE_ROWS,
+    }
+    (lesson,) = await _rows_of(visit, "lesson_of", values)
+    sightings = await _rows_of(visit, "seen_since", values)
+
+    # After a review, the page of the next older text with the same filters opens.
     source = visit.query.get("source", "")
     trust = visit.query.get("trust", "")
-    older, texts, _ = await read(
+    older = await visit.caller.read(
         figures.waiting, 1, before=n, source=source, trust=trust
     )
-    following = f"/quarantine/{older[0].id}" if older else "/quarantine"
+    following = "/quarantine"
+    if older.lessons:
+        following = f"/quarantine/{older.lessons[0].id}"
+
     return {
         "entry": entry,
         "sources": sources,
         "lesson": lesson["lesson_id"],
-        "again": [{"loop": row["loop"], "at": row["at"]} for row in again],
-        "would": await _revocable(visit, sources),
+        "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
+        "would": await _preview_revocations(visit, sources),
         "following": visit.link(following, source=source, trust=trust),
-        "texts": texts,
+        "texts": older.total,
     }
 
 
 async def _review(visit: Visit, ruling: Literal["release", "reject"]) -> int:
-    """Release or reject the texts of a form, and return how many."""
+    """Release or reject the texts whose ids a form names; return how many."""
     ids = [id for id in visit.form.get("id", "").split(",") if id]
     for id in ids:
         path = f"/v1/quarantine/{id}/{ruling}"
@@ -233,12 +268,14 @@ async def reject(visit: Visit) -> str:
 
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
-    source = unquote(visit.form.get("source", ""))  # what a page shows of it may differ
+    # A form has the source quoted: a page shows hidden characters in another way.
+    source = unquote(visit.form.get("source", ""))
     body = {"source": source, "why": visit.form.get("why", "")}
-    counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
+    revocation = await visit.ask("POST", "/v1/quarantine/revoke", body)
+
     removed = [
         counted(number, name.removesuffix("s"))
-        for name, number in _removed(counts).items()
+        for name, number in _removed_numbers(revocation).items()
     ]
     return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
 
@@ -246,7 +283,8 @@ async def revoke(visit: Visit) -> str:
 async def amend(visit: Visit) -> str:
     """Pin a lesson or not, retire it, restore it, or give it new words."""
     form = visit.form
-    words = form.get("text", "").replace("\r\n", "\n")  # browsers end lines so
+    # Browsers end the lines of a text with "\r\n".
+    words = form.get("text", "").replace("\r\n", "\n")
     changes: dict[str, Document] = {
         "pin": {"pinned": True},
         "unpin": {"pinned": False},
@@ -257,6 +295,7 @@ async def amend(visit: Visit) -> str:
     change = form.get("change")
     if change not in changes:
         raise InvalidInput("change", change, ", ".join(changes))
+
     await visit.ask(
         "PATCH",
         f"/v1/reflections/{form.get('id', '')}",
@@ -271,10 +310,12 @@ async def dreams(visit: Visit) -> Document:
     before = visit.number("cursor") or None
     log = await Dreams(visit.caller.memory).log(MAX_LESSON_PAGE_ROWS + 1, before)
     page, cursor = split_page(log, MAX_LESSON_PAGE_ROWS, "id")
+
     rows = [
         {**asdict(dream), "nothing": dream.nothing, "after": dream.after}
         for dream in page
     ]
+    # A template reads JSON data; a dream has tuples and keys that are numbers.
     return {"dreams": json.loads(json.dumps(rows)), **page_links(visit, cursor)}
 
 
@@ -291,12 +332,12 @@ async def rollback(visit: Visit) -> str:
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     answer = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS)
-    read = visit.caller.read
     names = [comparison["lesson"] for comparison in answer["lessons"]]
-    texts = await read(figures.named, names)
+    texts = await visit.caller.read(figures.named, names)
     for comparison in answer["lessons"]:
         comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
-    return {**answer, **await read(figures.home)}
+
+    return {**answer, **await visit.caller.read(figures.home)}
 
 
 async def recall(visit: Visit) -> Document:
@@ -307,13 +348,15 @@ async def recall(visit: Visit) -> Document:
     key = visit.query.get("key", "")
     if kind not in QUESTION_KINDS:
         raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
+
     answer = Document()
     if text and kind == "error":
         answer = await visit.ask("POST", "/v1/seen", {"text": text})
     elif text and kind == "action":
         answer = await visit.ask("POST", "/v1/before", {"arguments": text})
     elif text:
-        memory = copy(visit.caller.memory)  # the service keeps one for each scope
+        # The memory itself stays as it is: the service keeps one for each scope.
+        memory = copy(visit.caller.memory)
         memory.holdout = 0.0
         briefing = await memory.brief(text, "", memory_key=key, every=True)
         answer = {
@@ -321,6 +364,7 @@ async def recall(visit: Visit) -> Document:
             "silence": briefing.silence,
             "rows": figures.choices(briefing),
         }
+
     question = {"text": text, "kind": kind, "key": key}
     return {"asked": question, "kinds": QUESTION_KINDS, "answer": answer}
 

@@ -44,7 +44,7 @@ async def queues(visit: Visit) -> list[Document]:
 
 
 async def failed_episodes(visit: Visit, limit: int) -> list[Document]:
-    """Return the newest episodes on which no worker could reflect."""
+    """Return the newest episodes on which no worker could reflect, and their errors."""
     page = await visit.get("/v1/episodes", state="failed", limit=limit)
     names = ("digest", "name", "error", "at")
     return [{name: episode.get(name) for name in names} for episode in page["items"]]
@@ -53,11 +53,10 @@ async def failed_episodes(visit: Visit, limit: int) -> list[Document]:
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
-    waiting: list[Document] = []
-    texts = 0
+    waiting = figures.Waiting([], 0, sources=[])
     if visit.may("read"):
-        lessons, texts, _ = await read(figures.waiting, limit=MAX_HOME_ROWS)
-        waiting = [asdict(lesson) for lesson in lessons]
+        waiting = await read(figures.waiting, limit=MAX_HOME_ROWS)
+
     failing = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
@@ -65,11 +64,12 @@ async def home(visit: Visit) -> Document:
     failed = await failed_episodes(visit, MAX_HOME_ROWS)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
     reviews = await read(figures.rows, "reviews", limit=MAX_HOME_ROWS)
+
     return {
         "jobs": jobs,
         "reviews": [dict(row) for row in reviews],
-        "waiting": waiting,
-        "texts": texts,
+        "waiting": [asdict(lesson) for lesson in waiting.lessons],
+        "texts": waiting.total,
         "unsolved": unsolved,
         "failed": failed,
         "overrides": overrides,
@@ -80,9 +80,11 @@ async def home(visit: Visit) -> Document:
 
 
 def since(visit: Visit) -> float:
-    """Return the beginning of the last `days` that the address asks for; 0 without."""
+    """Return when the last `days` began that the address asks for; 0.0 means ever."""
     days = visit.number("days", most=10_000)
-    return time.time() - days * figures.FIGURE_DAY_SECONDS if days else 0.0
+    if not days:
+        return 0.0
+    return time.time() - days * figures.FIGURE_DAY_SECONDS
 
 
 async def loops(visit: Visit) -> Document:
@@ -114,8 +116,10 @@ async def loop(visit: Visit, id: str) -> Document:
     facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
-    if facts["long"]:  # deciding all of it again would take seconds
+    # To decide all of a long loop again would take seconds.
+    if facts["long"]:
         return {**facts, "readings": _recorded_readings(facts["latest"])}
+
     stored = await read(loop_store.read, id)
     decided = await asyncio.to_thread(
         _decided_facts, stored, facts["policy"], visit.query
@@ -127,9 +131,11 @@ def _liftable(facts: Document) -> list[str]:
     """Return the rules that an override can lift, those that stopped the loop first."""
     rules = flat(policy_from(facts["policy"]).rules)
     names = {rule_name(rule) for rule in rules} - {"budget"}
+    # A name such as `echo+fatigue` is that of rules that stopped the loop together.
     stops: set[str] = set()
     for rule in facts["stopped_by"]:
         stops.update(rule.split("+"))
+
     if facts["state"] != "stopped" or not stops <= names:
         return []
     return sorted(LIFTABLE_RULES & names, key=lambda name: (name not in stops, name))
@@ -148,13 +154,16 @@ def _decided_facts(
 ) -> Document:
     """Return what is known of a loop after deciding it again.
 
-    `policy` is its policy as JSON data; `query` may have other values of its knobs.
+    `policy` is its policy as JSON data. `query` may have other values of its knobs,
+    which are the numbers that a slider of the page can change.
     """
     rules = policy_from(policy)
     knobs = _knobs(policy)
     loop = replace(stored.loop, improves=rules.improvement)
     explanation = stored.explain()
+
     tried = {name: value for name, value in query.items() if value and name in knobs}
+
     return {
         "best": loop.best,
         "tokens": loop.usage.tokens,
@@ -189,6 +198,7 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
 
 
 def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
+    """Return the value that a rule compares and its limit; 0 and 0 if it has none."""
     match rule:
         case MaxAttempts():
             return len(loop.attempts), rule.limit
@@ -210,6 +220,7 @@ def _knobs(policy: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a policy that a slider can change, as `rule.field`."""
     knobs = dict[str, float]()
     for rule in policy_from(policy).rules:
+        # A rule of several and a rule of the user's own have no numbers to change.
         if not is_dataclass(rule) or isinstance(rule, (All, type)):
             continue
         for field in fields(rule):
@@ -222,7 +233,11 @@ def _knobs(policy: Mapping[str, Any]) -> dict[str, float]:
 def _decide_again(
     loop: Loop, policy: Mapping[str, Any], tried: Mapping[str, str]
 ) -> Document:
-    """Decide a loop again with other numbers; return the decision on each attempt."""
+    """Decide a loop again with other numbers; return the decision on each attempt.
+
+    `tried` maps knobs, such as `attempts.limit`, to texts of numbers. The answer says
+    what is `wrong` with them, or at which attempt the loop `ends`, how and why.
+    """
     answer: Document = {
         "wrong": "",
         "ends": 0,
@@ -237,11 +252,13 @@ def _decide_again(
         loop = replace(loop, improves=changed.improvement, overrides=(), cancelled="")
     except (ValueError, HeedfulError) as error:
         return {**answer, "wrong": str(error)}
+
     for end in range(1, len(loop.attempts) + 1):
         verdict = decide(loop.upto(end), changed)
         if isinstance(verdict, Again):
             answer["each"].append("again")
             continue
+
         kind = "passed" if verdict.passed else "stopped"
         reasons = [f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by]
         answer["each"].append(kind)
@@ -250,12 +267,16 @@ def _decide_again(
 
 
 def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
-    """Return a rule with its numbers of `numbers`; whole ones stay whole."""
+    """Return a rule as JSON data with those of the `numbers` that are its own.
+
+    A whole number stays an integer if its new value is whole.
+    """
     changed = dict(rule)
     for field, value in rule.items():
         number = numbers.get(f"{rule['rule']}.{field}")
         if number is None:
             continue
+
         if isinstance(value, int) and number == int(number):
             number = int(number)
         changed[field] = number
@@ -269,10 +290,12 @@ async def override(visit: Visit) -> str:
     decisions = visit.number("decisions", 1, least=1)
     body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
     verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
+
     state = "is open; resume it in the program that ran it"
     if verdict["stopped_by"]:
         rules = ", ".join(stop["rule"] for stop in verdict["stopped_by"])
         state = f"is still stopped by {rules}"
+
     return (
         f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {state}."
     )

@@ -1,8 +1,8 @@
 """Serve the pages: sign in, find the page of an address, and do what a form asks for.
 
 A page asks the routes of the service as the caller who signed in. So rights, tenants,
-limits and the audit are those of the API. Each page is HTML, and at the same address
-with `.json` its data.
+limits and the audit are those of the API. An address shows a page as HTML, and with
+`.json` at its end the data of the page.
 
 Addresses are found by Starlette's router, files are sent by its FileResponse. Sessions
 are our own: a session of Starlette lives in a signed cookie, which everybody who has it
@@ -54,13 +54,12 @@ from heedful.web.render import address, page_text
 
 SITE_PATH = "/ui"
 COOKIE_NAME = "heedful_ui"
-MAX_SESSION_IDLE_SECONDS = 1_800.0  # seconds without a request until a session ends
+MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 MAX_SESSIONS = 10_000  # at a time; the least recently used ends
-MAX_FORM_BYTES = 64 * 1024  # bytes of a form
+MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
-STREAM_POLL_SECONDS = 0.3  # seconds between two looks for what changed
-# Seconds of a stream of changes; the browser then asks again.
-MAX_STREAM_SECONDS = 120.0
+STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
+MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
 MAX_STREAMS = 64  # at a time
 # A page runs only the script and the style of this site, and sends forms only to it.
 CONTENT_SECURITY_POLICY = (
@@ -83,10 +82,11 @@ Document = dict[str, Any]
 
 @dataclass(kw_only=True)
 class Session:
-    """Somebody who signed in, with the header of the key; "" for this machine.
+    """Somebody who signed in.
 
-    `token` is in every form of the session. `note` says what the last form did, and is
-    shown once.
+    `authorization` is the header with the key; it is "" for the person at this machine,
+    who needs none. `token` is in every form of the session. `note` says what the last
+    form did, and is shown once.
     """
 
     authorization: str
@@ -96,12 +96,16 @@ class Session:
 
 
 class Sessions:
-    """The sessions of this process, by the digest of their cookie, and invitations."""
+    """The sessions of this process, and the invitations to begin one without a key.
+
+    Cookies and invitations are kept as digests.
+    """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._invitations: set[bytes] = set()
-        self.local: bool = False  # it has invited the person at this machine
+        # True after an invitation of the person at this machine.
+        self.local: bool = False
 
     def begin(self, authorization: str) -> tuple[str, Session]:
         """Return the cookie and the record of a new session."""
@@ -113,15 +117,16 @@ class Sessions:
         return cookie, session
 
     def find(self, cookie: str, person: bool = True) -> Session | None:
-        """Return the session of a cookie, unless it ended or was idle too long.
+        """Return the session of a cookie; None if it ended or was idle too long.
 
-        What a live page asks for by itself, without a `person`, does not keep a session
-        alive.
+        `person` is False for what a live page asks for by itself: this does not keep a
+        session alive.
         """
         now = time.monotonic()
         session = self._sessions.pop(_digest(cookie), None)
         if session is None or now > session.used + MAX_SESSION_IDLE_SECONDS:
             return None
+
         if person:
             session.used = now
         self._sessions[_digest(cookie)] = session
@@ -172,11 +177,11 @@ class Visit:
     ) -> Any:
         """Return what a route answers in the visitor's project. Raises Problem."""
         fields = {"project": self.caller.scope.project, **(query or {})}
-        fields = {
+        sent = {
             name: value for name, value in fields.items() if value not in ("", None)
         }
         status, answer = await self.caller.ask(
-            self.app, method, path, body=body, query=fields, headers=headers
+            self.app, method, path, body=body, query=sent, headers=headers
         )
         if status >= 400:
             raise Problem(
@@ -191,7 +196,10 @@ class Visit:
         return await self.ask("GET", path, query=query)
 
     def may(self, *permissions: str) -> bool:
-        """Return whether the key of the visitor has one of these permissions."""
+        """Return whether the visitor may do what needs one of these permissions.
+
+        On pages that are read-only, nobody may change anything.
+        """
         if self.read_only and {"write", "approve", "admin"} & set(permissions):
             return False
         return bool(set(permissions) & set(self.caller.key.may))
@@ -206,7 +214,7 @@ class Visit:
             )
 
     def link(self, path: str, /, **query: Any) -> str:
-        """Return the address of a page in this project, for others to open, too."""
+        """Return the address of a page in this project, which others can open, too."""
         return address(path, **{"project": self.caller.scope.project, **query})
 
     @cached_property
@@ -229,9 +237,14 @@ class Visit:
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
     ) -> int:
-        """Return a whole number of the form or the address. Raises InvalidInput."""
+        """Return a whole number of the form, or else of the address.
+
+        Raises InvalidInput if it is no number from `least` to `most`.
+        """
         value = (self.form or self.query).get(name) or str(default)
-        if not (re.fullmatch("[0-9]{1,16}", value) and least <= int(value) <= most):
+        # `int` alone would also read other digits, signs, spaces and underscores.
+        is_number = re.fullmatch("[0-9]{1,16}", value)
+        if not is_number or not least <= int(value) <= most:
             raise InvalidInput(
                 name, value, f"a whole number from {least:,} to {most:,}"
             )
@@ -240,9 +253,10 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True)
 class SitePage:
-    """A page: its address, its template, its title and the function of its data.
+    """A page: its address, its template, its title, and `make`, which returns its data.
 
-    A part `{id:path}` of the address is an argument of any text, `{n:int}` a number.
+    A part of the address such as `{id:path}` (any text) or `{n:int}` (a number) is an
+    argument of `make`.
     """
 
     address: str
@@ -291,6 +305,7 @@ class Site:
         self._actions = {action.name: action for action in actions}
         self._streams = 0
         self.sessions: Sessions = Sessions()
+        # The first route that fits an address answers.
         self._router = Router(
             [
                 Route("/static/{name}", self._file),
@@ -306,19 +321,21 @@ class Site:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, also with an error as a page."""
         scope["route"] = self
         request = Request(scope, receive)
         try:
             _check_host(request)
-            # The name of a page is decoded after `.json` is taken off: a loop may be
-            # named so. A scope of its own, because the route of the request is `self`.
+            # The path is decoded after `.json` is taken off, because the id of a loop
+            # may end with it, quoted. The router gets a scope of its own, because it
+            # sets the route, and that of the request is `self`.
             path = unquote(_page_path(request))
             inside = {**scope, "path": path, "root_path": "", "path_params": {}}
             await self._router(inside, receive, _with_page_headers(send))
         except (HeedfulError, Problem, HTTPException) as error:
-            problems.answer(error, scope)  # logs what is the service's own
+            problems.answer(error, scope)  # logs an error of the service itself
             problem = problems.of(error)
+            # The person at this machine may see what is wrong with the store.
             if self.sessions.local and isinstance(error, StoreError):
                 problem = Problem(
                     status=problem.status, code=problem.code, detail=str(error)
@@ -327,6 +344,7 @@ class Site:
             await answer(scope, receive, _with_page_headers(send))
 
     async def _file(self, request: Request) -> Response:
+        """Send the script, the icon or the style of the pages. Raises NotFound."""
         name = request.path_params["name"]
         if name not in SITE_FILES:
             raise NotFound("file", name, "these pages")
@@ -336,8 +354,10 @@ class Site:
         """Begin a session for the one-time token in the address of `heedful ui`."""
         if self.sessions.redeem(request.query_params.get("token", "")):
             return self._enter(request, "")
+        # The address is loaded again in the session that it began.
         if self.sessions.find(request.cookies.get(_cookie(request), "")):
-            return RedirectResponse(SITE_PATH, 303)  # loaded again
+            return RedirectResponse(SITE_PATH, 303)
+
         wrong = (
             "this address was used before, or heedful ui has ended; run heedful ui "
             "again"
@@ -345,10 +365,15 @@ class Site:
         return self._sign_in_page(wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
+        """Show the page on which a visitor types a key, or begin a session with it.
+
+        Then the page opens that the visitor wanted. Raises Problem.
+        """
         form = await _form_of(request)
         following = form.get("next") or request.query_params.get("next", "")
         if request.method != "POST":
             return self._sign_in_page("", following=following)
+
         key = form.get("key", "").strip()
         authorization = f"Bearer {key}" if key else ""
         try:
@@ -358,6 +383,7 @@ class Site:
             if key:
                 wrong = str(error)
             return self._sign_in_page(wrong, following=following, status=401)
+
         if not key and host_of(request.headers) not in LOOPBACK_HOSTS:
             raise Problem(
                 status=421,
@@ -369,12 +395,14 @@ class Site:
     def _sign_in_page(
         self, wrong: str, *, following: str = "", status: int = 200
     ) -> Response:
+        """Return the page to sign in; `wrong` says why this failed before, or is ""."""
         facts = {"wrong": wrong, "here": self.sessions.local, "next": following}
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
 
     def _enter(
         self, request: Request, authorization: str, page: str = SITE_PATH
     ) -> Response:
+        """Begin a session, set its cookie, and send the browser to a page."""
         cookie, _ = self.sessions.begin(authorization)
         response = RedirectResponse(page, 303)
         response.set_cookie(
@@ -388,8 +416,10 @@ class Site:
         return response
 
     async def _sign_out(self, request: Request) -> Response:
+        """End the session of a request. Raises the errors of `_visit`, Problem."""
         visit = await self._visit(request)
         _check_token(visit)
+
         self.sessions.end(request.cookies.get(_cookie(request), ""))
         response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
         response.delete_cookie(_cookie(request), path=SITE_PATH)
@@ -398,15 +428,18 @@ class Site:
     async def _visit(self, request: Request, person: bool = True) -> Visit:
         """Return who asks, and for what. Raises KeyRefused, Problem, Forbidden."""
         form = await _form_of(request)
+        # The script of a live page sends this header when it loads the page again.
         if "heedful-live" in request.headers:
             person = False
         session = self.sessions.find(request.cookies.get(_cookie(request), ""), person)
         if session is None:
             raise KeyRefused("sign in first: the session has ended, or there was none")
+
         caller = await self._caller(request, session)
         project = str(request.query_params.get("project") or form.get("project", ""))
         if project:
             caller = caller.within(project)
+
         visit = Visit(
             app=self._app,
             caller=caller,
@@ -421,6 +454,7 @@ class Site:
         return visit
 
     async def _caller(self, request: Request, session: Session) -> Caller:
+        """Return the caller of a session. Raises KeyRefused, Problem, StoreError."""
         if session.authorization:
             return await self._callers.identified(session.authorization)
         if host_of(request.headers) not in LOOPBACK_HOSTS:
@@ -432,20 +466,26 @@ class Site:
         return local(self._setup)
 
     def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
+        """Return the function that answers requests for a page or its data."""
+
         async def show(request: Request) -> Response:
             visit = await self._visit(request)
             as_data = _is_data(request)
+            # An address with its project can be passed on to others.
             if not as_data and "project" not in visit.query:
                 return RedirectResponse(visit.page, 303)
+
             facts = await page.make(visit, **request.path_params)
             if as_data:
                 text = json.dumps(facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
+
             return _html(f"ui/{page.template}.html.j2", visit, page.title, facts)
 
         return show
 
     async def _missing(self, request: Request) -> Response:
+        """Refuse an address that is no page, but only to who is signed in."""
         visit = await self._visit(request)
         raise NotFound("page", visit.path, "these pages")
 
@@ -453,6 +493,7 @@ class Site:
         """Do what a form asks for; then show its page again, with what was done."""
         visit = await self._visit(request)
         _check_token(visit)
+
         name = visit.path.removeprefix("/do/")
         if name not in self._actions:
             raise NotFound("action", name, "these pages")
@@ -466,6 +507,7 @@ class Site:
                 code="forbidden",
                 detail=f"the key may not do this: {reason}",
             )
+
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
         return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
@@ -482,6 +524,7 @@ class Site:
         return StreamingResponse(self._changes(visit), media_type="text/event-stream")
 
     async def _changes(self, visit: Visit) -> AsyncIterator[str]:
+        """Yield an event each time that something of the visitor's project changed."""
         self._streams += 1
         try:
             deadline = time.monotonic() + MAX_STREAM_SECONDS
@@ -497,22 +540,26 @@ class Site:
             self._streams -= 1
 
     def _problem(self, request: Request, problem: Problem) -> Response:
-        path = _raw_path(request)
+        """Return a problem as a page or as data; who must sign in is asked to do so."""
         must_sign_in = problem.status == 401 and request.method == "GET"
-        # No cookie comes with the click on a link in a mail or a chat. The browser asks
-        # again.
+        # With a click on a link in a mail or a chat, the browser sends no cookie. It
+        # does when this site makes it ask again.
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
-        if path.endswith(".json"):
+
+        if _is_data(request):
             return JSONResponse(
                 {"code": problem.code, "detail": problem.detail}, problem.status
             )
+
         if must_sign_in:
-            following = f"{SITE_PATH}{path}?{request.url.query}".rstrip("/?")
+            path = f"{SITE_PATH}{_raw_path(request)}"
+            following = f"{path}?{request.url.query}".rstrip("/?")
             sign_in = f"{SITE_PATH}/sign-in"
             if following != SITE_PATH:
                 sign_in += "?" + urlencode({"next": following})
             return RedirectResponse(sign_in, 303)
+
         facts = {
             "code": problem.code,
             "detail": problem.detail,
@@ -533,6 +580,10 @@ def _html(
     *,
     status: int = 200,
 ) -> Response:
+    """Return a page as a response, with the note of the session, which is then gone.
+
+    `visit` is None for who is not signed in.
+    """
     note = ""
     if visit is not None:
         note = visit.session.note
@@ -542,6 +593,8 @@ def _html(
 
 
 def _with_page_headers(send: Send) -> Send:
+    """Return a function that sends what `send` does, with the headers of pages."""
+
     async def send_with_headers(message: Any) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -563,6 +616,7 @@ async def _form_of(request: Request) -> dict[str, str]:
             code="other_origin",
             detail="the form is not from a page of this site",
         )
+
     body = b""
     async for part in request.stream():
         body += part
@@ -572,6 +626,7 @@ async def _form_of(request: Request) -> dict[str, str]:
                 code="body_too_large",
                 detail=f"a form may have at most {MAX_FORM_BYTES} bytes",
             )
+
     try:
         fields = parse_qsl(
             body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
@@ -605,7 +660,8 @@ def _raw_path(request: Request) -> str:
 def _page_path(request: Request) -> str:
     """Return the path of the page, whether its HTML or its data is asked for."""
     path = _raw_path(request)
-    if re.fullmatch(r"/\w+/", path):  # the id of a loop may end with a slash
+    # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
+    if re.fullmatch(r"/\w+/", path):
         path = path[:-1]
     if path.endswith(".json"):
         path = path.removesuffix(".json") or "/"
@@ -613,18 +669,25 @@ def _page_path(request: Request) -> str:
 
 
 def _is_data(request: Request) -> bool:
+    """Return whether the data of a page is asked for, not its HTML."""
     return _raw_path(request).endswith(".json")
 
 
 def _own_address(address: str) -> str:
-    """Return an address of this site; for any other, that of the home page."""
+    """Return an address of this site; for any other, that of the home page.
+
+    `/ui`, `/ui/loops` and `/ui?project=a` are of this site, `/ui.example.com` is not.
+    """
     if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address):
         return address
     return SITE_PATH
 
 
 def _cookie(request: Request) -> str:
-    """Return the name of the cookie, which browsers send to all ports of a machine."""
+    """Return the name of the cookie, in which the port stands, such as `heedful_ui_80`.
+
+    Browsers send a cookie to all ports of a machine, so services would share it.
+    """
     port = re.search(r":(\d+)$", request.headers.get("host", ""))
     return f"{COOKIE_NAME}_{port[1]}" if port else COOKIE_NAME
 
@@ -646,16 +709,5 @@ def page_links(visit: Visit, cursor: object) -> Document:
     """
     if not cursor:
         return {"next": ""}
-    return {"next": f"?{urlencode({**visit.query, 'cursor': str(cursor)})}"}
-
-
-def split_page(rows: Sequence[Any], limit: int, name: str) -> tuple[list[Any], Any]:
-    """Return the first `limit` rows, and the cursor of the page after them, if any.
-
-    The cursor is the field `name` of the last row.
-    """
-    if len(rows) <= limit:
-        return list(rows), None
-    last = rows[limit - 1]
-    cursor = last[name] if isinstance(last, Mapping) else getattr(last, name)
-    return list(rows[:limit]), cursor
+    query = urlencode({**visit.query, "cursor": str(cursor)})
+    return {"next": f"?{query}"}

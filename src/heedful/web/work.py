@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound
@@ -22,6 +23,7 @@ from heedful.loop.replay import (
 from heedful.memory.vectors import space_of
 from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
+from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import runs as run_store
@@ -37,15 +39,14 @@ from heedful.web.site import (
     SitePage,
     Visit,
     page_links,
-    split_page,
 )
 
 MAX_WORK_ROWS = 50
-# the newest loops on which policies are replayed
+# Policies are replayed on the newest loops; the address of a page can ask for more.
 DEFAULT_REPLAY_LOOPS = 200
 MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
-# The policy with which the page of health compares what was recorded.
+# The page of health compares what was recorded with this policy, which stops late.
 LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
@@ -61,19 +62,23 @@ async def policies(visit: Visit) -> Document:
     filters = _filters(visit)
     facts: Document = {"asked": "\n".join(notations), "filters": filters, "rows": []}
     try:
-        recorded, _ = await _recorded(visit)
-        rows = await _replayed(recorded, notations)
+        recorded, _ = await _read_recorded(visit)
+        replayed = await _replay_policies(recorded, notations)
         reachable = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
     except HeedfulError as error:
         return {**facts, "wrong": str(error)}
 
-    marks = ["recorded", *map(str, range(1, len(rows)))]
-    chart = frontier(list(map(_point, rows)), marks=marks)
+    marks = ["recorded", *map(str, range(1, len(replayed)))]
+    chart = frontier([Point.of(result) for result in replayed], marks=marks)
     dots = chart["dots"][1:]  # without the oracle's
-    for row, dot, notation in zip(rows, dots, ["", *notations], strict=False):
+    rows = []
+    for result, dot, notation in zip(replayed, dots, ["", *notations], strict=False):
+        row = result.plain()
         row["notation"] = notation
         row["front"] = dot[0] == "front"
         row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
+        rows.append(row)
+
     return {
         **facts,
         "chart": chart,
@@ -90,8 +95,11 @@ def _filters(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "") for name in names}
 
 
-async def _recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the loops that the address asks for, and tasks. Raises InvalidInput."""
+async def _read_recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
+    """Return the loops that the address asks for, and their tasks by id.
+
+    Raises InvalidInput.
+    """
     return await visit.caller.read(
         figures.replayable,
         visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
@@ -101,32 +109,31 @@ async def _recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
     )
 
 
-async def _replayed(
+async def _replay_policies(
     recorded: Sequence[RecordedLoop], notations: Sequence[str]
-) -> list[Document]:
+) -> list[Figures]:
     """Return the figures of loops as recorded, then under each policy.
 
-    Returns [] if there is no loop. Raises UsageError for a policy that is none.
+    A policy is named by its notation. Returns [] if there is no loop. Raises UsageError
+    for a notation that is no policy.
     """
     policies = [policy(notation) for notation in notations]
     loops = with_policy_goals(recorded, policies)
     compared = await asyncio.to_thread(compare, loops, [RECORDED_POLICY, *policies])
     if not recorded:
         return []
+
     names = [RECORDED_POLICY.name, *notations]
     return [
-        {**row.plain(), "policy": name}
-        for row, name in zip(compared, names, strict=True)
+        replace(row, policy=name) for row, name in zip(compared, names, strict=True)
     ]
 
 
-def _point(row: Document) -> Point:
-    names = Figures.__dataclass_fields__
-    return Point.of(Figures(**{name: row[name] for name in names if name in row}))
-
-
 def _reach(notation: str) -> list[str]:
-    """Return which rules of a policy can change a decision."""
+    """Return which rules of a policy can change a decision, or what is wrong with it.
+
+    Returns [] if `notation` is "".
+    """
     if not notation:
         return []
     try:
@@ -136,7 +143,10 @@ def _reach(notation: str) -> list[str]:
 
 
 async def compared(visit: Visit) -> Document:
-    """Show on which recorded loops two policies differ; "" is what was recorded."""
+    """Show on which recorded loops two policies differ.
+
+    The address has their notations; "" stands for what was recorded.
+    """
     notations = [visit.query.get(name, "") for name in ("first", "second")]
     recorded_name = RECORDED_POLICY.name
     facts: Document = {
@@ -150,13 +160,15 @@ async def compared(visit: Visit) -> Document:
         for notation in notations:
             chosen = policy(notation) if notation else RECORDED_POLICY
             policies.append(chosen)
-        recorded, tasks = await _recorded(visit)
+        recorded, tasks = await _read_recorded(visit)
     except HeedfulError as error:
         return {**facts, "wrong": str(error)}
+
     loops = with_policy_goals(recorded, policies)
     rows = await asyncio.to_thread(_differences, loops, policies)
     for row in rows[:MAX_WORK_ROWS]:
         row["task"] = tasks[row["id"]]
+
     return {
         **facts,
         "loops": len(recorded),
@@ -181,6 +193,7 @@ def _differences(
                     "exact": result.exact,
                 }
             )
+
         first, second = ways
         if any(first[name] != second[name] for name in ("attempts", "quality")):
             rows.append({"id": loop.loop.id, "ways": ways})
@@ -202,6 +215,7 @@ async def pipelines(visit: Visit) -> Document:
         figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor")
     )
     runs, cursor = split_page(rows, MAX_PIPELINE_RUNS, "n")
+
     for run in runs:
         report = await run_store.report_of(
             visit.caller.setup.store, visit.caller.scope, run["id"]
@@ -228,12 +242,14 @@ async def traces(visit: Visit) -> Document:
         state=state,
         cursor=visit.query.get("cursor"),
     )
+
     digests = [episode["digest"] for episode in answer["items"]]
     summaries = await visit.caller.read(figures.episodes, digests)
     episodes = [
         {**episode, **summaries.get(episode["digest"], {})}
         for episode in answer["items"]
     ]
+
     return {
         "episodes": episodes,
         "state": state,
@@ -250,6 +266,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         raise NotFound("episode", digest, "the project")
     row = dict(rows[0])
     episode = json.loads(row.pop("record")).get("episode", {})
+
     learnt = await read(
         figures.rows,
         "learnt_from",
@@ -257,6 +274,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         digest=row["digest"],
         limit=MAX_WORK_ROWS,
     )
+
     return {
         **row,
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
@@ -271,6 +289,7 @@ def _signals(episode: Document) -> list[Document]:
     """Return an episode's signs of a mistake, each with its event's number from 1."""
     if not episode.get("events"):
         return []
+
     rows: list[Document] = []
     for part in EpisodeReader(Limits()).add(episode):
         rows += [
@@ -289,6 +308,7 @@ async def reflect_now(visit: Visit) -> str:
         raise InvalidInput(
             "digest", digest, f"a run that waits or failed; its state is {state}"
         )
+
     await caller.setup.work.defer("reflect", caller.scope, digest=digest)
     return (
         "A worker reflects on it next; this page shows the result when it is loaded "
@@ -307,11 +327,13 @@ async def health(visit: Visit) -> Document:
         space=space,
         limit=MAX_UNEMBEDDED_TEXTS,
     )
+
     recorded, _ = await read(figures.replayable, DEFAULT_REPLAY_LOOPS)
-    rows = await _replayed(recorded, [LAX_POLICY])
+    replayed = await _replay_policies(recorded, [LAX_POLICY])
     saved = {}
-    if rows:
-        saved = {"recorded": rows[0], "lax": rows[1]}
+    if replayed:
+        saved = {"recorded": replayed[0].plain(), "lax": replayed[1].plain()}
+
     return {
         **await read(figures.home),
         "jobs": await queues(visit),

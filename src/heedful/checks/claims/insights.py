@@ -25,7 +25,7 @@ INSIGHTS_CHECK = "insight_hallucination"
 PRECISION_CHECK = "excessive_precision"
 OMITTED_ARGUMENT: Any = ...
 
-# The metrics of a model's quality; a list has the names of one metric.
+# The metrics of a model's quality, separated by ";"; " | " separates the names of one.
 _METRIC_LIST = (
     "mae | mean absolute error; mse | mean squared error; "
     "rmse | root mean squared error; mape | mean absolute percentage error; "
@@ -36,30 +36,35 @@ _METRIC_LIST = (
 )
 METRIC_NAMES = [names.split(" | ") for names in _METRIC_LIST.split("; ")]
 _METRIC_ALIASES = {alias: names for names in METRIC_NAMES for alias in names}
+# The longest name first, so that "log loss" is not read as another, shorter name.
 _METRIC_ALTERNATIVES = "|".join(sorted(_METRIC_ALIASES, key=len, reverse=True))
 _METRIC_ALTERNATIVES = _METRIC_ALTERNATIVES.replace(" ", r"[\s-]+")
+# A name as a word, also in the plural or with hyphens: "MAEs", "log-loss", "R²".
 _METRIC_PATTERN = re.compile(rf"(?i)\b(?:{_METRIC_ALTERNATIVES})(?=s?\b|(?<=²))")
 # Everyday words: they cite a metric only beside a number.
 _EVERYDAY_METRICS = frozenset("precision recall sensitivity specificity".split())
 _METRIC_CONTEXT_CHARS = 30
 _NUMBER_START_PATTERN = re.compile(r"\b\d")
+# A word that denies or supposes something: "without", "didn't", "would".
 _DENIAL_PATTERN = re.compile(
     r"(?i)\b(?:no|not|without|never|cannot|none|neither|nor|lacks?|missing|if|could"
     r"|would|should)\b|n['’]t\b"
 )
+# "predicts", "forecasting", "a prediction"; not "to predict", which is only a plan.
 _PREDICTION_PATTERN = re.compile(
     r"(?i)(?<!\bto )\b(?:predict(?:s|ed|ing|ions?)?|forecast(?:s|ed|ing)?)\b"
 )
 _ACTUAL_COLUMN_WORDS = frozenset(
     "actual actuals y target label truth true observed gold".split()
 )
+# A name in quotes (`price`), or with an underscore inside (unit_price).
 _COLUMN_NAME_PATTERN = re.compile(
     r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)"""
 )
 _COLUMN_NAME_REGEX = rf"(?:{_COLUMN_NAME_PATTERN.pattern})"
 _COLUMN_WORD_REGEX = r"(?i:columns?|fields?|features?|variables?)"
-# A word like "column", with names after it or one before it, in quotes or with
-# underscores.
+# A word like "column" with names after it, or with one name before it: "columns `price`
+# and `year`", "the unit_price column".
 _COLUMN_PATTERN = re.compile(
     rf"\b{_COLUMN_WORD_REGEX}\s+{_COLUMN_NAME_REGEX}"
     rf"(?:(?:\s*,)?(?:\s*\band)?\s*{_COLUMN_NAME_REGEX})*"
@@ -69,9 +74,10 @@ MAX_LISTED_NAMES = 12
 
 
 class Citation(NamedTuple):
-    """What a text cites, at the characters `span`.
+    """A name in a text of something that the run should have, at the characters `span`.
 
-    `key` is that of the finding. `aliases` are the words of each name of what is cited.
+    `key` is that of the finding. `aliases` are all names of what is cited, each as its
+    words.
     """
 
     span: tuple[int, int]
@@ -110,7 +116,7 @@ def insights(
         yield from citations.metric_findings()
         if citations.has_columns:
             yield from citations.column_findings()
-        if predictions is not OMITTED_ARGUMENT and not _is_there(predictions):
+        if predictions is not OMITTED_ARGUMENT and not _have_content(predictions):
             yield from citations.prediction_findings()
 
     reads_more = any(map(callable, values)) or isinstance(results, Path | str)
@@ -120,6 +126,7 @@ def insights(
 
 
 def _resolve(argument: Any, text: str, context: Context) -> Any:
+    """Return an argument of `insights`, or the result if it is a function."""
     return argument(text, context.data) if callable(argument) else argument
 
 
@@ -130,8 +137,9 @@ class Citations:
         self.text: str = text
         self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
-        evidence = _measured(metrics) if self.has_metrics else None
-        self.metrics: Evidence = Evidence(evidence)
+        self.metrics: Evidence = Evidence(None)
+        if self.has_metrics:
+            self.metrics = Evidence(_without_missing(metrics))
         self.column_names: Sequence[str] = []
         if self.has_columns and columns is not None:
             self.column_names = column_names(columns)
@@ -146,14 +154,16 @@ class Citations:
             not _ACTUAL_COLUMN_WORDS.isdisjoint(split_name(name))
             for name in self.column_names
         )
-        if not self.has_metrics and (not self.has_columns or has_actual_values):
+        may_compute_metrics = not self.has_columns or has_actual_values
+        if not self.has_metrics and may_compute_metrics:
             return
+
         names: list[str] = []
         for table in self.metrics.tables.values():
             names += (".".join(path) for path in table.columns)
         listed = ", ".join(sorted(filter(None, names))[:MAX_LISTED_NAMES]) or "none"
-        yield from self._absent(
-            _metrics(self.text),
+        yield from self._absence_findings(
+            _cited_metrics(self.text),
             f"is cited, and the run has no such metric; it has: {listed}",
             "ground insights in the results: cite metrics that the run has, or none",
         )
@@ -161,8 +171,8 @@ class Citations:
     def column_findings(self) -> Iterator[Finding]:
         """Yield a finding for each column that the data does not have."""
         listed = ", ".join(self.column_names[:MAX_LISTED_NAMES]) or "none"
-        yield from self._absent(
-            _columns(self.text),
+        yield from self._absence_findings(
+            _cited_columns(self.text),
             "is cited as a column, and the data has none of that name; it has: "
             f"{listed}",
             "cite columns that exist, or none",
@@ -170,31 +180,36 @@ class Citations:
 
     def prediction_findings(self) -> Iterator[Finding]:
         """Yield a finding if the text claims a prediction."""
-        verbs = _cited(self.text, _PREDICTION_PATTERN)
-        yield from self._absent(
+        verbs = _statement_matches(self.text, _PREDICTION_PATTERN)
+        yield from self._absence_findings(
             (Citation(verb.span(), "prediction", []) for verb in verbs),
             "claims a prediction, and there are no results",
             "leave predictions out until the stage that makes them has saved its "
             "results",
         )
 
-    def _absent(
+    def _absence_findings(
         self, citations: Iterator[Citation], message: str, fix: str
     ) -> Iterator[Finding]:
-        """Yield one finding for each key of citations that the run does not have."""
-        keys = set()
-        for span, key, aliases in citations:
-            if key in keys or any(self._knows(name) for name in aliases):
+        """Yield a finding for each thing that is cited and that the run does not have.
+
+        Only the first citation of a thing is reported.
+        """
+        reported_keys = set()
+        for citation in citations:
+            has_cited = any(map(self._knows, citation.aliases))
+            if has_cited or citation.key in reported_keys:
                 continue
-            keys.add(key)
-            start, end = span
+
+            reported_keys.add(citation.key)
+            start, end = citation.span
             yield Finding(
                 INSIGHTS_CHECK,
                 f"{shorten(self.text[start:end])} {message}",
                 fix=fix,
                 severity=0.8,
-                key=f"{INSIGHTS_CHECK}: {key}",
-                span=span,
+                key=f"{INSIGHTS_CHECK}: {citation.key}",
+                span=citation.span,
             )
 
     def _knows(self, name: Sequence[str]) -> bool:
@@ -204,25 +219,30 @@ class Citations:
         )
 
 
-def _measured(metrics: Any) -> Any:
-    """Return the metrics; one without a value does not count."""
+def _without_missing(metrics: Any) -> Any:
+    """Return the metrics; of a mapping, those whose value is not None or NaN."""
     if not isinstance(metrics, Mapping):
         return metrics
-    return {
-        name: value
-        for name, value in metrics.items()
-        if not (value is None or (isinstance(value, float) and isnan(value)))
-    }
+
+    measured = {}
+    for name, value in metrics.items():
+        is_nan = isinstance(value, float) and isnan(value)
+        if value is not None and not is_nan:
+            measured[name] = value
+    return measured
 
 
-def _is_there(results: Any) -> bool:
+def _have_content(results: Any) -> bool:
+    """Return whether results, or the file at their path, exist and are not empty."""
     if isinstance(results, Path | str):
         path = Path(results)
         return path.is_file() and path.stat().st_size > 0
+
+    # A data frame has a length, but no truth value.
     return len(results) > 0 if hasattr(type(results), "__len__") else bool(results)
 
 
-def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+def _statement_matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
     """Yield the matches of `pattern` in sentences that state something.
 
     A sentence with a word such as "no" or "if" and no number states nothing.
@@ -234,26 +254,29 @@ def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
             yield from pattern.finditer(text, start, end)
 
 
-def _metrics(text: str) -> Iterator[Citation]:
-    for match in _cited(text, _METRIC_PATTERN):
+def _cited_metrics(text: str) -> Iterator[Citation]:
+    """Yield the metrics that a text names."""
+    for match in _statement_matches(text, _METRIC_PATTERN):
         if match[0] == "Mae":  # a first name
             continue
+
         alias = re.sub(r"[\s-]+", " ", match[0].casefold())
         if alias in _EVERYDAY_METRICS:
             start = max(0, match.start() - _METRIC_CONTEXT_CHARS)
             end = match.end() + _METRIC_CONTEXT_CHARS
             if not _NUMBER_START_PATTERN.search(text[start:end]):
                 continue
+
         names = _METRIC_ALIASES[alias]
         aliases = [name.split() for name in names]
         yield Citation(match.span(), f"metric {names[0]}", aliases)
 
 
-def _columns(text: str) -> Iterator[Citation]:
+def _cited_columns(text: str) -> Iterator[Citation]:
+    """Yield the names beside a word such as "column"."""
     for match in _COLUMN_PATTERN.finditer(text):
-        for name_match in _COLUMN_NAME_PATTERN.finditer(
-            text, match.start(), match.end()
-        ):
+        start, end = match.span()
+        for name_match in _COLUMN_NAME_PATTERN.finditer(text, start, end):
             group = name_match.lastindex or 0
             name = name_match[group]
             parts = [part for part in split_name(name) if not part.isdecimal()]
@@ -272,13 +295,11 @@ def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     index = index_source(evidence)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
-        numbers = [
-            claim
-            for claim in ground(text, index(text, context.data))
-            if claim.kind == "number"
-        ]
+        claims = ground(text, index(text, context.data))
+        numbers = [claim for claim in claims if claim.kind == "number"]
         if len(numbers) <= at_most:
             return
+
         unsupported = [claim for claim in numbers if claim.verdict != "supported"]
         share = len(unsupported) / len(numbers)
         level: Level = "warning" if share else "note"
