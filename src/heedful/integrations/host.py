@@ -641,10 +641,10 @@ def _facts(
 
     `release` is the command that releases those in quarantine, "" if none waits.
     """
-    shown = [name for name in lessons if name in announced]
-    if shown:
-        text = facts([lessons[name] for name in shown])
-        return Advice(text=text, lessons=frozenset(shown))
+    announced_ids = [id for id in lessons if id in announced]
+    if announced_ids:
+        text = facts([lessons[id] for id in announced_ids])
+        return Advice(text=text, lessons=frozenset(announced_ids))
 
     if release:
         return Advice(silence=f"waits in quarantine: {release}")

@@ -202,8 +202,8 @@ def choose(
     `MAX_PROMPT_RULES` of the `rules` come before them and are not counted among them.
     Other matches that are not near enough, or are quarantined, are left out. Lessons
     without an accepted output are included only with `advice`; then the result of
-    `as_text` with this `seed` must fit into the budget. A match that would exceed `budget` tokens is left out whole.
-    Raises InvalidInput.
+    `as_text` with this `seed` must fit into the budget. A match that would exceed
+    `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, least=0)
     near = [

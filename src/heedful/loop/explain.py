@@ -252,8 +252,8 @@ class Explanation:
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             best = self.verdict.best
-            kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
-            texts.append(f"kept: {kept}")
+            output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
+            texts.append(f"kept: {output}")
 
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)

@@ -235,7 +235,7 @@ async def _rehearse(
             vector=vector,
             limit=MIN_LEG_CANDIDATES,
         )
-    names = {query: _first_names(query, found) for query, found in results.items()}
+    names = {query: _first_names(query, rows) for query, rows in results.items()}
 
     rehearsed: list[Proposal] = []
     for proposal in proposals:

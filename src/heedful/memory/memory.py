@@ -97,7 +97,8 @@ EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
 MIN_LEG_CANDIDATES = 30
 # The same for `query`: a person reads the results, and importance is filtered later.
 MIN_QUERY_CANDIDATES = 200
-MAX_COMPARED_CHARS = 10_000  # characters of a text that are compared as a whole
+# A signature is computed from this much of an error's text.
+MAX_SIGNED_CHARS = 10_000
 
 
 def log_failure(event: str, error: Exception) -> None:
@@ -745,7 +746,7 @@ def _signatures(
     """Return the signature of a text, and its error lines, each with its signature."""
     from heedful.traces.error_lines import error_lines
 
-    pattern = signature(error_type, redact(text[:MAX_COMPARED_CHARS]))
+    pattern = signature(error_type, redact(text[:MAX_SIGNED_CHARS]))
     lines = [redact(line) for line in error_lines(text.splitlines())]
     return pattern, [(line, signature(error_type, line)) for line in lines]
 

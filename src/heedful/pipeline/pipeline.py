@@ -89,9 +89,9 @@ def read_settings(
     for field in fields(kind):  # type: ignore[arg-type]
         names = (field.name, older.get(field.name, field.name))
         spellings = [prefix + name for name, prefix in product(names, PREFIXES)]
-        found = [spelling for spelling in spellings if spelling in written_names]
-        if found:
-            name = written_names[found[0]]
+        used_spellings = [word for word in spellings if word in written_names]
+        if used_spellings:
+            name = written_names[used_spellings[0]]
             number = _number_setting(str(name), settings[name], type(field.default))
             values[field.name] = number
 

@@ -407,11 +407,11 @@ class StageState:
     def _unstorable(self, described: Mapping[str, str]) -> str:
         """Return the message for the first value that cannot be stored; "" for none."""
         for name, description in described.items():
-            what = f"what it left in the state as {name!r}"
+            place = f"what it left in the state as {name!r}"
             if name == self.stage.name:
-                what = "its output"
+                place = "its output"
             kind = description.split()[0]
-            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, what, kind)
+            return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
         return ""
 

@@ -3,7 +3,7 @@
 A migration is a file of `sql/` with a number and a part: apply `pre` while the old
 version still runs, and `post` after it has stopped. The table `schema_version` has a
 row for each part that was applied. A new database begins with `postgres_schema.sql`,
-which is as if the migrations up to `WHOLE_SCHEMA_VERSION` had been applied. The job
+which is as if the migrations up to `POSTGRES_SCHEMA_VERSION` had been applied. The job
 queue has migrations of its own.
 """
 
@@ -39,7 +39,7 @@ from heedful.store.statements import SQL_FOLDER, read_sql
 Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
-WHOLE_SCHEMA_VERSION: Final = 2  # that of `postgres_schema.sql`
+POSTGRES_SCHEMA_VERSION: Final = 2  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (
@@ -179,7 +179,7 @@ def _apply_parts(
             break
 
         # A new database has the older parts from the whole schema.
-        if before or migration.number > WHOLE_SCHEMA_VERSION:
+        if before or migration.number > POSTGRES_SCHEMA_VERSION:
             db.script(read_sql(f"postgres_{migration.number:04}_{migration.part}.sql"))
         values = {**migration._asdict(), "at": time.time()}
         db.execute(

@@ -314,7 +314,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
 SCHEMA_VERSION = 2  # the number of the newest `sqlite_….sql`
-WHOLE_SCHEMA_VERSION = 2  # that of `sqlite_schema.sql`, with which a file begins
+SQLITE_SCHEMA_VERSION = 2  # that of `sqlite_schema.sql`, with which a file begins
 BUSY_TIMEOUT_SECONDS = 20.0
 
 
@@ -453,7 +453,7 @@ def _migrate(db: Connection) -> None:
     files = []
     if version == 0:
         files.append("sqlite_schema.sql")
-        version = WHOLE_SCHEMA_VERSION
+        version = SQLITE_SCHEMA_VERSION
     numbers = range(version + 1, SCHEMA_VERSION + 1)
     files += [f"sqlite_{number:04}.sql" for number in numbers]
 

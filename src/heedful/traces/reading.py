@@ -63,8 +63,8 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     except TraceFileError as error:
         damage = error
     except OSError as error:
-        what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise TraceFileError(name, 0, what) from error
+        reason = f"it cannot be read ({error.strerror or error}); check the path"
+        raise TraceFileError(name, 0, reason) from error
     except (UsageError, RecursionError, ImportError) as error:
         damage = TraceFileError(name, line, problem(error))
         damage.__cause__ = error
@@ -164,8 +164,8 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
 def _check_length(name: str, line: int, data: bytes, limit: int) -> None:
     """Raise TraceFileError if the data of a line have more bytes than the limit."""
     if len(data) > limit:
-        what = f"it is longer than {limit} bytes, limits.bytes"
-        raise TraceFileError(name, line, what)
+        reason = f"it is longer than {limit} bytes, limits.bytes"
+        raise TraceFileError(name, line, reason)
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:

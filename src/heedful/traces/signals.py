@@ -328,15 +328,15 @@ def _signal(
     words: str,
 ) -> Signal:
     """Return the signal whose decisive event is at `position`, with the events' ids."""
-    shown = tuple(evidence[:MAX_EVIDENCE_EVENTS])
+    positions = tuple(evidence[:MAX_EVIDENCE_EVENTS])
     return Signal(
         kind,
         position,
-        evidence=shown,
+        evidence=positions,
         strength=strength,
         words=words,
         id=events[position].id,
-        evidence_ids=tuple(events[place].id for place in shown),
+        evidence_ids=tuple(events[place].id for place in positions),
     )
 
 
@@ -474,9 +474,9 @@ def _answer(run: Course) -> Iterator[Signal]:
 
     name = "run" if outcome == "partial" else "failed run"
     for step, step_values in sorted(values_by_step.items()):
-        shown = ", ".join(map(quote, step_values[:3]))
+        quoted = ", ".join(map(quote, step_values[:3]))
         if len(step_values) > 3:
-            shown += f" and {len(step_values) - 3} more"
+            quoted += f" and {len(step_values) - 3} more"
 
         yield _signal(
             run.events,
@@ -484,7 +484,7 @@ def _answer(run: Course) -> Iterator[Signal]:
             step,
             evidence=(step, answer),
             strength=1.0,
-            words=f"values in the answer of the {name} first appeared here: {shown}",
+            words=f"values in the answer of the {name} first appeared here: {quoted}",
         )
 
 
