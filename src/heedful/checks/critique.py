@@ -269,6 +269,7 @@ class Judge:
             text = "" if value is None else plain_text(value)
             if text:
                 texts[name] = text
+
         texts["candidate"] = plain_text(candidate)
         return texts
 
@@ -305,6 +306,7 @@ class Judge:
             verdict = answer.get(role.verdict)
             require(isinstance(verdict, bool), role.verdict, verdict, "true or false")
             scores[role.verdict] = 1.0 if verdict else 0.0
+
         biases: tuple[Finding, ...] = ()
         if role.tags:
             biases = tuple(_read_biases(role, answer, candidate))
@@ -323,6 +325,7 @@ class Judge:
             # The tags of a role are findings themselves, so a role with tags alone has
             # its reason as a note.
             level = "warning"
+
         reason_finding = Finding(
             role.name,
             reason,
@@ -346,6 +349,7 @@ def _read_biases(
     require(
         isinstance(entries, list), "biases", entries, "a list, empty if there is none"
     )
+
     for bias in entries or ():
         require(isinstance(bias, dict), "an entry of biases", bias, "an object")
         tag = bias.get("tag")
@@ -359,6 +363,7 @@ def _read_biases(
         message = f"{tag}: it {role.tags[tag]}"
         if quote:
             message += f", as in “{quote}”"
+
         yield Finding(
             role.name,
             message,
@@ -477,6 +482,7 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     """
     are_members = isinstance(members, Sequence) and members
     require(are_members, "members", members, "a list of critics, one or more")
+
     judges: list[Judge] = []
     for member in members:
         if not isinstance(member, Critic):
@@ -498,6 +504,7 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
             verdict = finding.key.rpartition(" ")[2]
             if finding.level == "error" and scores[verdict] > 0.5:
                 finding = replace(finding, level="warning")
+
             same = findings.get(finding.key)
             if same is None or same.severity < finding.severity:
                 findings[finding.key] = finding

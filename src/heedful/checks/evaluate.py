@@ -83,6 +83,7 @@ async def call(
                 value = await asyncio.to_thread(_call_function, function, *arguments)
             else:
                 value = _call_function(function, *arguments)
+
             if hasattr(value, "__await__"):
                 value = _read_iterator(await value)
             return value
@@ -100,7 +101,7 @@ def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _read_iterator(value: Any) -> Any:
-    """Return an iterator as a list, and any other value unchanged."""
+    """Return the items of an iterator as a list, and any other value unchanged."""
     return list(value) if isinstance(value, Iterator) else value
 
 
@@ -201,6 +202,7 @@ async def evaluated(
     preference = 0.0
     asks = 0
     met_asks = 0.0
+
     for check in _list_judges(checks, evaluate):
         try:
             answer = await _ask(check, candidate, at, tries)
@@ -224,6 +226,7 @@ async def evaluated(
         else:
             failed_asks = sum(finding.level == "error" for finding in check_findings)
             met_share = max(0.0, 1 - failed_asks / check_asks)
+
         if met_share is not None:
             asks += check_asks
             met_asks += check_asks * met_share
@@ -291,6 +294,7 @@ async def _ask(
         except (errors.CheckFailed, errors.ModelError) as error:
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
+
             # A judge asks its model again itself; its error then has the usage.
             has_asked_twice = getattr(error, "usage", None)
             if not tries or has_asked_twice:

@@ -18,7 +18,7 @@ from typing import Literal
 
 Isolation = Literal["bubblewrap", "limits"]
 
-# Like -I, but with the seed of hashes, so that each run does the same.
+# Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
 PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
 _PROBE_SECONDS = 20.0
 _SYSTEM_PATHS = (
@@ -47,10 +47,11 @@ def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
     options = _bubblewrap()
     if not options:
         return ()
+
     files = ("--ro-bind", str(script), str(script), "--bind", folder, folder)
-    # Last: the folder may be below /dev, as /dev/shm is.
-    closed = ("--remount-ro", "/dev", "--remount-ro", "/")
-    return (*options, *files, *closed, "--chdir", folder)
+    # These come after the folder, which may be below /dev, as in /dev/shm.
+    write_protection = ("--remount-ro", "/dev", "--remount-ro", "/")
+    return (*options, *files, *write_protection, "--chdir", folder)
 
 
 def isolation() -> Isolation:
@@ -64,6 +65,7 @@ def _bubblewrap() -> tuple[str, ...]:
     program = shutil.which("bwrap")
     if program is None:
         return ()
+
     search_path = _run((*PYTHON_COMMAND, "-c", _PRINT_SEARCH_PATH))
     if search_path is None:
         return ()
@@ -72,9 +74,9 @@ def _bubblewrap() -> tuple[str, ...]:
     for path in _readable_paths(json.loads(search_path)):
         options += ("--ro-bind-try", path, path)
     options += ("--proc", "/proc", "--dev", "/dev")
-    if _run((*options, "--remount-ro", "/dev", *PYTHON_COMMAND, "-c", "")) is None:
-        return ()
-    return tuple(options)
+
+    probe = (*options, "--remount-ro", "/dev", *PYTHON_COMMAND, "-c", "")
+    return () if _run(probe) is None else tuple(options)
 
 
 def _readable_paths(search_path: list[str]) -> list[str]:
@@ -88,7 +90,7 @@ def _readable_paths(search_path: list[str]) -> list[str]:
 def _run(command: tuple[str, ...]) -> str | None:
     """Return the output of a command without environment; None if the command fails."""
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             command,
             capture_output=True,
             check=True,
@@ -99,4 +101,5 @@ def _run(command: tuple[str, ...]) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return ended.stdout
+
+    return process.stdout

@@ -96,6 +96,7 @@ class TableCheck:
             findings.append(
                 table_finding(check, error.kind, error.what, error.fix, severity=0.9)
             )
+
         return findings
 
 
@@ -156,14 +157,17 @@ class Column:
         self.missing += missing
         self.infinite += len(values) - missing - len(finite_values)
         self.outside += int(((values < self.low) | (values > self.high)).sum())
+
         if not self.wrong:
             self.example = example
         self.wrong += wrong
+
         if not len(finite_values):
             return
 
         if not self.n:
             self.origin = float(finite_values.mean())
+
         distances = finite_values - self.origin
         self.total += float(distances.sum())
         self.squares += float((distances * distances).sum())
@@ -205,6 +209,7 @@ class Column:
             yield self._cells_finding(
                 "no numbers", self.wrong, f"that are no numbers, first {example}"
             )
+
         if self.missing > self.wrong:
             yield self._cells_finding(
                 "missing",
@@ -212,6 +217,7 @@ class Column:
                 "that are NaN or missing",
                 level=missing,
             )
+
         if self.infinite:
             yield self._cells_finding(
                 "infinite", self.infinite, "that are infinite or beyond ±1e150"
@@ -345,6 +351,7 @@ def _bounds(name: str, pair: Any) -> tuple[float, float]:
     high = None
     if isinstance(pair, list | tuple) and len(pair) == 2:
         low, high = pair
+
     if low is None:
         low = -inf
     if high is None:
@@ -463,6 +470,7 @@ def _judge_keys(
         if same_as is not None:
             wanted_data = tables.locate(same_as, None, context)
             database.executemany(_ADD_WANTED_KEY, _row_keys(wanted_data, key_columns))
+
         for problem in _key_problems(key_columns, rows_count):
             if problem.kind == "unwanted" and same_as is None:
                 continue
@@ -489,6 +497,7 @@ def _key_findings(
             text = key.decode("utf-8", "surrogatepass").replace("\0", ", ")
             examples.append(shorten(text))
         message += f", such as {'; '.join(examples)}"
+
     yield table_finding("rows", problem.kind, message, problem.fix)
 
 
@@ -526,6 +535,7 @@ def _check_age(
     if limit is None:
         limit = context.began
         limit_name = "its stage, which began then"
+
     changed = path.stat().st_mtime
     if changed >= limit - CLOCK_LAG_SECONDS:
         return
@@ -634,6 +644,7 @@ def _judge_mean(
         # The mean of equal values may be wrong in its last digit.
         allowed = 1e-12 * abs(actual.mean)
         deviations = "infinitely many"
+
     if distance <= allowed * (1 + ROUNDING_SHARE):
         return
 
@@ -796,6 +807,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
     square_error = variance * share + (predicted.mean - actual.mean) ** 2
     error = sqrt(max(0.0, square_error))
     error_of_mean = actual.std * sqrt(share)
+
     if error < error_of_mean * (1 - ROUNDING_SHARE):
         return
 
@@ -896,6 +908,7 @@ def _too_few_rows(pairs: Pairs, rows_count: int) -> Finding:
         kind = "empty"
     elif not pairs.predicted.n:
         kind = "no pairs"
+
     return table_finding(
         MISSING_TABLE_CHECK,
         kind=kind,

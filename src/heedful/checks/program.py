@@ -150,8 +150,10 @@ def python_tests(
         and not keyword.iskeyword(entry_point)
     )
     require(is_name, "entry_point", entry_point, "the name of a function")
+
     check_number("seconds", seconds, low=0.01, high=86_400)
     check_number("memory_mb", memory_mb, low=64, high=1 << 20)
+
     if find_spec("resource") is None:
         raise UsageError(
             "python_tests needs the limits of a POSIX system (module resource)"
@@ -388,10 +390,13 @@ async def _collect_output(
         # Other processes of the group may still run after the first has ended.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+
         # Some versions of Python wait for the process until its pipe is empty.
         while await process.stdout.read(1 << 16):
             pass
+
         await asyncio.shield(process.wait())
+
     return bytes(output), in_time
 
 
@@ -402,6 +407,7 @@ def _findings(
     state: dict[str, Any] = {}
     for record in records:
         state |= record
+
     last_step = state.get("step", -1)
     if "done" not in state:
         running = check.steps[last_step] if last_step >= 0 else None
@@ -431,6 +437,7 @@ def _failure(step: ProgramStatement, failure: Record) -> Finding:
     for source, value in zip(step.sides, failure["sides"], strict=False):
         if source[:200] != value[:200]:
             differences.append(f"`{source}` is {value}")
+
     why = " and ".join(differences) or failure["message"] or "it is false"
     condition = step.source.removeprefix("assert ")
     return _finding(
@@ -484,6 +491,7 @@ def _early_end(
             key="syntax",
             severity=0.9,
         )
+
     if "broken" in state:
         return _finding(
             f"the program raises {state['type']} before any test runs: "
@@ -507,6 +515,7 @@ def _early_end(
             "end, close or write to files of others, or use more than "
             f"{request['memory_mb']} MiB of memory"
         )
+
     if running:
         key = running.source
     return _finding(message, fix, key=key, severity=0.9)

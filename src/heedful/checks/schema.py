@@ -50,11 +50,13 @@ class JsonSchema:
             return [_finding("the JSON is nested too deep", "nest it less", "depth")]
 
     def _judge(self, candidate: Any) -> list[Finding]:
+        """Return the findings about a candidate that is not nested too deep."""
         if isinstance(candidate, dict | list):
             try:
                 candidate = json.dumps(candidate)
             except (TypeError, ValueError) as error:
                 return [_not_data(error)]
+
         text = read(_JSON_SCHEMA_CHECK, candidate)
         if isinstance(text, Finding):
             return [text]
@@ -62,6 +64,7 @@ class JsonSchema:
         parsed = _parse(text)
         if isinstance(parsed, Finding):
             return [parsed]
+
         findings = parsed.findings
         try:
             json.dumps(parsed.value, allow_nan=False)
@@ -121,6 +124,7 @@ def _parse(text: str) -> ParsedJson | Finding:
     except ValueError as error:
         refusal = error
 
+    # From the first opening bracket to the last closing one there may be JSON.
     bracket = re.search(r"[{\[]", text)
     start = bracket.start() if bracket else 0
     end = max(text.rfind("}"), text.rfind("]")) + 1
@@ -138,6 +142,7 @@ def _parse(text: str) -> ParsedJson | Finding:
             "answer with complete JSON; make it shorter",
             "breaks off",
         )
+
     near = shorten(text[max(0, position - 10) : position + 20], 40)
     message = f"not JSON: {str(refusal)[:120]}, near {near}"
     return _finding(message, _BARE_JSON_FIX, "not JSON")
@@ -162,13 +167,14 @@ def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> F
             path += f".{part}"
         else:
             path += f"[{shorten(part, 60)}]"
+
     # The same mistake in two items of a list has one key.
     key = re.sub(r"\[[0-9]+\]", "[]", path)
     return _finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
 
 
 def _by_schema(schema: Mapping[str, Any]) -> Problems:
-    """Return what judges a value by a JSON Schema. Raises InvalidInput."""
+    """Return the function that judges values by a JSON Schema. Raises InvalidInput."""
     from jsonschema import exceptions, validators
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -187,32 +193,36 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
     validator = cls(draft, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
+        """Yield the problems of a value by the schema; its text is not needed."""
         try:
             for outer_error in validator.iter_errors(value):
                 # Of "anyOf", the error inside the likeliest alternative says more.
                 error = exceptions.best_match([outer_error]) or outer_error
+
                 rule = str(error.validator)
                 kind = rule
                 fix = f"make it meet {rule} {shorten(error.validator_value, 200)}"
                 if rule == "required":
                     kind = error.message  # it names the key that is missing
                     fix = "add it"
+
                 yield _problem(
                     error.absolute_path, error.message[:240], kind[:240], fix
                 )
-        except Unresolvable as lost:
+        except Unresolvable as unresolved:
             raise InvalidInput(
-                "$ref", lost.ref, "a reference inside the schema"
-            ) from lost
+                "$ref", unresolved.ref, "a reference inside the schema"
+            ) from unresolved
 
     return problems
 
 
 def _by_model(model: "type[BaseModel]") -> Problems:
-    """Return what judges a value by a pydantic model."""
+    """Return the function that judges values by a pydantic model."""
     from pydantic import ValidationError
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
+        """Yield the problems of a JSON text by the model; its value is not needed."""
         try:
             model.model_validate_json(text)
         except ValidationError as error:
@@ -223,6 +233,7 @@ def _by_model(model: "type[BaseModel]") -> Problems:
                     fix = "add it"
                 else:
                     message += f", it is {shorten(problem['input'])}"
+
                 yield _problem(problem["loc"], message, problem["type"], fix)
 
     return problems

@@ -71,6 +71,7 @@ def read(check: str, candidate: Any) -> str | Finding:
         message = "the answer is empty or contains only whitespace"
     else:
         return candidate
+
     return Finding(check, message, fix=fix, severity=0.9, key=f"{check}: {kind}")
 
 
@@ -113,6 +114,7 @@ def _length(
     check_integer("at_least", at_least, least=0)
     if at_most is not None:
         check_integer("at_most", at_most, max(1, at_least))
+
     require(
         at_least or at_most is not None,
         "at_least",
@@ -123,6 +125,7 @@ def _length(
     def judge(text: str, _: Context) -> Iterator[Finding]:
         count = size(text)
         size_text = f"{count} {unit}" if count != 1 else f"1 {unit[:-1]}"
+
         if count < at_least:
             yield Finding(
                 unit,
@@ -130,6 +133,7 @@ def _length(
                 fix=f"use at least {at_least} {unit}: add {at_least - count} or more",
                 key=f"{unit}>={at_least}",
             )
+
         if at_most is not None and count > at_most:
             yield Finding(
                 unit,
@@ -260,6 +264,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     require(is_text, "pattern", pattern, "text that is not empty")
     require(isinstance(fix, str), "fix", fix, "text")
     require(isinstance(full, bool), "full", full, "true or false")
+
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -322,6 +327,7 @@ class _RegexRule:
                 f"'{self.pattern}'"
             )
             advice = f"answer with text that matches '{self.pattern}'"
+
         fix = self.fix or advice
         if self.full and text != text.strip():
             fix += "; there is whitespace around the answer, which counts"

@@ -107,9 +107,11 @@ def refusable_digests(
             is_task = answer_or_task == example.task
             if is_long and (with_task or not is_task):
                 texts.append(answer_or_task)
+
         # A lesson whose text begins with what was wrong says the same words.
         if with_task or text.startswith(example.wrong.rstrip(". ")):
             texts.append(example.wrong)
+
         if example.accepted:
             digests.add(example.digest)
 
@@ -173,6 +175,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     if trust in QUARANTINE_TRUST:
         source = source or trust
         lesson = clip_lesson(lesson)
+
     sources = lesson.sources
     if db.actor.via:
         sources = (*sources, db.actor.via)
@@ -293,6 +296,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     values = _lesson_values(key, lesson, now)
     if lesson.trust in TRUST_RAISING_VERIFICATION:
         db.run("replace_words", values)
+
     row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
     values["lesson_id"] = id
@@ -309,6 +313,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         "at": now,
     }
     db.insert("occurrence", sighting)
+
     digest = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
@@ -319,6 +324,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         key_of_text = {"id": row["author"]}
         if digest:
             key_of_text = {"lesson_id": id, "digest": digest}
+
         # There is none if it was evicted.
         for example in db.select("id, state, trust", "example", key_of_text):
             answered = example
@@ -444,6 +450,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
     lesson_words = ""
     if not (has_author and shows_text):
         lesson_words = _lesson_words(values["text"], values["pattern"])
+
     values = {**values, "about": lesson_words}
     place = None
     if lesson.vector is not None:
@@ -489,6 +496,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
             now=values["now"],
             record={"source": values["source"]},
         )
+
     return digest
 
 
@@ -586,6 +594,7 @@ def add_example(
         key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
         id = db.select("id", "example", key)[0]["id"]
         db.run("place", {**values, **place, "id": id})
+
     return wrote
 
 
@@ -805,6 +814,7 @@ def prunable(
         before=before,
         limit=MAX_ROWS,
     )
+
     lessons = list[Mapping[str, Any]]()
     for row in unused:
         days = (now - max(row["last_seen"], row["last_shown"])) / LESSON_DAY_SECONDS
@@ -902,8 +912,10 @@ def edit(
     text = storable(text)
     has_words = bool(text.strip()) and len(text) <= MAX_EXAMPLE_TEXT_CHARS
     require(has_words, "text", text, f"1 to {MAX_EXAMPLE_TEXT_CHARS} characters")
+
     lesson = _lesson_row(db, scope, id)
     old_text = lesson["text"]
+
     is_live = lesson["state"] != "superseded"
     require(is_live, "lesson", id, "a lesson that no other one superseded")
     require(text != old_text, "text", text, "other words than those of the lesson")
@@ -911,6 +923,7 @@ def edit(
     is_untrusted = lesson["trust"] in QUARANTINE_TRUST
     trust: Trust = lesson["trust"] if is_untrusted else "operator"
     trust_and_state = {"trust": trust, "state": initial_state(trust)}
+
     now = time.time()
     values = {
         **scope_key(scope),
@@ -925,11 +938,13 @@ def edit(
         "source": db.actor.via or f"operator:{by}",
         "about": _lesson_words(text, lesson["pattern"]),
     }
+
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
     db.run("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None
     add_words(db, values, "", place)
+
     new_words = {"lesson_id": id, "digest": words_digest(text)}
     new_author = int(db.select("id", "example", new_words)[0]["id"])
     # Another source may have written the same words.
@@ -957,6 +972,7 @@ def edit(
             "source": lesson["source"],
         },
     )
+
     return new_author if is_untrusted else 0
 
 

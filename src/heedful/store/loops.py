@@ -111,8 +111,9 @@ def _host() -> str:
 
 
 def _is_running(pid: int) -> bool:
+    """Return whether a process with this id runs on this machine."""
     try:
-        os.kill(pid, 0)  # signal 0 only asks
+        os.kill(pid, 0)  # signal 0 changes nothing: it only tests whether it exists
     except OSError as error:
         # The process of another user runs, but may not be asked.
         return isinstance(error, PermissionError)
@@ -251,11 +252,13 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
 
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
+
     outcome_number = 0
     if entry.outcome is not None:
         outcome_number = exposures.expose(
             db, scope, exposures=(), outcome=entry.outcome, now=now
         )
+
     if entry.lessons:
         answers = lessons.upsert(
             db,
@@ -266,6 +269,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
             drops=True,
         )
         lessons.evict(db, scope, answers, entry.most)
+
     return outcome_number
 
 
@@ -316,6 +320,7 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
 
 
 def _read_row(db: Db, scope: Scope, id: str) -> Row:
+    """Return the stored row of a loop. Raises NotFound."""
     row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
@@ -350,6 +355,7 @@ def newest(
         free_bytes -= row["size"]
         if len(listed) == limit or (listed and free_bytes < 0):
             return listed, True
+
         listed.append(_stored_loop(db, _read_row(db, scope, row["id"]), outputs=False))
 
     return listed, False
@@ -489,12 +495,14 @@ def _head_columns(head: Head) -> dict[str, str]:
         "stage": "",
         "settings": "null",
     }
+
     stage = head.stage
     if stage is not None:
         settings = {name: getattr(stage, name) for name in STAGE_SETTING_FIELDS}
         columns["run"] = storable(stage.run)
         columns["stage"] = storable(stage.name)
         columns["settings"] = dump(settings)
+
     return columns
 
 
@@ -546,6 +554,7 @@ def _fence(
         n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
         if n is not None:
             return _Loop(n)
+
     raise LoopChanged(entry.id)
 
 
@@ -612,6 +621,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
             # A text is stored only if it differs from the value.
             text = json.loads(part["text"]) if part["text"] else value
             document["candidate"]["text"] = text
+
         attempts.append(codec.from_document(Attempt, document))
 
     decisions = tuple(
@@ -619,7 +629,8 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
         for part in parts["decision"]
     )
     overrides = tuple(_override_from(part) for part in parts["override"])
-    # For the same decision again: an override that had expired then stays expired.
+    # The time of the last decision: an override that had expired then stays expired, so
+    # the same decision is made again.
     decided = decisions[-1].decided if decisions and overrides else 0.0
 
     head = _head_from(row)
@@ -636,6 +647,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
     briefing = None
     if row["briefing"]:
         briefing = Briefing.of(json.loads(row["briefing"]))
+
     return StoredLoop(
         id=row["id"],
         head=head,
@@ -651,6 +663,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
 
 
 def _head_from(row: Row) -> Head:
+    """Return the head in the row of a loop; the inverse of `_head_columns`."""
     stage = None
     if row["kind"] == "stage":
         settings = json.loads(row["settings"])

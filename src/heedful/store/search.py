@@ -87,6 +87,7 @@ def matching(
     if among is None:
         limit = BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
 
+    # How many of the rarest words have together no more matches than the limit?
     rare_words = [word for word, count in counts.items() if count]
     rare_words = rare_words[:MAX_SEARCHED_WORDS]
     totals = accumulate(counts[word] for word in rare_words)
@@ -251,6 +252,7 @@ class Codes:
 
         vector_bytes = 4 * self._codes.shape[1]
         rows = db.run("new_vectors", {**key, "since": self._followed})
+
         batch = rows.fetchmany(VECTOR_BATCH_ROWS)
         while batch:
             vectors = {id: data for id, data in batch if len(data) == vector_bytes}
@@ -289,6 +291,7 @@ class Codes:
             best = np.flatnonzero(scores >= least)
             scores = scores[best]
             ids = ids[best]
+
         order = np.lexsort((ids, -scores))
         return ids[order[:many]]
 
@@ -391,8 +394,10 @@ def search(
         only=only or ANY_LESSON,
         waiting=waiting,
     )
+
     counts = count_texts(db, corpus, words(storable(text)))
     keyword_scores = by_text(parameters, counts)
+
     cosines: dict[int, float] = {}
     if vector is not None:
         others = [*keyword_scores, *parameters.waiting_ids]
@@ -449,6 +454,7 @@ class SearchParameters:
         self.corpus: Row = corpus
         self.limit: int = limit
         self.all: bool = only == ANY_LESSON
+
         tags = {storable(tag) for tag in only.tags}
         self.values: dict[str, Any] = {
             **key,
@@ -460,6 +466,7 @@ class SearchParameters:
             "since": only.since,
             "waiting": "quarantined" if waiting else "",
         }
+
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
@@ -516,6 +523,7 @@ def by_text(
     many = 2 * limit
     ids = matching(parameters.db, corpus, counts, many)
     matches = parameters.read(ids)
+
     # The filter has removed too many: search only among the examples that pass it.
     if len(matches) < limit and len(ids) == many:
         ids = matching(
@@ -570,12 +578,15 @@ def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
 
     cache = parameters.db.local(Vectors)
     codes = cache.codes(parameters.db, parameters.key, parameters.corpus, len(query))
+
     many = parameters.limit + SPARE_VECTORS
     ids = codes.nearest(query, many).tolist()
     matches = parameters.read(ids)
+
     deleted = [id for id in ids if id not in parameters.rows]
     if deleted:
         codes.drop(np.array(deleted))
+
     if len(matches) >= parameters.limit or len(ids) < many:
         return matches
 
@@ -616,9 +627,11 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     for row in db.all("by_cause", scope, memory_key=memory_key):
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
+
         worked = None
         if example.accepted and example.rejected and chars <= MAX_RULE_EXAMPLE_CHARS:
             worked = example
+
         match = from_row(
             Match,
             row,

@@ -56,6 +56,7 @@ class DatabasePath:
             file = os.stat(self.path)
         except FileNotFoundError:
             file = None
+
         inode = None if file is None else (file.st_dev, file.st_ino)
         if self.opened is None:
             self.opened = inode
@@ -69,10 +70,12 @@ class DatabasePath:
             raise errors.StoreUnavailable(
                 f"{self.path} was {event} while it was open; {remedy}"
             )
+
         if file.st_size == 0:
             raise errors.StoreCorrupt(
                 f"{self.path} is empty, not a database; {DAMAGED_FILE_FIX}"
             )
+
         if writes and not os.access(self.path, os.W_OK):
             remedy = _RESULT_CODE_REMEDIES[sqlite3.SQLITE_READONLY]
             raise errors.StoreUnavailable(f"{self.path}: {remedy}")
@@ -126,6 +129,7 @@ class Thread(Threads[Connection]):
         self._run_batch = _commit_batch if writes else _read_batch
 
     def reset(self) -> None:
+        """Begin without a thread and a connection, as after a fork."""
         super().reset()
         # Event loops share one connection, and take turns with it.
         self._loop_turn = threading.RLock()
@@ -145,6 +149,7 @@ class Thread(Threads[Connection]):
             item.future.get_loop().call_soon(self._run_in_loop)
         else:
             self.submit(item)
+
         result: T = await item.future
         return result
 
@@ -181,6 +186,7 @@ class Thread(Threads[Connection]):
         return True
 
     def close(self, seconds: float | None = None) -> None:
+        """Close the thread, and the connection that event loops share."""
         super().close(seconds)
         with self._loop_turn:
             if self._loop_connection is not None:
@@ -372,11 +378,13 @@ def connect(
     if place is None:
         place = DatabasePath(path)
     in_memory = path == IN_MEMORY_PATH
+
     try:
         if place.opened is not None:
             place.check(writes=False)
         elif not (in_memory or os.path.exists(place.path)):
             _create(place.path)
+
         db = sqlite3.connect(
             place.path,
             busy_seconds,
@@ -406,6 +414,7 @@ def connect(
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
         failure.pop_all()
+
     return db
 
 
@@ -421,6 +430,7 @@ def _create(path: str) -> None:
         with closing(connection) as db:
             db.execute("pragma journal_mode = wal")
             _migrate(db)
+
         with suppress(FileExistsError):  # another process was faster
             os.link(new, path)
     finally:
@@ -450,6 +460,7 @@ def _migrate(db: Connection) -> None:
     db.execute("begin immediate")
     # Another process may have come first, so the version is read again.
     version = db.execute("pragma user_version").fetchone()[0]
+
     files = []
     if version == 0:
         files.append("sqlite_schema.sql")
@@ -460,6 +471,7 @@ def _migrate(db: Connection) -> None:
     for name in files:
         for statement in _split_statements(name):
             db.execute(statement)
+
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.execute(f"pragma user_version = {SCHEMA_VERSION}")
     db.execute("commit")

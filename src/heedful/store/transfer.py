@@ -221,6 +221,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
         examples = db.select("*", "example", of_lesson, "order by digest")
         child = {**key, "child": lessons.name_of(row)}
         links = db.select("*", "link", child, "order by relation, parent")
+
         yield from_row(
             LessonRecord,
             row,
@@ -366,8 +367,9 @@ def _import_untrusted(
         if lesson.example is not None:
             digest = lesson.example.digest
         texts[digest] = lesson
-    new = [lesson for digest, lesson in texts.items() if digest not in stored_digests]
-    answers = lessons.upsert(db, scope, new, time.time())
+
+    new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
+    answers = lessons.upsert(db, scope, new_lessons, time.time())
 
     # A lesson without any text is not counted.
     counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
@@ -381,6 +383,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     now = time.time()
     name = {**key, "kind": record.kind, "signature": record.signature}
     rows = db.select("id, text, author", "lesson", name)
+
     is_new = not rows
     if is_new:
         columns = _lesson_columns(record, now)
@@ -398,6 +401,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
 
     lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
+
     counts = Counter(waiting=states.count("quarantined"))
     if not is_new:
         counts["known"] = 1
@@ -427,14 +431,17 @@ def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
     columns = asdict(record)
     for field in ("type", "examples", "links"):  # they are no columns of this table
         del columns[field]
+
     for field in ("error_type", "pattern", "text", "source"):
         columns[field] = storable(columns[field])
+
     columns["state"] = state_of_export(record.state)
     columns["first_seen"] = record.first_seen or record.last_seen or now
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
     columns["meta"] = storable_json(columns["meta"])
     columns["mark"] = words_digest(columns["text"])
+
     return columns
 
 
@@ -449,6 +456,7 @@ def _write_example(
     digest = record.digest
     if digest == LESSON_DIGEST_PREFIX:
         digest = words_digest(text)
+
     key = {"lesson_id": lesson["id"], "digest": digest}
     if db.select("id", "example", key):
         return None
@@ -472,6 +480,7 @@ def _write_example(
     (row,) = db.select("id, state", "example", key)
     if record.author and text == lesson["text"] and not lesson["author"]:
         db.update("lesson", {"id": lesson["id"]}, {"author": row["id"]})
+
     return cast("State", row["state"])
 
 
@@ -574,10 +583,12 @@ def _copy_file(db: Connection, target: str) -> dict[str, int]:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(target)) as copied:
         db.backup(copied)
+
         counts = {}
         for table in tables():
             row = copied.execute(f"select count(*) from {table.name}").fetchone()
             counts[table.name] = row[0]
+
         return counts
 
 
@@ -598,6 +609,7 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
         with closing(session) as copied:
             _begin_copy(copied, target)
             counts = {table.name: _copy_table(db, copied, table) for table in tables()}
+
             copied.script(_TRIGGER_UPDATES_SQL)
             _set_next_numbers(copied)
             copied.run_boundary("commit")
@@ -620,10 +632,12 @@ def _begin_copy(copied: Any, target: str) -> None:
             f"role {role['role']} sees only one tenant at a time, but a copy needs all "
             "tenants; connect as the role that owns heedful's tables"
         )
+
     copied.script(
         "begin; set constraints all immediate; "
         f"{postgres_session.PATIENT_TRANSACTION_SQL}"
     )
+
     for table in tables():
         if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
             raise Conflict(
@@ -639,6 +653,7 @@ def _copy_table(db: Connection, copied: Any, table: StoreTable) -> int:
     # The column `near` of a vector exists only in PostgreSQL.
     if table.name == "vector":
         columns = (*columns, "near")
+
     copied.script(f"alter table {table.name} disable trigger user")
     written: int = copied.load(table.name, columns, _read_rows(db, table))
     copied.script(f"alter table {table.name} enable trigger user")

@@ -49,6 +49,7 @@ def ground(
 
 
 def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
+    """Return evidence of any shape as an index; an index is returned unchanged."""
     return evidence if isinstance(evidence, Evidence) else Evidence(evidence, lexicon)
 
 
@@ -100,6 +101,7 @@ def grounding(
                 key=f"{_GROUNDING_CHECK}: no evidence",
             )
             return
+
         for claim in ground(text, index):
             if claim.verdict != "supported":
                 yield _finding(claim, unsupported)
@@ -109,24 +111,26 @@ def grounding(
 
 def _finding(claim: Claim, unsupported: Unsupported) -> Finding:
     """Return the finding about a claim that is contradicted or not found."""
-    words = shorten(claim.text, 120)
-    paths = ", ".join(claim.paths)
-    message = f"{claim.kind} {words} is {claim.verdict}: {claim.why}"
+    quoted = shorten(claim.text, 120)
+    message = f"{claim.kind} {quoted} is {claim.verdict}: {claim.why}"
     fix = "correct it"
     if claim.nearest:
         message += f"; the nearest true value is {claim.nearest}"
-        fix = f"write {claim.nearest} for {words}"
+        fix = f"write {claim.nearest} for {quoted}"
         if claim.kind == "comparison":
-            fix = f"correct {words}: it is {claim.nearest}"
+            fix = f"correct {quoted}: it is {claim.nearest}"
+
     level = unsupported
     severity = 0.3
     if claim.verdict == "contradicted":
         level = "error"
         severity = 0.6
+
+    paths = ", ".join(claim.paths)
     return Finding(
         _GROUNDING_CHECK,
         message,
-        fix=f"{fix}, or leave {words} out",
+        fix=f"{fix}, or leave {quoted} out",
         level=level,
         severity=severity,
         key=f"{_GROUNDING_CHECK}: {claim.kind} {claim.text} {paths}".rstrip(),

@@ -290,6 +290,7 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Eviden
     elif isinstance(value, Sequence) and not isinstance(value, str):
         if depth >= MAX_EVIDENCE_DEPTH:
             return
+
         read_item = _row_and_nested if _is_table(value) else read_rows
         for number, item in enumerate(value):
             yield from read_item(item, table, f"{path}[{number}]", depth + 1)
@@ -344,6 +345,7 @@ def _flatten(
                 if len(path) < MAX_EVIDENCE_DEPTH - depth:
                     yield from _flatten(cell, path, depth)
                 continue
+
         yield path, cell
 
 
@@ -508,6 +510,7 @@ class Evidence:
         for table in self.tables.values():
             for path in table.paths:
                 names.update(path)
+
         split_names = [split_name(name) for name in names]
         parts = set(chain.from_iterable(split_names))
         self._parts = [part for part in parts if not part.isdecimal()]
@@ -528,7 +531,8 @@ class Evidence:
 
     def _index_row(self, row: EvidenceRow) -> None:
         """Index the numbers, texts, dates and names in the cells and key of a row."""
-        for path, cell in (*row.cells.items(), (("key",), row.key)):
+        cells = (*row.cells.items(), (("key",), row.key))
+        for path, cell in cells:
             if type(cell) is float and isfinite(cell):  # most cells of a large table
                 self._cell_numbers.add(abs(cell))
                 continue
@@ -600,6 +604,7 @@ class Evidence:
                     break
                 rows = common_rows
                 position += 1
+
             if rows:
                 yield Mention(first, position - 1, rows)
 

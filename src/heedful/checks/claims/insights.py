@@ -113,6 +113,7 @@ def insights(
         names = _resolve(columns, text, context)
         predictions = _resolve(results, text, context)
         citations = Citations(text, measured, names)
+
         yield from citations.metric_findings()
         if citations.has_columns:
             yield from citations.column_findings()
@@ -137,9 +138,11 @@ class Citations:
         self.text: str = text
         self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
+
         self.metrics: Evidence = Evidence(None)
         if self.has_metrics:
             self.metrics = Evidence(_without_missing(metrics))
+
         self.column_names: Sequence[str] = []
         if self.has_columns and columns is not None:
             self.column_names = column_names(columns)

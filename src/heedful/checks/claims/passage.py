@@ -193,6 +193,7 @@ class Sentence:
         elif after < len(self.tokens):
             has_gap = self.tokens[after].start > self.tokens[quantity.last].end
             noun = "" if has_gap else self.low(after)
+
         return noun[:1].isalpha()
 
     def phrase(self, first: int, step: Literal[1, -1]) -> Words:
@@ -209,6 +210,7 @@ class Sentence:
                 phrase_words += split_name(low)
             elif low[0].isalnum():
                 phrase_words.append(low)
+
         return tuple(phrase_words[:MAX_PHRASE_WORDS])
 
     def subject(self, position: int) -> list[EvidenceRow]:
@@ -228,6 +230,7 @@ class Sentence:
             if tables.isdisjoint(row.table for row in mention.rows):
                 rows += mention.rows
                 break
+
         return list(dict.fromkeys(rows))
 
 
@@ -306,10 +309,9 @@ def _judge_number(
     if fitting_cells:
         verdict = "supported"
         cells = fitting_cells
-    nearest = min(
-        (cell.value for cell in cells),
-        key=lambda value: abs(value - quantity.value),
-    )
+
+    values = [cell.value for cell in cells]
+    nearest = min(values, key=lambda value: abs(value - quantity.value))
     return sentence.claim(
         "number",
         verdict,
@@ -325,11 +327,13 @@ def _search_number(sentence: Sentence, quantity: Quantity) -> Claim:
     """Return the claim that a number occurs anywhere in the evidence."""
     value = abs(quantity.value)
     half_step = quantity.step / 2
+
     verdict: Verdict = "not found"
     why = "occurs nowhere in the evidence"
     if sentence.evidence.holds(value - half_step, value + half_step):
         verdict = "supported"
         why = "occurs in the evidence"
+
     return sentence.claim(
         "number", verdict, first=quantity.first, last=quantity.last, why=why
     )
@@ -368,11 +372,13 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
     previous_word = sentence.low(quantity.first - 1)
     before = sentence.phrase(quantity.first - 1, -1)
     after = sentence.phrase(quantity.last + 1, 1)
+
     phrases = []
     if previous_word in _NUMBER_LINKS:
         phrases.append(before[:MAX_LINKED_PHRASE_WORDS])
     if previous_word not in _CHANGE_PREPOSITIONS:
         phrases.append(after or before)
+
     return phrases
 
 
@@ -427,6 +433,7 @@ def _paired_cells(
             if score > best_score:
                 best_score = score
                 best = ([cell], [second_cell])
+
     return best
 
 
@@ -441,6 +448,7 @@ def _named_pairs(
     before = sentence.low(quantity.first - 1)
     after = sentence.low(second.last + 1)
     in_parentheses = before == "(" and after == ")"
+
     for name, columns in sentence.evidence.lexicon.pairs.items():
         terms = name.casefold().split()
         fits = all(_has_like_word(phrase, term) for term in terms)
@@ -464,6 +472,7 @@ def _dates(sentence: Sentence) -> Iterator[Claim]:
             number = WEEKDAY_NUMBERS[token.low]
             supported = number in evidence.weekdays or token.low in evidence.words
             yield _date_claim(sentence, token, supported=supported)
+
     for date in sentence.dates:
         yield _date_claim(sentence, date, supported=bool(evidence.on(date)))
 
@@ -503,6 +512,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
         verdict: Verdict = "not found"
         if before == "to" or (before == "the" and not is_place):
             verdict = "contradicted"
+
         yield sentence.claim(
             "name", verdict, first=first, last=last, why="not named in the evidence"
         )
@@ -530,10 +540,12 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each superlative about the only rows that are named."""
     if len(sentence.mentions) != 1:
         return
+
     rows = sentence.mentions[0].rows
     for position, low in enumerate(sentence.lows):
         if low not in _MAXIMUM_WORDS and low not in _MINIMUM_WORDS:
             continue
+
         phrase = sentence.phrase(position + 1, 1)
         for row in rows:
             claim = _extreme_claim(sentence, position, row, phrase)
@@ -553,6 +565,7 @@ def _extreme_claim(
     columns = table.bind(phrase, whole=True)
     if len(columns) != 1 or len(table.rows) < 2:
         return None
+
     number = row.number(columns[0])
     if number is None:
         return None
@@ -561,6 +574,7 @@ def _extreme_claim(
     choose = max if sentence.lows[position] in _MAXIMUM_WORDS else min
     extreme = choose(cells, key=attrgetter("value"))
     verdict: Verdict = "supported" if number == extreme.value else "contradicted"
+
     return sentence.claim(
         "comparison",
         verdict,

@@ -14,8 +14,12 @@ from math import isfinite
 from typing import NamedTuple
 from unicodedata import normalize
 
-# "x" in 8x4 is a token of its own. A number has a minus sign only at the start of a
-# word; digits are part of a word only after Latin letters.
+# The kinds of tokens by the names of the groups; the first kind that fits is taken.
+# - times: the "x" in "8x4".
+# - number: "12", "1,234.5" or ".5"; a minus sign is part of it only at the start of a
+#   word, so that "3-4" is two numbers.
+# - word: "don't" or "R2"; digits are part of it only after Latin letters.
+# - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
     r"(?P<times>(?<=\d)[x×](?=\d))"
     r"|(?P<number>(?:(?<![\w.,)\]%])[-\u2212](?=[\d.]))?"
@@ -106,6 +110,7 @@ def tokenize(text: str) -> list[Token]:
         low = match[0]
         if kind == "word":
             low = normalize("NFKC", low)
+
         tokens.append(
             Token(
                 text=match[0],
@@ -128,12 +133,15 @@ def parse_number(text: str) -> float | None:
     match = _CLAIM_TOKEN_PATTERN.fullmatch(number)
     if not match or match.lastgroup != "number":
         return None
-    value = float(_ascii(number))
+    value = float(_plain_digits(number))
     return value if isfinite(value) else None
 
 
-def _ascii(digits: str) -> str:
-    return digits.replace(",", "").replace("\u2212", "-")
+def _plain_digits(number: str) -> str:
+    """Return a number as `float` reads it: without commas, "-" for a typographic minus
+    sign.
+    """
+    return number.replace(",", "").replace("\u2212", "-")
 
 
 def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
@@ -141,6 +149,7 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
 
     They are written in digits ("1.2 million", "12 %") or in words ("twelve").
     """
+    # The empty texts at the end allow the loop to look ahead of the last token.
     lows = [*(token.low for token in tokens), "", "", ""]
     position = 0
     while position < len(tokens):
@@ -149,23 +158,29 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         step = 1.0
         digits = tokens[position].kind == "number"
         position += 1
+
         if digits:
-            number = _ascii(low)
+            number = _plain_digits(low)
             value = float(number)
-            step = 10.0 ** -len(number.partition(".")[2])
+            decimals = number.partition(".")[2]
+            step = 10.0 ** -len(decimals)
         elif low in _CARDINALS:
             value = float(_CARDINALS[low])
-            unit = position + 1 if lows[position] == "-" else position
-            if value >= 20 and 0 < _CARDINALS.get(lows[unit], 0) < 10:  # "twenty-one"
-                value += _CARDINALS[lows[unit]]
-                position = unit + 1
+            # "twenty-one" and "twenty one" are one number.
+            unit_position = position + 1 if lows[position] == "-" else position
+            unit = _CARDINALS.get(lows[unit_position], 0)
+            if value >= 20 and 0 < unit < 10:
+                value += unit
+                position = unit_position + 1
         else:
             continue
+
         scale = _NUMBER_SCALES.get(lows[position])
         if scale is not None:
             value *= scale
             step *= scale
             position += 1
+
         yield Quantity(
             first=first,
             last=position - 1,
@@ -181,6 +196,9 @@ WEEKDAY_NUMBERS = {name: n for n, name in enumerate(_WEEKDAY_LIST.split())}
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _MONTH_REGEX = rf"(?:{'|'.join(_MONTH_NAMES)})[a-z]*\.?"
 _ORDINAL_SUFFIX_REGEX = r"(?:st|nd|rd|th)?"
+# A date in one of three forms: "2017-03-02"; "2/3/2017" or "02.03.17"; with the name of
+# the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No letter or digit
+# follows it, except for a time: "2017-03-02T10:00".
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
@@ -224,13 +242,16 @@ def dates(text: str) -> Iterator[Date]:
     first.
     """
     for match in _CLAIM_DATE_PATTERN.finditer(text):
+        # The groups that matched digits; a group that matched nothing is None.
         parts = {
             name: int(part)
             for name, part in match.groupdict().items()
             if str(part).isdigit()
         }
         year, month, day = _year_month_day(match, parts)
-        is_date = year or day  # "may" alone is a verb
+
+        # "may" alone is a verb. Without a year, the 29th of February exists.
+        is_date = year or day
         if is_date and 1 <= month <= 12 and day <= monthrange(year or 2000, month)[1]:
             yield Date(
                 start=match.start(), end=match.end(), year=year, month=month, day=day
@@ -240,25 +261,33 @@ def dates(text: str) -> Iterator[Date]:
 def _year_month_day(
     match: re.Match[str], parts: Mapping[str, int]
 ) -> tuple[int, int, int]:
-    """Return the parts of a date, 0 for a missing one."""
+    """Return the year, month and day of a date; a missing part is 0.
+
+    `parts` are the groups of the match that are numbers. A year of two digits is from
+    1970 to 2069.
+    """
     if match["sign"]:
         year = parts["y"]
         if year < 70:
             year += 2000
         elif year < 100:
             year += 1900
+
         first = parts["a"]
         second = parts["b"]
         day_first = first > 12 or (match["sign"] == "." and second <= 12)
         return (year, second, first) if day_first else (year, first, second)
+
     if match["month"]:
         month = 1 + _MONTH_NAMES.index(match["month"][:3].casefold())
         year = parts.get("after") or parts.get("before", 0)
         day = parts.get("d") or parts.get("later", 0)
         return year, month, day
+
     return parts["year"], parts["number"], parts["day"]
 
 
+# A part of a name: "HTTP" and "Code" in "HTTPCode", "rate" and "3" in "rate3".
 _NAME_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
 
 
@@ -271,6 +300,7 @@ def stem(word: str) -> str:
     word = word.casefold()
     if len(word) < 4 or not word.isascii():
         return word
+
     for ending in ("ing", "ed", "ly", "es", "s", "e"):
         if word.endswith(ending) and len(word) >= len(ending) + 3:
             return word.removesuffix(ending)
@@ -306,13 +336,17 @@ def likeness(word: str, part: str) -> int:
     if part.isdecimal():
         numbers = (word, str(_CARDINALS.get(word)), str(_ORDINALS.get(word)))
         return 3 if part in numbers else 0
+
     if stem(word) == stem(part):
         return 3
     if min(len(word), len(part)) < 2 or word in STOP_WORDS:
         return 0
+
     short, long = sorted((part, word), key=len)
     if long.startswith(short):
         return 3
+
+    # An abbreviation such as "pts" has no vowel after its first letter.
     has_vowel_inside = not set(short[1:]).isdisjoint("aeiou")
     if not 2 < len(short) < 6 or len(long) == len(short) or has_vowel_inside:
         return 0
@@ -323,5 +357,7 @@ def is_abbreviation(short: str, long: str) -> bool:
     """Return whether `short` is the first letter and some later letters of `long`."""
     if short[0] != long[0]:
         return False
+
+    # Each search in the iterator goes on where the one before has stopped.
     later_letters = iter(long[1:])
     return all(letter in later_letters for letter in short[1:])
