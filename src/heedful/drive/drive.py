@@ -238,10 +238,12 @@ class Run(Generic[C]):
             memory_key=self.memory_key,
             tell=self.tell,
         )
+
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
+
         if self.memory_key is None:
             self.memory_key = "" if self.memory is None else self._default_key()
 
@@ -357,6 +359,7 @@ class Run(Generic[C]):
         """
 
         async def end(state: _State) -> _State:
+            """Cancel the loop, unless it has ended."""
             if isinstance(state.verdict, decide.Done):
                 return state
 
@@ -387,6 +390,7 @@ class Run(Generic[C]):
         override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
         async def lift(state: _State) -> _State:
+            """Apply the override, decide again and write both."""
             before = replace(state.loop, at=time.time())
             after, verdict = decide.apply_override(
                 before, self.policy, state.verdict, override
@@ -443,6 +447,7 @@ class Run(Generic[C]):
             state = self._state_of(stored_loop)
             self._began = self._began or stored_loop.created
             self._stored_briefing = stored_loop.briefing
+
             if self.data is None:
                 self.data = stored_loop.head.context
 
@@ -491,6 +496,7 @@ class Run(Generic[C]):
         """Make, judge, decide and write the next attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
+
         # Calls that failed may have spent a budget before this attempt.
         if any(rule(state.loop) for rule in self._budgets):
             return await self._end_by_budget(state)
@@ -590,6 +596,7 @@ class Run(Generic[C]):
                 step = (_answer_step(loop), answer.plain())
                 entry = JournalEntry(id=self.id, epoch=0, step=step)
                 await self._journal.write(entry, loop)
+
             self._state = _State(
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
@@ -703,6 +710,7 @@ class Run(Generic[C]):
         """
         state = self._state or _State(loop=self.loop)
         answer = state.answer
+
         step = None
         if answer is None:
             failed = record.Usage(1, seconds=seconds)

@@ -83,6 +83,7 @@ def _request_parts(context: Context) -> list[str]:
         if len(last_answer) > MAX_REWRITE_CHARS:
             last_answer = cut_middle(last_answer, MAX_PREVIOUS_ANSWER_CHARS)
             parts.append(f"Your last answer:\n{last_answer}")
+
         parts.append(context.hint)
 
     task = context.task
@@ -278,6 +279,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
+        """Return the candidate with rewritten parts. Raises InvalidInput."""
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, since only parts change")
 
@@ -294,6 +296,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
             if isinstance(text, Answer):
                 usage = usage + text.usage
                 text = text.text
+
             candidate = f"{candidate[: part.start]}{text}{candidate[part.end :]}"
 
         return Answer(candidate, usage) if usage.calls else candidate
@@ -320,12 +323,14 @@ def _flagged_parts(text: str, findings: Sequence[Finding]) -> list[_FlaggedPart]
     for span, finding in located:
         start = max(0, span[0])
         end = max(start, min(len(text), span[1]))
+
         part = _FlaggedPart(start, end, [finding])
         if parts and start < parts[-1].end:
             before = parts.pop()
             part = _FlaggedPart(
                 before.start, max(before.end, end), [*before.findings, finding]
             )
+
         parts.append(part)
 
     return parts

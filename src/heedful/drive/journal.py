@@ -208,9 +208,11 @@ class Lease:
         if not isinstance(store, Store | None):
             store = open_store(store)
         self.store: Store | None = store
+
         self.scope: Scope = scope or Scope()
         self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
+
         self._id = id
         # The head that the next decision writes; None if the store has it already.
         self._head: Head | None = None

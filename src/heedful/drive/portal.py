@@ -44,6 +44,7 @@ def _loop(level: int) -> asyncio.AbstractEventLoop:
     loop.set_default_executor(ThreadPoolExecutor(MAX_PORTAL_THREADS, "heedful-call"))
 
     def run_forever() -> None:
+        """Run the event loop until it is closed."""
         while not loop.is_closed():
             # The task that raised it passes it to its caller; other tasks go on.
             with suppress(KeyboardInterrupt, SystemExit):
@@ -96,16 +97,19 @@ def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
     ended = threading.Event()
 
     def begin() -> None:
+        """Begin the task; called in the event loop."""
         task = loop.create_task(coroutine, context=context)
         tasks.append(task)
         task.add_done_callback(finish)
 
     def finish(task: asyncio.Task[T]) -> None:
+        """Say that the task has ended."""
         if not task.cancelled():
             task.exception()  # otherwise asyncio reports it as never retrieved
         ended.set()
 
     def give_up() -> None:
+        """Cancel the task; called in the event loop."""
         if tasks:
             tasks[0].cancel()
         else:  # interrupted before it began
@@ -167,6 +171,7 @@ def self_correcting(
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
+            """Call the function until its result passes. Raises NotPassed."""
             arguments = call.bind(args, named)
             result = await Run[Any](
                 arguments[call.task],
@@ -186,6 +191,7 @@ def self_correcting(
             with suppress(RuntimeError):
                 if asyncio.get_running_loop() is _loop(level):
                     level += 1
+
             return _wait(drive(*args, **named), level)
 
         if inspect.iscoroutinefunction(function):
@@ -248,6 +254,7 @@ class _TaskFunction:
         """Return the function of task and hint that makes candidates in a loop."""
 
         def generate(task: Any, hint: str) -> Any:
+            """Call the function with its arguments, this task and this hint."""
             hints = dict.fromkeys(self.hints, hint)
             values = {**hints, **arguments, self.task: task}
             call = inspect.BoundArguments(self.signature, values)

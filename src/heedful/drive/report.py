@@ -68,6 +68,7 @@ class AttemptReport:
             if answer is not None:
                 output = answer.text
                 usage = answer.usage if usage == record.NO_USAGE else usage
+
         if not isinstance(usage, record.Usage):
             usage = usage_of(usage)
 
@@ -185,6 +186,7 @@ async def report(
     judged: tuple[AttemptReport, record.Evaluation | None] | None = None
 
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
+        """Judge and write the attempt, and decide; judge only once if called again."""
         nonlocal judged
         stored_loop = snapshot.state.stored
         if 0 < number <= len(stored_loop.loop.attempts):
@@ -365,6 +367,7 @@ async def open_loop(
         scope = memory.scope
     if not isinstance(store, Store):
         store = open_store(store)
+
     scope = scope or Scope()
     require(isinstance(scope, Scope), "scope", scope, "a Scope")
 
@@ -439,6 +442,7 @@ async def cancel(
     """
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
+        """Cancel the loop, unless it has ended; return its verdict."""
         last = decide.latest_verdict(snapshot.state.stored.decisions)
         if isinstance(last, decide.Done):
             return last
@@ -475,6 +479,7 @@ async def override(
     override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
+        """Apply the override and decide again; return the new verdict."""
         stored_loop = snapshot.state.stored
         policy = snapshot.state.policy
         last = decide.latest_verdict(stored_loop.decisions)
@@ -604,6 +609,7 @@ async def _write(
 
     head = snapshot.state.stored.head
     task = journal.text_of(head.task)
+
     briefing = Briefing(head.memory_key)
     needs_vector = False
     if isinstance(entry.verdict, decide.Done) and memory.embedder:

@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--strict"]
     agent = _take_option(words, "--agent") or DEFAULT_AGENT
     session = _take_option(words, "--work")
+
     if len(words) != 1 or words[0].startswith("-"):
         print(HOOK_USAGE, file=sys.stderr)
         # If a hook exits with 2, Claude Code blocks the action.
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _answer(event, agent, strict)
     except Exception as error:  # the edge to the agent, which must not fail by us
         _report_failure(error, event, agent, strict)
+
     return 0
 
 
@@ -306,6 +308,7 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
         table = read_table(place / file, *SETTINGS_FILE_TABLES[file])
         name = str(place / file)
         digest = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()
+
         # A file without settings needs no approval.
         approved_digest = approved["files"].get(name, "" if table else digest)
         if approved_digest != digest:

@@ -580,6 +580,7 @@ def _error_text(response: Any) -> str:
         error = (
             response.get("is_error") or response.get("isError") or response.get("error")
         )
+
         if error or code or response.get("success") is False:
             reason = error if isinstance(error, str) else json.dumps(error or response)
             return text or reason

@@ -227,6 +227,7 @@ class HostRun:
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
 
         async def look(memory: Memory) -> Advice:
+            """Return advice from earlier failures of this call."""
             history = await memory.store.read(
                 memory.scope, episodes.failures_of, action(tool, arguments)
             )
@@ -249,6 +250,7 @@ class HostRun:
         )
 
         async def look(memory: Memory) -> Advice:
+            """Return advice from lessons about this error."""
             seen = await memory.seen(tool, error)
             lessons: dict[int, str] = {}
             for lesson in seen.lessons:
@@ -431,6 +433,7 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None:
             return
+
         opportunities = await memory.store.read(
             memory.scope, exposures.opportunities, self.id
         )
@@ -443,6 +446,7 @@ class HostRun:
         for name, digest, shown_at in opportunities:
             later = [digests for start, digests in failures if start > shown_at]
             recurred = any(digest in digests for digests in later)
+
             signatures = frozenset({digest}) if recurred else frozenset[str]()
             outcomes.append(
                 Outcome(name, not recurred, calls=len(later), signatures=signatures)
@@ -471,6 +475,7 @@ class HostRun:
             return []
 
         rows = await memory.store.read(memory.scope, episodes.session_events, self.id)
+
         last_rows: dict[object, dict[str, Any]] = {}
         for number, row in enumerate(rows):
             key: object = number
@@ -615,6 +620,7 @@ def _failures(
     for event in events:
         # Without an id, an answer is to the last call of the tool.
         call = event["call"] or f"of {event['tool']}"
+
         if event["type"] == "tool_call":
             started_at[call] = event["at"]
         elif event["error"]:

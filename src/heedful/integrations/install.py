@@ -229,6 +229,7 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
     for event, kind in AGENTS[INSTALL_AGENT].events.items():
         local = {"type": "command", "command": f"{run} {event}"}
         event_hooks: list[dict[str, Any]] = [local]
+
         if url and kind == "start":
             # Claude Code only runs commands at a start: without a database, none.
             has_database = (_project_root() / DEFAULT_DATABASE_FILE).exists()
@@ -238,6 +239,7 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
             event_hooks = [_request(url), local]
         elif url:
             event_hooks = [_request(url)]
+
         if not event_hooks:
             continue
 
@@ -532,6 +534,7 @@ def parse(path: str, text: str) -> Node:
         last_comma = json_text.rfind(",", 0, position + 1)
         if re.match(r",\s*[\]}]", json_text[last_comma:]):
             reason = "remove the comma before the closing bracket"
+
         _fail(path, text, position, f"it is not JSON: {reason}")
 
     start = len(json_text) - len(json_text.lstrip())

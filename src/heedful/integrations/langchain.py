@@ -134,6 +134,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
     ) -> Result:
+        """Run a tool, unless its call is held back; add advice to its result."""
         run = self._run(request.state)
         if run is None:
             return await handler(request)
@@ -392,6 +393,7 @@ class _JudgeNode:
         last = fields.get(self.answer)
         if self.is_chat and last:
             last = last[-1]
+
         output = _output_of(last)
         is_missing = output in (None, "", []) or isinstance(last, HumanMessage)
 
@@ -600,6 +602,7 @@ async def _add_advice(
     if isinstance(result, Command):
         update = result.update
     messages = list(update.get("messages", [])) if isinstance(update, Mapping) else []
+
     answers = [
         number
         for number, message in enumerate(messages)
@@ -610,6 +613,7 @@ async def _add_advice(
 
     answer = messages[answers[0]]
     output = str(answer.text)
+
     texts = [advice.text] if advice else []
     if answer.status == "error":
         fixes = await run.seen(name, output, id)
@@ -617,6 +621,7 @@ async def _add_advice(
             texts.append(fixes.text)
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
+
     if not texts:
         return result
 

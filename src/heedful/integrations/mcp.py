@@ -253,6 +253,7 @@ async def report_attempt(
     sent = cast("dict[str, Any] | None", evaluation)
     options = [option.name for option in fields(Evaluation)]
     check_options("evaluation", sent or (), options)
+
     head = await _ask("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
 
     # An attempt is judged by checks, or by an evaluation with a score for each goal.
@@ -260,6 +261,7 @@ async def report_attempt(
     has_checks = bool(checks or caller.setup.pinned(caller.scope, loop).checks)
     scores = (sent or {}).get("scores", {})
     unscored = [goal["score"] for goal in head["goals"] if goal["score"] not in scores]
+
     is_unjudged = not has_checks and (sent is None or bool(unscored))
     is_empty = sent is not None and not scores and "findings" not in sent
     if is_unjudged or is_empty:
@@ -381,6 +383,7 @@ def server_of(app: Any, caller: Any, db: str = "") -> Any:
             variables += f"HEEDFUL_TENANT={quote(caller.scope.tenant)} "
         if caller.scope.project != "default":
             variables += f"HEEDFUL_PROJECT={quote(caller.scope.project)} "
+
         place = shown(db) if "://" in db else str(Path(db).absolute())
         _command_form.set(f"{variables}{{}} --db {quote(place)}")
 
@@ -417,6 +420,7 @@ class Endpoint:
             max_request_body_size=MAX_MCP_REQUEST_BYTES,
         )
         _app_and_caller.set((self.app, scope["state"]["caller"].as_tool()))
+
         # The tasks of the manager belong to this request: they end with it, and ask as
         # its caller.
         async with manager.run():
@@ -514,6 +518,7 @@ def _refuse_with(
 
     @wraps(function)
     async def refusing(*args: Any, **kwargs: Any) -> Any:
+        """Call the function, and raise the error that the model may read."""
         try:
             return await function(*args, **kwargs)
         except HeedfulError as error:

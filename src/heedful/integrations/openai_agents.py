@@ -58,6 +58,7 @@ async def run(
         except Exception as error:
             await attempts.fail(error)
             raise
+
         result = await attempts.judge(attempt)
 
     return cast("agents.RunResult", result)
@@ -130,6 +131,7 @@ async def hold_back(
     # The filter of the run is a method of its attempts.
     filter_ = config.call_model_input_filter if config else None
     attempts = getattr(filter_, "__self__", None)
+
     call = context.tool_name, context.tool_arguments
     if not isinstance(attempts, _Attempts) or call in attempts.held_back:
         return agents.ToolGuardrailFunctionOutput.allow()
@@ -158,6 +160,7 @@ async def _begin(
     if isinstance(original, str):
         original = [_message("user", original)]
     items: Items = list(original)
+
     # A rejected answer with the feedback on it, if the input ends with them.
     pair: Items = []
     if items and str(items[-1].get("content", "")).startswith(FEEDBACK_HEADING):
@@ -175,6 +178,7 @@ async def _begin(
     derived = bool(session) and not id
     if session and derived:
         id = f"{session.session_id}-{len(past)}-{Candidate.of(task).digest}"
+
     base = items
     if past and not state:
         base = await _join_items(past, items, config)
@@ -229,6 +233,7 @@ class _Attempts:
         self.agent = agent
         self.run = run
         self.config = config
+
         self.input: Input = []
         # The message with the task.
         self.anchor: object = None
@@ -242,12 +247,15 @@ class _Attempts:
         self.first = 0
         # True if the id comes from a session, which has no answer yet.
         self.derived = False
+
         self.recalled = ""
         self.feedback = ""
+
         # Tool and advice of calls without a result.
         self.calls: dict[str, tuple[str, Advice]] = {}
         # Tool and arguments of the calls that did not run at first.
         self.held_back: set[tuple[str, str]] = set()
+
         self.usage = agents.Usage()
         self.best: RunResultBase | None = None
 
@@ -377,11 +385,13 @@ class _Attempts:
         if verdict is None or self.run.best in (None, result.final_output):
             self.best = result
             self.best_items = list(items)
+
         if not isinstance(verdict, Again):
             return await self.end(result, verdict)
 
         while len(items) > self.first + 1 and _is_answer(items[-1]):
             items.pop()
+
         self.agent = result.last_agent
         self.reject(items, result.final_output, verdict.feedback)
 
@@ -457,6 +467,7 @@ class _Hooks(agents.RunHooks[Any]):
             setattr(self, name, getattr(self.user, name))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
+        """Ask memory about the call of a tool."""
         if isinstance(context, ToolContext):
             await self.attempts.ask(context)
         await self.user.on_tool_start(context, agent, tool)
@@ -464,11 +475,13 @@ class _Hooks(agents.RunHooks[Any]):
     async def on_tool_end(
         self, context: Any, agent: Any, tool: Any, result: object
     ) -> None:
+        """Record the result of a call that has begun."""
         id = getattr(context, "tool_call_id", "")
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
             event = Event("tool_response", str(result), tool=name, call=id)
             await self.attempts.run.learn(event)
+
         await self.user.on_tool_end(context, agent, tool, result)
 
 

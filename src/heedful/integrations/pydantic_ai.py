@@ -55,6 +55,7 @@ class Heedful(AbstractCapability[Any]):
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
         past = ctx.messages
+
         if ctx.prompt is None and past and past[-1].run_id:
             # The run goes on after a pause, such as for an approval.
             id = past[-1].run_id
@@ -97,8 +98,14 @@ class _Run(Heedful):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
+        """Run the agent, and learn from the run.
+
+        If an earlier process ended the loop, return its best answer. If that process
+        was interrupted, go on after its last answer.
+        """
         self.counted = _usage_of(ctx)
         self.recalled = (await self.run.recall()).text
+
         loop = self.run.loop
         if loop and loop.ended and self.run.best is not None:
             # The answer of an earlier process.
@@ -132,6 +139,7 @@ class _Run(Heedful):
             while messages and not isinstance(messages[-1], ModelResponse):
                 messages.pop()
             messages = [*messages[:-1], best]
+
         result.all_messages()[:] = messages
 
         verdict = self.verdict
@@ -151,6 +159,7 @@ class _Run(Heedful):
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
     ) -> Any:
+        """Run a node of the agent's graph, and note that it runs."""
         # `run_stream` reads its last output outside a node.
         self.in_node = True
         try:
@@ -183,9 +192,14 @@ class _Run(Heedful):
         args: Any,
         handler: Any,
     ) -> Any:
+        """Run a tool and record its result; hold back a call that failed before.
+
+        Only with `hold_back`, and only once: the same call then runs.
+        """
         id = call.tool_call_id
         name = call.tool_name
         advice = await self.run.before(name, args, id)
+
         request = f"{name} {call.args_as_json_str()}"
         if advice and self.hold_back and request not in self.held_back:
             # The advice is the result of the call, so it is not shown again after it.
@@ -216,6 +230,10 @@ class _Run(Heedful):
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
+        """Judge an output; return it, or the best one, or ask the model again.
+
+        Raises ModelRetry with the feedback, as long as the agent has retries left.
+        """
         # A stream gives its last output more than once.
         repeats = self.judged and not self.in_node
         if repeats or ctx.partial_output or isinstance(output, DeferredToolRequests):

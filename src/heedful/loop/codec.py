@@ -77,6 +77,7 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _plain(value: Any) -> Any:
+    """Return the value of a field as JSON data."""
     if hasattr(value, "__dataclass_fields__"):
         return to_document(value)
     if isinstance(value, tuple | list):
@@ -92,6 +93,10 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
+    """Return the function that reads a value of this type from JSON data.
+
+    It is None if the JSON data are the value.
+    """
     arguments = [kind for kind in get_args(hint) if kind not in (type(None), ...)]
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
@@ -104,7 +109,8 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
 
     if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
         read = _reader(arguments[0])
-        return read and (lambda value: None if value is None else read(value))
+        if read is not None:
+            return lambda value: None if value is None else read(value)
 
     return None
 
@@ -193,6 +199,7 @@ def policy_to(policy: Policy) -> Plain:
     better = policy.improvement
     document: Plain = {"name": policy.name, "rules": list(map(rule_to, policy.rules))}
     document |= {"min_gain": better.min_gain, "unscored": policy.unscored}
+
     if better.against != "best":
         document["against"] = better.against
     if policy.goals:
@@ -232,9 +239,10 @@ def is_complete(document: Mapping[str, Any]) -> bool:
 
 
 def _rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the rules in the document of a policy. Raises InvalidInput."""
     rules = document.get("rules")
     if not isinstance(rules, list | tuple) or not all(
-        isinstance(r, Mapping) for r in rules
+        isinstance(rule, Mapping) for rule in rules
     ):
         raise InvalidInput(
             "rules", rules, 'a list of objects such as {"rule": "attempts"}'

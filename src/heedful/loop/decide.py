@@ -254,6 +254,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
         Trigger(error.check, clean(error.message, 200), f"{error.check}_failed")
         for error in evaluation.errors
     ]
+
     for goal in goals:
         name = goal.score
         score = evaluation.scores.get(goal.score)

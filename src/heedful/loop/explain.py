@@ -105,6 +105,7 @@ def _smallest(case: Case, knob: _Knob, direction: int, was: str) -> Change | Non
         value = knob.now + steps
         if not isinstance(knob.now, int):
             value = round(knob.now + steps * 0.001, 3)
+
         try:
             loop, policy = _with(case, knob.path, value)
             record.check_goals(loop.goals)

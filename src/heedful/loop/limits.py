@@ -49,6 +49,7 @@ class LoopLimits:
     def __post_init__(self) -> None:
         check_integer("max_reruns", self.max_reruns, 0)
         check_integer("bias_repetition_threshold", self.bias_repetition_threshold, 1)
+
         for name in SHARE_LIMITS:
             check_number(name, getattr(self, name), 0, high=1)
         for name in POSITIVE_LIMITS:

@@ -138,6 +138,7 @@ def _read_policy(text: str) -> Policy:
     if set("=<>≤≥") & set(head):
         parts.insert(0, head)
         head = "default"
+
     base = preset(head)
 
     changes: dict[str, Any] = {}
@@ -145,7 +146,10 @@ def _read_policy(text: str) -> Policy:
     for part in parts:
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
+
         # Every part with another sign of comparison is a goal, even a malformed one.
+        # Of the other parts, "-repeat" leaves a rule out, "repeat" has it,
+        # "repeat.times=3" changes one of its settings, and "attempts=5" gives a value.
         if set("<>≤≥") & set(name):
             goals.append(part)
         elif not equals and name.startswith("-"):
@@ -159,6 +163,7 @@ def _read_policy(text: str) -> Policy:
             changes[rule] = settings | {field: _read_literal(literal)}
         else:
             changes[name] = _read_literal(literal)
+
     if goals:
         changes.setdefault("goals", goals)
 
@@ -199,6 +204,7 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     gains = {
         field: changes[field] for field in ("min_gain", "against") if field in changes
     }
+
     name = changes.get("name", "")
     require(isinstance(name, str), "name", name, "text")
     return Policy(

@@ -107,7 +107,12 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
     views: set[Any] = set()
     stopped_before: set[str] = set()
     tried = 0
-    while waiting and tried < max_tries and len(waiting[0][1]) < MAX_HISTORY_ATTEMPTS:
+
+    # Each round makes the histories longer by one attempt.
+    for _ in range(MAX_HISTORY_ATTEMPTS):
+        if not waiting or tried >= max_tries:
+            break
+
         longer: list[History] = []
         for history in _extended(waiting, alphabet):
             tried += 1
@@ -117,12 +122,14 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
             fires = bool(rule(loop))
             if fires and not other_stops:
                 return Reach(rule, loop)
+            if fires or other_stops:
+                continue
 
-            if not fires and not other_stops:
-                view = _view(policy, parts, loop, history)
-                if view not in views:
-                    views.add(view)
-                    longer.append(history)
+            # Of the histories that rules treat alike, only the first is extended.
+            view = _view(policy, parts, loop, history)
+            if view not in views:
+                views.add(view)
+                longer.append(history)
         waiting = longer
 
     every_rule = stop.flat(policy.rules)
@@ -245,6 +252,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
             shortfall -= gain
         elif number > 1:
             worse = 1
+
         scores = {goal.score: _missing(goal, 1000) for goal in goals}
         scores[goals[0].score] = _missing(goals[0], shortfall + worse)
 
@@ -311,6 +319,7 @@ def _view(
     persistent = [
         symbol for symbol in symbols if PERSISTENT_FINDING_KEY in symbol.found
     ]
+
     return (
         min(len(symbols), max(max_attempts, default=0)),
         echoes,

@@ -195,9 +195,9 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 
     for low in goals:
         for high in goals:
-            apart = low.direction == "at_least" and high.direction == "at_most"
-            above = thousandths(low.threshold) > thousandths(high.threshold)
-            if low.score == high.score and apart and above:
+            are_bounds = low.direction == "at_least" and high.direction == "at_most"
+            exclude_all = thousandths(low.threshold) > thousandths(high.threshold)
+            if low.score == high.score and are_bounds and exclude_all:
                 allowed = (
                     f"at most {format_score(high.threshold)}: another goal is {high}"
                 )
@@ -222,10 +222,10 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         listed = isinstance(self.findings, tuple | list)
-        if not listed or not all(isinstance(f, Finding) for f in self.findings):
+        if not listed or not all(isinstance(item, Finding) for item in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
 
-        # A Mapping alone takes longer to see.
+        # Most scores are a dict, for which the check is faster than for a Mapping.
         if not isinstance(self.scores, dict | Mapping):
             raise InvalidInput(
                 "scores", self.scores, 'a mapping such as {"quality": 0.8}'
@@ -234,6 +234,7 @@ class Evaluation:
         check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
         if self.met is not None:
             check_share("met", self.met)
+
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
                 allowed = "a number within ±1e12; leave it out if unknown"
@@ -439,11 +440,11 @@ class Improvement:
             for goal in goals:
                 before = best.scores.get(goal.score, float(goal.direction == "at_most"))
                 after = new.scores.get(goal.score)
-                if (
-                    after is not None
-                    and goal.margin(after) - goal.margin(before) >= least
-                ):
+                if after is None:
+                    continue
+                if goal.margin(after) - goal.margin(before) >= least:
                     return True
+
             return False
 
         was = best.rank(goals)
@@ -612,8 +613,10 @@ def feedback(
     room = MAX_FEEDBACK_CHARS - len(head) - len(tail) - 24  # "- and … more."
     first_lines = set(dict(reversed(failed)).values())  # one of each check and goal
     shown_lines = _fitting_lines(lines, first_lines, room)
+
     length = _line_length(shown_lines, room)
     parts = [head, *(clean(line, length) for line in lines if line in shown_lines)]
+
     if len(lines) > len(shown_lines):
         parts.append(f"- and {len(lines) - len(shown_lines)} more.")
 
@@ -626,6 +629,7 @@ def _failed_lines(
     """Return a line for each error and each unmet goal, with the check or the goal."""
     worst_first = sorted(evaluation.errors, key=lambda error: -error.severity)
     failed = [(error.check, _finding_line(error)) for error in worst_first]
+
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
         score = format_score(evaluation.scores[goal.score])
@@ -637,6 +641,7 @@ def _failed_lines(
 
 
 def _finding_line(finding: Finding) -> str:
+    """Return the line about a finding: its check, its message and its fix."""
     check = clean(finding.check, 60)
     message = clean(finding.message, MAX_FEEDBACK_TEXT_CHARS).rstrip(" .")
     fix = clean(finding.fix, MAX_FEEDBACK_TEXT_CHARS)

@@ -189,6 +189,7 @@ def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
     quality = 0.0
     if recorded:
         quality = sum(worths) / len(recorded)
+
     return Figures(
         policy=policy.name,
         loops=len(recorded),
@@ -231,7 +232,9 @@ def count_unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
     for record in recorded:
         if record.loop.goals:
             continue
+
         evaluations = [attempt.evaluation for attempt in record.loop.attempts]
         if any(judged and judged.unscored(policy.goals) for judged in evaluations):
             count += 1
+
     return count

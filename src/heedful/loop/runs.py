@@ -171,6 +171,7 @@ class StageAttempt:
         document["timestamp"] = iso(self.timestamp)
         document["usage"] = to_document(self.usage)
         document["checks"] = list(document["checks"])
+
         return document
 
 
@@ -418,6 +419,7 @@ def report_attempt(
     feedback = verdict.feedback if isinstance(verdict, Again) else ""
     if status == "failed" and not feedback:
         feedback = stage_feedback(stage.name, evaluation, goals)
+
     output = attempt.candidate.text or ""
     if not stage.model:
         output = _function_output(stage.name, output)
@@ -485,9 +487,11 @@ def _results(
 
 
 def _finding_result(finding: Finding) -> CheckResult:
+    """Return the result of a check by one of its findings."""
     status, severity = LEVEL_STATUSES[finding.level]
     if finding.key == unvalidated_key(finding.check) and finding.level != "error":
         status = "not_validated"
+
     details: dict[str, object] = {"key": finding.key, "severity": finding.severity}
     if finding.evidence:
         details["evidence"] = finding.evidence
@@ -505,11 +509,13 @@ def _finding_result(finding: Finding) -> CheckResult:
 
 
 def _goal_result(goal: Goal, score: float | None) -> CheckResult:
+    """Return whether a score meets its goal, as the result of a check."""
     details = {
         "score": score,
         "threshold": goal.threshold,
         "direction": goal.direction,
     }
+
     if score is None:
         message = f"{goal.score} has no score, so {goal} could not be judged"
         return CheckResult(
@@ -519,8 +525,10 @@ def _goal_result(goal: Goal, score: float | None) -> CheckResult:
             message=message,
             details=details,
         )
+
     if goal.met(score):
         return CheckResult(goal.score, details=details)
+
     return CheckResult(
         goal.score,
         "failed",

@@ -375,6 +375,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         if tokens is None:
             tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(text))
         other_tokens = Counter(_CONTENT_TOKEN_PATTERN.findall(other))
+
         shared = (tokens & other_tokens).total()
         similarity_base = tokens.total() + other_tokens.total()
         alike = 2 * shared >= MIN_PLATEAU_SIMILARITY * similarity_base
@@ -392,4 +393,5 @@ def decisive_tokens(text: str) -> list[str]:
         negates = word in _NEGATIONS or word.endswith(("n't", "n’t"))
         if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
             decisive.append(token)
+
     return decisive

@@ -81,6 +81,7 @@ async def ask_for_json(
         if number > 0:
             correction = f"Your last answer could not be used: {complaint}. Be brief."
             turn_parts.insert(-1, correction)
+
         messages = [
             Message("system", rules),
             Message("user", "\n\n".join(turn_parts)),
@@ -112,6 +113,7 @@ async def ask_for_json(
             # dictated it.
             complaint = f"{error.field} must be {error.allowed}"
             reason = str(error)
+
         if answer.finish == "length":
             reason += f"; it was cut off by max_tokens ({max_tokens}): raise that"
 

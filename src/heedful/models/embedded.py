@@ -59,10 +59,12 @@ class EmbeddedModel:
             threads = max(1, _available_cores() - 1)
         check_integer("threads", threads)
         check_integer("context", context, least=64)
+
         self.name: str = name
         self._cache = cache
         self._timeout = timeout
         self._progress = progress
+
         self._file: Path | None = None
         self._weights = weights.needed(name)
         if self._weights:
@@ -79,6 +81,7 @@ class EmbeddedModel:
         self._turn = threading.Lock()
         # Guards the attributes below, only for short times.
         self._lock = threading.Lock()
+
         # None or one; a list, because the finalizer must see a later child, too.
         self._children: list[_Child] = []
         # The event that cancels the call which the child answers now.
@@ -103,6 +106,7 @@ class EmbeddedModel:
         settings = calls.check_request(messages, options)
         schema = settings["schema"]
         request = self._request(messages, settings)
+
         if find_spec("xllamacpp") is None:
             raise ModelUnavailable(
                 f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"

@@ -48,10 +48,12 @@ def load(settings: dict[str, Any]) -> Any:
     params.model.path = settings["path"]
     params.n_ctx = settings["context"]
     params.n_parallel = 1
+
     # As fast as 512, with 30 MB less memory. The size affects rounding and so the
     # answers.
     params.n_batch = params.n_ubatch = 64
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
+
     params.warmup = False
     params.fit_params = False
     # Otherwise it keeps up to 8 GB of prompts, which affect answers.
@@ -59,6 +61,7 @@ def load(settings: dict[str, Any]) -> Any:
     params.n_ctx_checkpoints = 0
     params.verbosity = 1  # errors only
     params.ui = False
+
     # The native server always listens on a random port of 127.0.0.1, so it gets a
     # random key. If possible, it listens on a Unix socket instead, which is removed
     # after loading.

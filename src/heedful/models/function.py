@@ -30,6 +30,7 @@ class Function:
         self, call: str | Callable[..., Any], *, timeout: float | None = None
     ) -> None:
         calls.check_timeout(timeout)
+
         self._timeout = timeout
         if isinstance(call, str):
             self.name: str = call

@@ -86,6 +86,7 @@ class RemoteModel:
     ) -> None:
         calls.check_timeout(timeout)
         self._kind, _, model = name.partition(":")
+
         self._url = ""
         if self._kind not in ("openai", "anthropic", "google"):
             address = name
@@ -97,6 +98,7 @@ class RemoteModel:
 
         allowed = "a provider or an address, and the name of a model"
         require(model, "model", name, allowed)
+
         self.name: str = name
         self.model: str = model
         self._key = api_key
@@ -122,6 +124,7 @@ class RemoteModel:
                 profile: Mapping[str, Any] = dict(model.profile)
                 if any(profile.get(name) for name in _FIXED_TEMPERATURE_PROFILES):
                     del settings["temperature"]
+
                 response = await model_request(
                     model,
                     _turns(messages),
@@ -133,6 +136,7 @@ class RemoteModel:
         finish: Literal["stop", "length"] = "stop"
         if response.finish_reason == "length":
             finish = "length"
+
         if not response.text:
             reason = response.finish_reason or "no reason given"
             hint = "; raise max_tokens" if finish == "length" else ""
@@ -145,6 +149,7 @@ class RemoteModel:
         cost = 0.0
         with suppress(LookupError, ValueError, AssertionError):
             cost = float(response.cost().total_price)
+
         usage = Usage(
             1,
             response.usage.input_tokens,

@@ -136,6 +136,7 @@ async def check(name: str | Weights, cache: Path | None = None) -> State:
     try:
         if not target.is_file():
             return State(name=weights.name, path=target, kind="absent")
+
         digest = await in_thread(partial(sha256_of, target))
     except OSError as error:
         raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
@@ -166,6 +167,7 @@ async def fetch(
     cancelled = threading.Event()
 
     def tell(done: int, step: str) -> None:
+        """Report the progress. Raises WeightsError if the caller has cancelled."""
         if cancelled.is_set():
             raise WeightsError(weights.name, "the caller cancelled the download")
         if progress is not None:
@@ -213,6 +215,7 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             return target
 
         target.parent.mkdir(parents=True, exist_ok=True)
+
         # An empty database: its lock is freed if the process is killed.
         lock = sqlite3.connect(
             folder.with_suffix(".lock"),
@@ -269,6 +272,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
         if _is_verified(weights, path, target):
             os.replace(path, target)
             return
+
         digest = sha256_of(path)
         tried.append(f"{title}: the SHA-256 is {digest}, not {weights.sha256}")
 
@@ -288,6 +292,7 @@ def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) ->
                 raise _SourceFailed(
                     f"more than the {weights.size} bytes there should be"
                 )
+
             out.write(chunk)
             tell(done, "downloading")
 

@@ -731,6 +731,7 @@ class StageRunner:
             seen = await memory.store.read(
                 memory.scope, patterns.seen, signature(error.check, error.key)
             )
+
             for lesson in seen.lessons:
                 usable = _has_known_fix(lesson) and lesson["text"]
                 if usable and lesson["signature"] not in withheld:
@@ -793,6 +794,7 @@ class StageRunner:
         status = attempt.overall_status.replace("_", " ")
         if not attempt.checks:
             status = "done, nothing checked"
+
         seconds = f"{attempt.execution_time_ms / 1000:.2f} s"
         say(f"{self._place}: {sign} attempt {attempt.attempt} {status} in {seconds}")
 

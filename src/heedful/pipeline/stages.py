@@ -185,11 +185,13 @@ def describe(value: Any) -> str:
     columns: list[Column] = []
     if prod(shape) < MAX_FRAME_CELLS:
         columns = _numeric_columns(value)
+
     ranges = [
         f"{column.name}: {short(column.least)} to {short(column.most)}, "
         f"mean {short(column.mean)}"
         for column in columns[:MAX_FRAME_COLUMNS]
     ]
+
     sizes = " × ".join(map(str, shape))
     first_rows = value[:MAX_FRAME_ROWS]
     return "\n".join([f", {sizes}", *ranges, f"first rows:\n{first_rows}"])
@@ -318,6 +320,7 @@ class StageState:
         self.run: str = run
         self.candidates: tuple[Any, ...] = tuple(candidates)
         self.unstored: str = ""
+
         self._before = StateBefore(state)
         self._changes: dict[int, StateChange] = {}  # by the number of the attempt
         self._latest = 0  # the number of the attempt whose change the state has
@@ -373,6 +376,7 @@ class StageState:
         if output is not None and output is not self.state:
             output_field = self.stage.name
             put(self.state, output_field, output)
+
         change = self._before.change(self.state, output_field)
         self._changes[attempt] = change
         self._latest = attempt
@@ -440,6 +444,7 @@ class StageState:
 
         if candidate is None and attempt <= len(self.candidates):
             candidate = self.candidates[attempt - 1]
+
         if isinstance(candidate, str):  # what a model wrote
             self._changes[attempt] = StateChange({self.stage.name: candidate})
         elif attempt not in self._changes:  # another process made it
@@ -456,6 +461,7 @@ class StageState:
             put(self.state, name, value)
         for name in change.gone:
             drop(self.state, name)
+
         self._latest = attempt
 
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:

@@ -237,8 +237,10 @@ class EpisodeBuilder:
         omitted += self.count - len(events)
         if by_time:
             events = _sorted_by_time(events)
+
         if task is None:
             task = _first_prompt(events)
+
         if fault is not None:
             fault = Fault(
                 shorten(fault.category, content),

@@ -181,6 +181,7 @@ def _rank(line: str, *, first: bool) -> int:
         has_reason,
         _ERROR_MENTION_PATTERN.search(line),
     )
+
     rank = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
     if len(line) > MAX_QUOTED_LINE_CHARS or line.endswith("..."):
         rank += 2

@@ -96,9 +96,11 @@ def _call_event(part: Mapping[str, Any], agent: str) -> Event:
 def _result_event(
     part: Mapping[str, Any], names: Mapping[str, str], agent: str
 ) -> Event:
+    """Return the event of a tool's result in a message."""
     call = text_field(part, "tool_use_id") or text_field(part, "id")
     tool = text_field(part, "name") or names.get(call, "")
     text = text_of(first_of(part, "response", "result", "content"))
+
     response = Event("tool_response", agent=agent, tool=tool, call=call)
     if part.get("is_error"):
         return replace(response, error=text or "error")
@@ -293,6 +295,10 @@ class ChatReader(EpisodeReader):
     source = "chat"
 
     def add(self, value: Any) -> list[Episode]:
+        """Read a chat or a single message; return the episode of a chat.
+
+        Single messages become one episode at the end of the file. Raises InvalidInput.
+        """
         if isinstance(value, Mapping) and "messages" not in value:
             self._sessions[""].add(value)
             return []
@@ -370,6 +376,10 @@ class SessionReader(EpisodeReader):
     source = "claude-code"
 
     def add(self, value: Any) -> list[Episode]:
+        """Read an entry; return [], because its session may go on. Raises InvalidInput.
+
+        Entries of other types are ignored, and so are those that were read before.
+        """
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
             raise InvalidInput("an entry", value, "an object with a type")
         if value["type"] not in ("user", "assistant", "system", "summary"):
@@ -402,6 +412,7 @@ class CodexReader(EpisodeReader):
     source = "codex"
 
     def add(self, value: Any) -> list[Episode]:
+        """Read an entry; return [], as the session may go on. Raises InvalidInput."""
         item = value.get("payload") if isinstance(value, Mapping) else None
         if not isinstance(item, Mapping):
             raise InvalidInput("an entry", value, "an object with a payload")
@@ -425,13 +436,16 @@ def _item_events(
     """Return the events of an item of OpenAI's responses. Raises InvalidInput."""
     kind = text_field(item, "type")
     call = text_field(item, "call_id") or text_field(item, "id")
+
     if kind == "message":
         parts = objects(item.get("content"), "content")
         events = message_events(text_field(item, "role") or "user", parts, names)
         return [_without_notes(event) for event in events]
+
     if kind.endswith("_call_output"):
         result = _call_output(json_data(item.get("output")))
         return message_events("tool", [{**result, "id": call}], names)
+
     if kind.endswith("_call"):
         part = {
             "type": "tool_call",
@@ -466,8 +480,10 @@ def _call_output(data: Any) -> dict[str, Any]:
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     """Return the events of an entry of Claude Code. Raises InvalidInput."""
     kind = entry["type"]
+
     if kind == "summary":
         return [Event("summary", text_field(entry, "summary"))]
+
     if kind == "system":
         error = text_of(entry.get("error"))
         type = "error_event" if error else "system_event"
@@ -527,11 +543,14 @@ def _event(value: Mapping[str, Any]) -> Event:
         for name, content in fields.items()
         if name not in names and content is not None
     }
+
     kind = text_field(fields, "type")
     require(kind, "type of an event", fields.get("type"), "text, such as tool_call")
+
     arguments = fields.get("arguments")
     if not isinstance(arguments, str | Mapping | None):
         arguments = text_of(arguments)
+
     return Event(
         kind,
         text_of(fields.get("content")),
@@ -549,12 +568,17 @@ def _event(value: Mapping[str, Any]) -> Event:
 
 
 def _fault(value: Any) -> Fault | None:
+    """Return the fault of an episode, by the names that heedful writes or older ones.
+
+    None stays None. Raises InvalidInput.
+    """
     if value is None:
         return None
     if not isinstance(value, Mapping):
         raise InvalidInput(
             "error", value, "an object with error_category and error_message"
         )
+
     category = text_field(value, "error_category") or text_field(value, "category")
     message = text_field(value, "error_message") or text_field(value, "message")
     return Fault(category, message, text_of(value.get("context")))

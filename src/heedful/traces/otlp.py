@@ -179,6 +179,7 @@ def _span(fields: Mapping[str, Any], scope: Any) -> Span:
     status = fields.get("status") or {}
     require(isinstance(status, Mapping), "status", status, "an object with a code")
     code = status.get("code")
+
     records = objects(fields.get("events"), "events")
     span = Span(
         trace=text_field(fields, "traceId"),
@@ -190,14 +191,17 @@ def _span(fields: Mapping[str, Any], scope: Any) -> Span:
         attributes=_attributes(fields.get("attributes")),
         message=text_field(status, "message"),
     )
+
     if isinstance(code, int | str):
         span.status = SPAN_STATUS_CODES.get(code, "")
     span.events = [
         (text_field(record, "name"), _attributes(record.get("attributes")))
         for record in records
     ]
+
     # Bits of OTLP 1.1: it is known whether the parent is remote, and it is.
     span.remote = _integer(fields, "flags", "bits") & 0x300 == 0x300
+
     if scope == OWN_SPAN_SCOPE:  # heedful's own spans only connect a trace
         return replace(span, attributes={}, message="", events=())
 
@@ -400,9 +404,11 @@ def _add_genai(step: SpanStep, attributes: Attributes) -> None:
     definitions = json_data(attributes.get("gen_ai.tool.definitions"))
     with suppress(InvalidInput):
         step.tools = messages.offered_tools(definitions)
+
     instructions = json_data(attributes.get("gen_ai.system_instructions"))
     if instructions is not None:
         step.inputs += _events([{"parts": instructions}], "system")
+
     prompt = json_data(attributes.get("gen_ai.input.messages"))
     answer = json_data(attributes.get("gen_ai.output.messages"))
     step.inputs += _events(prompt, "user")
@@ -424,6 +430,10 @@ def _add_inferred(step: SpanStep, attributes: Attributes) -> None:
 def _inferred_events(
     step: SpanStep, attributes: Attributes, side: str, role: str
 ) -> tuple[Event, ...]:
+    """Return the events of one `side` ("input" or "output") of a span of OpenInference.
+
+    `role` is that of messages without a role, and of a side that is only a text.
+    """
     chat = _listed(attributes, f"llm.{side}_messages.")
     for message in chat:
         contents = message.pop("contents", None)
@@ -448,6 +458,7 @@ def _listed(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
     for name, value in attributes.items():
         if name.startswith(prefix):
             *path, last = name[len(prefix) :].split(".")
+
             branch = tree
             for part in path[:20]:
                 inner = branch.get(part)

@@ -159,6 +159,7 @@ def course(episode: Episode) -> Course:
     task_in_lower_case = task.lower()
     new_values: list[frozenset[str]] = []
     answer: int | None = None
+
     for position, text in enumerate(texts):
         others = _without_task(values(text) - task_values, task_in_lower_case)
         new_values.append(others)
@@ -362,6 +363,7 @@ def repeated_step(
         polls,
         "a collection of tool names, such as a list",
     )
+
     results = answered(events)
     # The calls of the row of equal steps that is being counted.
     calls: list[int] = []

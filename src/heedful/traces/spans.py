@@ -56,6 +56,7 @@ class SpanReader(EpisodeReader):
         self._events: dict[Hashable, Event] = {}
 
     def add(self, value: Any) -> list[Episode]:
+        """Add the spans of a request in protobuf, or in JSON; return []."""
         if isinstance(value, bytes):
             return self.add_spans(otlp.from_request(value))
         return self.add_spans(otlp.from_json(value))
@@ -302,6 +303,7 @@ class _EventLog:
         author = event.agent
         if not author and event.type not in ("user_message", "system_event"):
             author = agent
+
         seconds = time / 1e9 if time else None
         self.builder.add(
             replace(event, agent=author, tool=tool, call=call, id=id, at=seconds)
@@ -337,6 +339,7 @@ def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
     outcome: Ended | None = None
     if roots and all(step.status == "ok" for step in roots):
         outcome = "success"
+
     fault = None
     for root in roots:
         if root.error:
