@@ -91,9 +91,9 @@ class LoopView:
         self, stored: StoredLoop, following: str, number: int | None = None
     ) -> None:
         self.stored: StoredLoop = stored
+        self._following = following
         self.policy: decide.Policy = codec.policy_from(stored.head.policy)
         self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
-        self._following = following
 
         self.decision: decide.Decision | None = None
         for decision in stored.decisions:
@@ -202,7 +202,7 @@ class LoopView:
     def _echo_and_fatigue_facts(self) -> dict[str, Any]:
         """Return how often bias tags were repeated, and how tired the loop is."""
         standing = self.decision.standing if self.decision else decide.Standing()
-        tired = fatigue_fields(
+        fatigue = fatigue_fields(
             standing.fatigue,
             before=round(standing.fatigue - standing.change, 3),
             policy=self.policy,
@@ -219,8 +219,8 @@ class LoopView:
 
         return {
             **echo_fields(counts, threshold),
-            **tired,
-            "fatigue_threshold_exceeded": tired["threshold_exceeded"],
+            **fatigue,
+            "fatigue_threshold_exceeded": fatigue["threshold_exceeded"],
         }
 
     def _evaluation_facts(self) -> dict[str, Any]:

@@ -159,20 +159,20 @@ def checks_of_missing_scores(
 
     if completion.bias_tags is None:
         roles = [*roles, PESSIMIST_ROLE]
-    critics = [
-        critic(role, judge, goal=goal if role == ALIGNMENT_SCORE else "")
-        for role in roles
-    ]
+    # Only the alignment is judged by the goal.
+    goals = {ALIGNMENT_SCORE: goal}
+    critics = [critic(role, judge, goal=goals.get(role, "")) for role in roles]
+
     summary = completion.summary
     output = completion.output
 
-    # The critics read the output, or the summary if there is no output.
     async def judge_output(candidate: Any, context: Context) -> record.Evaluation:
+        """Let the critics judge the output, or the summary if there is no output."""
         text = summary if output is None else output
         return await evaluated(text, context, critics, evaluate=None)
 
-    # The summary is judged beside the output that it sums up, if that is known.
     async def judge_summary(candidate: Any, context: Context) -> record.Evaluation:
+        """Judge the summary beside the output that it sums up, if that is known."""
         if output is not None:
             context = replace(context, data=output)
         summary_critic = critic(SUMMARY_ROLE, judge)

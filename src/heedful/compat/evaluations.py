@@ -34,7 +34,7 @@ from heedful.validation import check_integer, check_number, check_sequence
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
 MIN_QUALITY_RISE = 0.1
-# What stands for an empty text.
+# The word that earlier systems put in place of an empty text.
 UNKNOWN_DETAIL = "Unknown"
 # Characters of a query and of a context in a listing, and of a context in a rationale.
 MAX_LISTED_QUERY_CHARS = 200
@@ -187,9 +187,10 @@ def learn_correction(
     )
     rise = example.deltas.get("quality", 0.0)
     has_risen = _has_risen(rise)
+
     if trust is None:
-        measured = has_risen and error_type not in _JUDGE_ERROR_TYPES
-        trust = "measured" if measured else "model"
+        is_measured = has_risen and error_type not in _JUDGE_ERROR_TYPES
+        trust = "measured" if is_measured else "model"
     if find_quotations((text, evidence), (query, context)):
         trust = "external"
 
@@ -255,7 +256,10 @@ def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
 def _judged_error(
     critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
 ) -> _JudgedError | None:
-    """Return the error that an evaluation names; `rise` is None if it is too small."""
+    """Return the error that an evaluation names, or None.
+
+    `rise` is by how much the quality rose; None if that is too little to count.
+    """
     for status, (error, key) in _STATUS_ERRORS.items():
         for result in results:
             if result["status"] == status:
@@ -264,6 +268,7 @@ def _judged_error(
 
     if "CONFLICTS" in critique:
         return _JudgedError("factual_error", "", max_detail_chars=200, detail=critique)
+
     if rise is not None:
         beginning = f"Quality improved by {rise:.2f}: "
         return _JudgedError(

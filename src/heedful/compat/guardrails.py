@@ -214,7 +214,8 @@ class GuardedLoops:
         personas: Mapping[str, str],
     ) -> None:
         """Judge and store an attempt that is not stored; begin its loop if need be."""
-        if completion.is_empty and stored_loop.created:
+        is_new = not stored_loop.created
+        if completion.is_empty and not is_new:
             allowed = "given: the summary, the output or the scores of this attempt"
             raise InvalidInput("summary", None, allowed)
         if completion.is_empty:
@@ -229,9 +230,7 @@ class GuardedLoops:
             goal = str(context.get("goal") or "")
         checks = checks_of_missing_scores(completion, self.judge, goal)
 
-        if stored_loop.created:
-            await self._update_policy(stored_loop)
-        else:
+        if is_new:
             await report.open_loop(
                 stored_loop.id,
                 completion.task or goal or name,
@@ -240,6 +239,8 @@ class GuardedLoops:
                 scope=self.scope,
                 context={"goal": goal} if goal else None,
             )
+        else:
+            await self._update_policy(stored_loop)
 
         attempt_report = report.AttemptReport(
             completion.value,
@@ -327,6 +328,7 @@ class GuardedLoops:
         """
         (stored_loop,) = await self._read([id])
         if self.named:
+            # The request says who overrides the limits; its key is recorded as `by`.
             note = f"named by the caller: {self.named}"
             why = f"{why}; {note}" if why else note
 
@@ -624,10 +626,13 @@ async def detect_bias_repetition(
         threshold = _echo_threshold(stored_loop)
 
     earlier = await loops.earlier_echoes(stored_loop.id)
-    loop = _then(replace(stored_loop.loop, echoes=earlier), completion)
-    counts = stop.Echo(threshold, across="scope").counts(loop)
-    tags = {key.removeprefix(BIAS_PREFIX): times for key, times in counts.items()}
-    return answers.echo_fields(tags, threshold)
+    loop = replace(stored_loop.loop, echoes=earlier)
+    next_loop = _then(loop, completion)
+    counts_by_key = stop.Echo(threshold, across="scope").counts(next_loop)
+    counts = {
+        key.removeprefix(BIAS_PREFIX): times for key, times in counts_by_key.items()
+    }
+    return answers.echo_fields(counts, threshold)
 
 
 async def track_bias(
@@ -764,7 +769,7 @@ def _echo_threshold(stored_loop: StoredLoop) -> int:
 
 
 def _then(loop: record.Loop, completion: Completion) -> record.Loop:
-    """Return the loop with one more attempt, which has the scores and tags reported."""
+    """Return the loop with one more attempt, which a completion describes."""
     attempt = record.Attempt(
         len(loop.attempts) + 1,
         record.Candidate(""),

@@ -63,6 +63,7 @@ async def run_iteration(
         initial=candidate,
         store=None,
     )
+
     first = result.loop.attempts[0].evaluation or record.Evaluation()
     last = result.loop.attempts[-1].evaluation or record.Evaluation()
     complaints = [finding for finding in first.findings if finding.level != "note"]

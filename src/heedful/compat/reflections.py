@@ -205,9 +205,11 @@ async def generate_reflection(
         require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
+    related_ids = [str(id) for id in related]
 
     if callable(model) and not isinstance(model, Model):
         model = Function(model)
+
     reflected = await reflect(
         episode,
         memory=_memory(store, context["tenant_id"], context["project_id"]),
@@ -217,7 +219,7 @@ async def generate_reflection(
         trust=trust,
         on_model_error=on_model_error,
         store=False,
-        related=list(map(str, related)),
+        related=related_ids,
     )
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
@@ -271,8 +273,8 @@ def _with_session(reflected: Reflected, session_id: str) -> Reflected:
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     """Return the lessons of a result.
 
-    They are those that heedful made, if the texts are unchanged, else new ones from an
-    unknown author. Raises InvalidInput.
+    If heedful made the result and its texts are unchanged, they are heedful's lessons.
+    Else they are new lessons of an unknown author. Raises InvalidInput.
     """
     if not isinstance(result, Mapping) or "reflection_text" not in result:
         allowed = "a ReflectionResult, or a mapping with its fields"
@@ -304,6 +306,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     text = redact(fields.reflection_text)
     pattern = signature(category or "reflection", text)
     text = text[:MAX_EXAMPLE_TEXT_CHARS]
+
     meta = {
         **UNKNOWN_RUN_METADATA,
         "outcome": "failure",
@@ -395,6 +398,7 @@ def _record_of(match: Match) -> dict[str, Any]:
         name: _meta_value(match, name, default)
         for name, default in UNKNOWN_RUN_METADATA.items()
     }
+
     return {
         "reflection_id": match.signature,
         "kind": "strategy" if match.kind == "strategy" else "reflection",

@@ -386,7 +386,6 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
         digests = await tools.store.read(
             scope, episodes.left, MAX_SWEEP_EPISODES, failed
         )
-
         for digest in digests:
             await work.defer("reflect", scope, digest=digest)
 
@@ -440,15 +439,20 @@ class LocalQueue(Work):
         self._tools = tools
         self._queues = queues or JOB_QUEUES
         self._listener = listener
+        self._open = True
+
+        # A running job has a slot, and the lock that it holds.
         self._slots = asyncio.Semaphore(concurrency)
         self._locks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
-        self._open = True
+
         # The name of a job -> its queue, and since when it waits.
         self._waiting: dict[str, tuple[str, float]] = {}
         # The asyncio task of a job -> its queue, and since when it runs.
         self._running: dict[asyncio.Task[Any] | None, tuple[str, float]] = {}
+        # The asyncio tasks of all jobs, waiting or running, and of the periodic rounds.
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds: list[asyncio.Task[None]] = []
+        # Queue -> the number of its jobs that were given up.
         self._failed: Counter[str] = Counter()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:

@@ -117,6 +117,7 @@ async def _read(
                 # One byte more than allowed shows that the body is too long.
                 if gzip is not None:
                     part = gzip.decompress(part, max_bytes - size + 1)
+
                 parts.append(part)
                 size += len(part)
                 if size > max_bytes:
@@ -125,6 +126,7 @@ async def _read(
                         code="body_too_large",
                         detail=f"a body may have at most {max_bytes} bytes",
                     )
+
     except TimeoutError:
         raise Problem(
             status=408,
@@ -141,6 +143,7 @@ async def _read(
 
 
 def _bad_request(detail: str) -> Problem:
+    """Return the problem of a body that is malformed."""
     return Problem(status=400, code="bad_request", detail=detail)
 
 
@@ -222,11 +225,13 @@ class RateLimit:
 
         tokens, since = self._buckets.pop(caller, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - since) * self._rate)
+
         wait_seconds = 0
         if tokens >= 1:
             tokens -= 1
         else:
             wait_seconds = ceil((1 - tokens) / self._rate)
+
         self._buckets[caller] = tokens, now
         if len(self._buckets) > MAX_RATE_KEYS:
             self._buckets.popitem(last=False)
@@ -276,6 +281,7 @@ class Capacity:
 
 
 def _too_busy(status: int, code: str, requests: str) -> Problem:
+    """Return the problem of a limit that is reached; `requests` says of what."""
     return Problem(
         status=status,
         code=code,
@@ -478,13 +484,15 @@ class Entrance:
         deadline = asyncio.timeout(self._setup.limits.answer)
         metrics = self._setup.metrics
         metrics.running += 1
+
         try:
             async with deadline:
                 await self._admit(scope, receive, response.send)
         except ClientDisconnect:
             pass
         except (Exception, asyncio.CancelledError) as error:
-            if response.status:  # part of the answer is already sent
+            # If part of the answer is already sent, it cannot become a problem.
+            if response.status:
                 raise
             failure = self._failure_of(error, deadline)
             await answer(failure, scope)(scope, receive, response.send)
@@ -495,7 +503,7 @@ class Entrance:
     def _failure_of(
         self, error: BaseException, deadline: asyncio.Timeout
     ) -> BaseException:
-        """Return what to answer: the error, or why the request was ended."""
+        """Return what to answer: the error, or the problem of a request cut short."""
         if isinstance(error, asyncio.CancelledError):
             return Problem(
                 status=503,

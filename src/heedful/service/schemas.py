@@ -37,6 +37,7 @@ MAX_JSON_DEPTH = 100  # levels of JSON; redaction recurses once for each level
 
 
 def _without_null_character(text: str) -> str:
+    """Return a text unchanged. Raises ValueError if it has a null character."""
     if "\0" in text:  # PostgreSQL cannot store it
         raise ValueError("it contains a null character")
     return text
@@ -52,6 +53,7 @@ def inside(value: Any) -> Collection[Any]:
 
 
 def _not_too_deep(value: Any) -> Any:
+    """Return JSON data unchanged. Raises ValueError if it is nested too deeply."""
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = list(chain.from_iterable(map(inside, level)))
@@ -61,8 +63,13 @@ def _not_too_deep(value: Any) -> Any:
 
 
 def _loop_name(loop: str) -> str:
-    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
+    """Return the id of a new loop unchanged. Raises ValueError if it is unusable."""
+    # The id is stored without redaction, so it must not contain a secret.
+    if not loop.isprintable() or loop != redact(loop):
         raise ValueError("it must be 1 to 200 printable characters, without a secret")
+
+    # A path that ends with `/explain` is another route, and clients remove `.` and `..`
+    # from paths.
     if loop.endswith("/explain") or not {".", ".."}.isdisjoint(loop.split("/")):
         raise ValueError(
             "it must not end with /explain or have a part . or ..: no route reads it"
@@ -71,7 +78,10 @@ def _loop_name(loop: str) -> str:
 
 
 def _exact(kind: type) -> BeforeValidator:
-    """Refuse unknown fields of a record, and name the nearest known one."""
+    """Return a validator that refuses fields that the record `kind` does not have.
+
+    Its error names the most similar field of the record.
+    """
     names = [field.name for field in fields(kind)]
     field_kind = f"field of {kind.__name__.lower()}"
 
@@ -85,7 +95,8 @@ def _exact(kind: type) -> BeforeValidator:
 
 
 def _no_key(source: str) -> str:
-    # It would count against the quota of that key.
+    """Return a source unchanged. Raises ValueError if it claims to be a key."""
+    # The lesson would count against the quota of that key.
     if source.startswith(trust.KEY_SOURCE_PREFIX):
         raise ValueError(
             "source may not begin with `key:`: the service itself adds the key"
@@ -104,11 +115,11 @@ LOOP_NAME_VALIDATOR = AfterValidator(_loop_name)
 LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Plain = Annotated[
-    Any, AfterValidator(_not_too_deep)
-]  # JSON data as it was read, not a copy
+# JSON data as it was read, not a copy.
+Plain = Annotated[Any, AfterValidator(_not_too_deep)]
 Document = dict[str, Any]
-Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
+# A goal or a policy, as text or as JSON.
+Notation = Short | dict[str, Plain]
 
 
 class Body(BaseModel):
@@ -202,8 +213,9 @@ class NewAttempt(Body):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        judged = self.evaluation is not None or self.checks
-        if self.output is None and not self.digest and not judged:
+        has_output = self.output is not None or self.digest
+        is_judged = self.evaluation is not None or self.checks
+        if not has_output and not is_judged:
             raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
@@ -277,36 +289,48 @@ def loop_record(stored: StoredLoop) -> Document:
     The `output` of an attempt is null if only its digest is stored. A decision has the
     fatigue of the loop at that time, and the code of the reason.
     """
-    loop = stored.loop
-    decisions = stored.decisions
     head = stored.head
+    loop = stored.loop
+
     attempts = []
     for attempt, output in zip(loop.attempts, stored.values, strict=True):
         row = codec.to_document(attempt)
         attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
-    reasons = [step.reason for step in decide.reasoning(loop, decisions)]
-    decided = [
-        {
-            "attempt": decision.attempt,
-            "verdict": codec.verdict_to(decision.verdict),
-            "reason": reason,
-            **asdict(decision.standing),
-            "at": decision.at,
-        }
-        for decision, reason in zip(decisions, reasons, strict=True)
-    ]
-    names = ("task", "context", "memory_key", "goals", "policy")
+
+    briefing = None
+    if stored.briefing is not None:
+        briefing = stored.briefing.plain()
+
     return {
         **stored.summary(),
-        **{name: getattr(head, name) for name in names},
+        "task": head.task,
+        "context": head.context,
+        "memory_key": head.memory_key,
+        "goals": head.goals,
+        "policy": head.policy,
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,
         "made": attempts,
-        "decisions": decided,
-        "overrides": list(map(asdict, loop.overrides)),
-        "briefing": stored.briefing and stored.briefing.plain(),
+        "decisions": _decision_rows(stored),
+        "overrides": [asdict(override) for override in loop.overrides],
+        "briefing": briefing,
         "verdict": loop_verdict(decide.latest_verdict(stored.decisions), loop),
     }
+
+
+def _decision_rows(stored: StoredLoop) -> list[Document]:
+    """Return the decisions of a loop, each with its reason and the fatigue it saw."""
+    steps = decide.reasoning(stored.loop, stored.decisions)
+    return [
+        {
+            "attempt": decision.attempt,
+            "verdict": codec.verdict_to(decision.verdict),
+            "reason": step.reason,
+            **asdict(decision.standing),
+            "at": decision.at,
+        }
+        for decision, step in zip(stored.decisions, steps, strict=True)
+    ]
 
 
 def explanation_record(why: Explanation) -> Document:

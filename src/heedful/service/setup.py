@@ -57,6 +57,9 @@ class Metrics:
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
+        self.running: int = 0  # requests that have no answer yet
+
+        # Counted and measured by the middleware, for each request.
         self.requests: Counter = Counter(
             "heedful_requests",
             "Requests answered",
@@ -70,16 +73,19 @@ class Metrics:
             buckets=DURATION_BUCKETS_SECONDS,
             registry=registry,
         )
+
+        # Counted by routes.
         self.refused: Counter = Counter(
             "heedful_spans_refused", "Spans not stored", registry=registry
         )
-        self.running: int = 0  # requests
         self._decisions = Counter(
             "heedful_decisions",
             "Decisions on attempts",
             ("outcome",),
             registry=registry,
         )
+
+        # Set when the metrics are read.
         self._jobs = Gauge(
             "heedful_jobs",
             "Jobs that are not done",
@@ -103,6 +109,7 @@ class Metrics:
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
+
         # A rule of several, such as `echo+fatigue`. A request can invent any number of
         # them, and each would be a label.
         if "+" in outcome:
@@ -197,13 +204,16 @@ class Setup(Resources):
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope; a job embeds what is written to it."""
         memory = self.memories.get(scope)
-        if memory is None:
-            if len(self.memories) >= MAX_CACHED_MEMORIES:
-                self.memories.clear()
-            memory = Resources.memory(self, scope)
-            if self.embedder:
-                memory.later = partial(self.embed_soon, scope)
-            self.memories[scope] = memory
+        if memory is not None:
+            return memory
+
+        memory = Resources.memory(self, scope)
+        if self.embedder:
+            memory.later = partial(self.embed_soon, scope)
+
+        if len(self.memories) >= MAX_CACHED_MEMORIES:
+            self.memories.clear()
+        self.memories[scope] = memory
         return memory
 
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
@@ -230,30 +240,28 @@ class Setup(Resources):
         total = 0
         space = space_of(self.embedder)
         for scope, since in list(self.behind.items()):
+            limit = MAX_COUNTED_TEXTS - total
             texts = await self.store.read(
-                scope,
-                search.unplaced,
-                space,
-                0,
-                MAX_COUNTED_TEXTS - total,
-                since,
+                scope, search.unplaced, space, 0, limit, since
             )
             total += len(texts)
             if not texts:
                 self.behind.pop(scope, None)
+
         return total
 
     def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""
-        place = f"{scope.tenant}/{scope.project}/{loop}"
+        path = f"{scope.tenant}/{scope.project}/{loop}"
         return self._sort_pins(
-            pins for pattern, pins in self.pins.items() if fnmatchcase(place, pattern)
+            pins for pattern, pins in self.pins.items() if fnmatchcase(path, pattern)
         )
 
     def _sort_pins(self, lists: Iterable[Sequence[str]]) -> LoopMeasures:
         """Return the checks, the goals and the keys in these lists of pins.
 
-        Raises UnknownName.
+        A pin such as `key:ID` is a key, one such as `score>=0.8` is a goal. Raises
+        UnknownName.
         """
         checks = list[str]()
         goals = list[Goal]()

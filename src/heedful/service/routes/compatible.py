@@ -33,7 +33,8 @@ _Loop = Annotated[
     LOOP_NAME_VALIDATOR,
 ]
 LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.MAX_RERUN_NAME_CHARS)]
-Identifier = Annotated[str | int, AfterValidator(str)]  # a number becomes text
+# A number becomes text.
+Identifier = Annotated[str | int, AfterValidator(str)]
 LongText = Annotated[str, Field(max_length=1_000_000)]
 # Fields of a body that name the tenant, the project and the actor of a call.
 IDENTITY_FIELDS = {"tenant_id", "project_id", "override_by"}
@@ -137,13 +138,14 @@ class LenientRoute(Route):
             answer = await handle(request)
             if not fields:
                 return answer
-            warnings = [
-                f"ignored: {name!r} is no field of this route"
-                for name in request.state.plain
-                if name not in fields
-            ]
-            if not warnings:
+
+            unknown = [name for name in request.state.plain if name not in fields]
+            if not unknown:
                 return answer
+
+            warnings = [
+                f"ignored: {name!r} is no field of this route" for name in unknown
+            ]
             content = json.loads(bytes(answer.body))
             content["warnings"] = redact_data(warnings)
             return JSONResponse(content, answer.status_code)
@@ -182,10 +184,13 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
         )
     if any(getattr(completion, flag) for flag in OVERRIDE_FLAGS):
         caller.needs("approve")
+
     answer = await guardrails.process_loop_completion(**_arguments(completion, caller))
-    source = f"loop:{answer['decision_result']['original_loop_id']}"
-    release = release_command(await caller.read(lessons.held_of, source))
-    return {**answer, "release": release} if release else answer
+    loop = answer["decision_result"]["original_loop_id"]
+    waiting = await caller.read(lessons.held_of, f"loop:{loop}")
+    if waiting:
+        return {**answer, "release": release_command(waiting)}
+    return answer
 
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=dict[str, Any])
@@ -215,7 +220,7 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    """Return the arguments of a function of `guardrails` that a body has."""
+    """Return the arguments for a function of `guardrails` that a body contains."""
     return {
         **body.model_dump(exclude=IDENTITY_FIELDS),
         "override_by": caller.by,
@@ -223,14 +228,20 @@ def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _loops(caller: Caller, tenant: str = "") -> guardrails.GuardedLoops:
-    """Return the caller's loops; the audit notes overrides under the name `named`."""
+def _loops(caller: Caller, overrider: str = "") -> guardrails.GuardedLoops:
+    """Return the caller's loops.
+
+    `overrider` is who the body says overrides a limit, for the audit log; "" if it does
+    not say.
+    """
     setup = caller.setup
 
     def record_override(loop: str, rule: str) -> None:
-        caller.record("loop.override", loop, rule=rule, named=tenant)
+        """Add an override of a limit to the audit log."""
+        caller.record("loop.override", loop, rule=rule, named=overrider)
 
     def is_trusted(loop: str) -> bool:
+        """Return whether the operator trusts what this key reports about a loop."""
         if "approve" in caller.key.may:
             return True
         return caller.key.id in setup.pinned(caller.scope, loop).keys
@@ -243,7 +254,7 @@ def _loops(caller: Caller, tenant: str = "") -> guardrails.GuardedLoops:
         memory=caller.memory,
         overriding=record_override,
         vouched=is_trusted,
-        named=tenant,
+        named=overrider,
     )
 
 
@@ -263,12 +274,14 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     if not caller.setup.reflections:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
         raise Problem(status=503, code="reflections_off", detail=off)
+
     scope = caller.scope
     memory = caller.memory
-    context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
     trust: Literal["operator", "tool"] = "tool"
     if "approve" in caller.key.may:
         trust = "operator"
+
+    context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
@@ -278,6 +291,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     )
     if not run.store:
         return reflection
+
     storage = await engine.store_reflection(
         reflection, scope.tenant, scope.project, store=memory
     )

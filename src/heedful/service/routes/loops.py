@@ -63,11 +63,12 @@ async def attempt(
     """
     setup = caller.setup
     pinned = setup.pinned(caller.scope, id)
-    specs = [check.model_dump() for check in body.checks]
     pinned_checks = [{"name": name} for name in pinned.checks]
-    other_checks = [spec for spec in specs if spec not in pinned_checks]
+    sent_checks = [check.model_dump() for check in body.checks]
+    other_checks = [check for check in sent_checks if check not in pinned_checks]
 
     async def load() -> Sequence[Check]:
+        """Load the checks that judge the output, if the report is a new one."""
         if pinned_checks and body.output is None:
             raise InvalidInput(
                 "output", None, "given: checks that are pinned to this loop read it"
@@ -76,11 +77,14 @@ async def attempt(
             return ()
         return await load_checks([*pinned_checks, *other_checks], setup)
 
-    # A judgement is trusted if the operator pinned all that made it, or trusts the key
-    # that reports it. Only a key that may approve may choose the goals.
+    # A judgement is trusted if the operator trusts the key that reports it, or pinned
+    # all that made it.
     may_approve = "approve" in caller.key.may
-    trusted_key = may_approve or caller.key.id in pinned.keys
-    only_pinned = bool(pinned_checks) and body.evaluation is None and not other_checks
+    is_key_trusted = may_approve or caller.key.id in pinned.keys
+    is_judged_by_caller = body.evaluation is not None or bool(other_checks)
+    is_judged_by_pins = bool(pinned_checks) and not is_judged_by_caller
+
+    # Only a key that may approve may choose the goals.
     expected_goals: Sequence[Goal] | None = pinned.goals or setup.policy.goals
     if may_approve:
         expected_goals = None
@@ -90,8 +94,8 @@ async def attempt(
         body.digest,
         evaluation=body.evaluation,
         usage=body.usage,
-        request=specs,
-        vouched=trusted_key or only_pinned,
+        request=sent_checks,
+        vouched=is_key_trusted or is_judged_by_pins,
         goals=expected_goals,
     )
     result = await reports.report(
@@ -105,10 +109,12 @@ async def attempt(
     )
     if result.new:
         setup.metrics.decided(result.verdict)
+
     loop = result.loop
     release = ""
     if isinstance(result.verdict, Done):
         release = await _release_command(caller, loop)
+
     return loop_verdict(
         result.verdict,
         loop,
@@ -136,6 +142,7 @@ async def begin(
     setup = caller.setup
 
     async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
+        """Begin the loop, or return it. Raises Conflict if it began differently."""
         return await reports.open_loop(
             id,
             body.task,
@@ -151,15 +158,19 @@ async def begin(
     if body.policy is not None:
         rules = policy(body.policy)
     goals = body.goals or setup.pinned(caller.scope, id).goals or rules.goals
+
     try:
         opened = await open_with(rules, goals)
-    except Conflict:  # the settings may have changed since the loop began
+    except Conflict:
+        # The settings may have changed since the loop began. What the body leaves out
+        # is what the loop began with.
         stored_loop = await caller.read(loop_store.read, id)
         if not body.goals:
             goals = stored_loop.loop.goals
         if not body.policy:
             rules = policy_from(stored_loop.head.policy)
         opened = await open_with(rules, goals)
+
     response.status_code = 201 if opened.created else 200
     return loop_record(opened.stored)
 
@@ -182,8 +193,9 @@ async def loops(
         before=page.cursor or "",
         most=loop_store.MAX_LISTING_BYTES,
     )
-    following = rows[-1].id if more else None
-    return Page(items=[row.summary() for row in rows], next=following)
+    summaries = [row.summary() for row in rows]
+    next_cursor = rows[-1].id if more else None
+    return Page(items=summaries, next=next_cursor)
 
 
 @router.get("/loops/{id:path}/explain")
@@ -216,7 +228,8 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
         memory=caller.memory,
     )
     loop = (await caller.read(loop_store.read, id)).loop
-    return loop_verdict(verdict, loop, release=await _release_command(caller, loop))
+    release = await _release_command(caller, loop)
+    return loop_verdict(verdict, loop, release=release)
 
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
@@ -238,7 +251,9 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document
         scope=caller.scope,
     )
     caller.setup.metrics.decided(verdict)
-    return loop_verdict(verdict, (await caller.read(loop_store.read, id)).loop)
+
+    stored_loop = await caller.read(loop_store.read, id)
+    return loop_verdict(verdict, stored_loop.loop)
 
 
 @router.post("/validate")
@@ -264,21 +279,23 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored_loop, more = await caller.read(
+    stored_loops, more = await caller.read(
         loop_store.newest, body.limit, most=loop_store.MAX_REPLAY_BYTES
     )
-    recorded = with_policy_goals(loop_store.replayable(stored_loop), policies)
+    recorded_loops = with_policy_goals(loop_store.replayable(stored_loops), policies)
     as_recorded, *replayed = await asyncio.to_thread(
-        compare, recorded, [RECORDED_POLICY, *policies]
+        compare, recorded_loops, [RECORDED_POLICY, *policies]
     )
     if not as_recorded.loops:
         raise NotFound(
             "loop with an attempt in project", caller.scope.project, "the store"
         )
-    # No recorded attempt is beyond the record.
-    first = replace(as_recorded, beyond=0).plain()
-    others = []
+
+    policy_rows = []
     for number, figures in enumerate(replayed, 1):
         name = figures.policy or f"policy {number}"
-        others.append(replace(figures, policy=name).plain())
-    return {"recorded": first, "policies": others, "more": more}
+        policy_rows.append(replace(figures, policy=name).plain())
+
+    # No recorded attempt is beyond the record.
+    recorded_row = replace(as_recorded, beyond=0).plain()
+    return {"recorded": recorded_row, "policies": policy_rows, "more": more}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -56,6 +57,8 @@ ETag = Annotated[
 Word = Annotated[str, Query(max_length=200)]
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
+# Fields of a recall that a recall for a loop refuses: the briefing of a loop decides
+# them.
 SINGLE_RECALL_FIELDS = frozenset({"limit", "budget", "tags", "match"})
 
 
@@ -66,16 +69,19 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
     """
     if body.loop is not None:
         return await _brief_loop(body, body.loop, caller)
+
     memory = caller.memory
     matches = await memory.recall(
         body.task, body.limit, tags=body.tags, match=body.match
     )
+
     messages: Sequence[Message] = ()
     text = ""
     if body.form == "messages":
         messages = memory.render(matches, body.budget)
     elif body.form == "text":
         text = memory.render_text(matches, body.budget)
+
     return schemas.RecallAnswer(
         items=matches, messages=list(messages), text=text, exposure=None, briefing=None
     )
@@ -86,18 +92,18 @@ async def _brief_loop(
 ) -> schemas.RecallAnswer:
     """Return what memory says to a loop, and record it as the loop's exposures."""
     caller.needs("write")
-    unusable = sorted(SINGLE_RECALL_FIELDS & body.model_fields_set)
-    if unusable:
-        value = getattr(body, unusable[0])
-        raise InvalidInput(unusable[0], value, "left out if a loop is given")
+    refused = sorted(SINGLE_RECALL_FIELDS & body.model_fields_set)
+    if refused:
+        value = getattr(body, refused[0])
+        raise InvalidInput(refused[0], value, "left out if a loop is given")
+
     tell: Literal["examples", "both"] = "both"
     if body.form == "messages":
         tell = "examples"
     briefing = await caller.memory.brief(body.task, loop, tell=tell)
-    # Recorded before the prompt that may cause an outcome.
+    # The exposures are recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
-    shown_count = sum(exposure.shown for exposure in briefing.exposures)
-    withheld = len(briefing.exposures) - shown_count
+
     messages: Sequence[Message] = ()
     text = ""
     if body.form == "messages":
@@ -105,6 +111,9 @@ async def _brief_loop(
     elif body.form == "text":
         seed = secrets.randbits(64)
         text = ranking.as_text(briefing.examples, seed, briefing.advice)
+
+    shown_count = sum(exposure.shown for exposure in briefing.exposures)
+    withheld = len(briefing.exposures) - shown_count
     return schemas.RecallAnswer(
         items=list(briefing.found),
         messages=list(messages),
@@ -132,6 +141,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
         memory_key=body.memory_key,
     )
     await caller.write(exposures.remember, (), outcome=outcome)
+
     past = await caller.read(exposures.past, body.loop)
     if is_proof_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
@@ -143,15 +153,15 @@ async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
     """Return whether memory helps, in total and for each lesson."""
     memory = caller.memory
     proven = await memory.prove()
-    ranked = sorted(
+    most_exposed_first = sorted(
         proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
     )
-    ended = (await caller.read(exposures.past, "")).ended
+    past = await caller.read(exposures.past, "")
     return schemas.ProofAnswer(
         pooled=proven.pooled,
-        lessons=ranked[:limit],
+        lessons=most_exposed_first[:limit],
         pending=proven.pending,
-        ended=ended,
+        ended=past.ended,
         holdout=memory.holdout,
     )
 
@@ -209,6 +219,7 @@ async def create(
         trust = "operator"
     elif not body.source:
         trust = source_trust(sender, await caller.memory.stated_trust())
+
     example = None
     if body.example is not None:
         example = lesson.Example(
@@ -218,6 +229,7 @@ async def create(
             wrong=body.example.wrong,
             context=body.context,
         )
+
     answer = await caller.memory.remember(
         body.error_type,
         body.text,
@@ -229,6 +241,7 @@ async def create(
         trust=trust,
         source=body.source or sender,
     )
+
     response.status_code = 201 if answer.created else 200
     if answer.id:
         response.headers["Location"] = f"/v1/reflections/{answer.id}"
@@ -268,6 +281,7 @@ async def listed(
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
     """
+    stored_state = lesson_state_from_wire(state) if state else ""
     rows = await caller.read(
         editions.list_lessons,
         page.limit + 1,
@@ -275,10 +289,10 @@ async def listed(
         kind=kind or "",
         error_type=error_type,
         tag=tag,
-        state=lesson_state_from_wire(state) if state else "",
+        state=stored_state,
     )
-    sent = [lesson_to_wire(row) for row in rows]
-    return Page[Document].of(sent, page.limit, "id")
+    documents = [lesson_to_wire(row) for row in rows]
+    return Page[Document].of(documents, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
@@ -306,10 +320,13 @@ async def edit(
             code="precondition_required",
             detail="send If-Match with the ETag of the lesson",
         )
-    detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
+
+    # The audit log keeps a digest of the new words, not the words.
+    changes = body.model_dump(exclude={"tenant"}, exclude_none=True)
     if body.text:
-        detail["text"] = lesson.short_digest(redact(body.text))
-    caller.record("reflection.edit", str(id), **detail)
+        changes["text"] = lesson.short_digest(redact(body.text))
+    caller.record("reflection.edit", str(id), **changes)
+
     edited = await caller.write(
         editions.amend,
         id,
@@ -322,12 +339,14 @@ async def edit(
         restored=body.restored,
         text=body.text,
     )
+
     if body.text and caller.setup.embedder:
         await caller.setup.embed_soon(caller.scope)
     return _with_etag(edited, response)
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
+    """Return a lesson as the API sends it, and add its entity tag to the response."""
     response.headers["ETag"] = f'"{lesson["edition"]}"'
     return lesson_to_wire(lesson)
 
@@ -353,6 +372,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
     """
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, why=body.why)
+
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
@@ -378,6 +398,7 @@ async def rule(
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
     caller.record(f"quarantine.{ruling}", str(id), why=body.why)
+
     lessons = caller.memory.quarantine
     if ruling == "reject":
         state = "retired"
@@ -387,6 +408,7 @@ async def rule(
         await lessons.release([id], by=caller.by, why=body.why)
         if caller.setup.embedder:
             await caller.setup.embed_soon(caller.scope, since="")
+
     answer = {"id": id, "state": state, "by": caller.by, "why": body.why}
     return lesson_to_wire(answer)
 
@@ -420,14 +442,16 @@ async def receive_episode(
         raise InvalidInput("events", [], "at least one event, or a fault")
     if trust == "operator":
         caller.needs("approve")
-    run = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
-    [episode] = await asyncio.to_thread(
-        EpisodeReader(Limits()).add, {"events": [], **run}
-    )
+
+    fields = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    run = {"events": [], **fields}
+    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, run)
     stored_episode = await asyncio.to_thread(to_stored_episode, episode, trust)
+
     state = await caller.write(episodes.admit, stored_episode, claim=False) or "waiting"
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+
     response.status_code = 200 if state == "reflected" else 202
     return {"digest": episode.digest, "state": state}
 
@@ -461,13 +485,14 @@ async def hook(
     name = str(event.get("hook_event_name", ""))
     host = Host(memory=caller.memory)
     reply = await hooks.reply(name, event, host, agent=agent)
-    if (
-        reply.work
-        and await caller.read(episodes.owner, reply.session) == caller.actor.via
-    ):
-        await caller.setup.work.defer(
-            "learn", caller.scope, session=reply.session, what=reply.work
-        )
+
+    if reply.work:
+        owner = await caller.read(episodes.owner, reply.session)
+        if owner == caller.actor.via:
+            await caller.setup.work.defer(
+                "learn", caller.scope, session=reply.session, what=reply.work
+            )
+
     return dict(reply.answer or {})
 
 
@@ -486,8 +511,9 @@ async def receive_traces(
     """
     if trust == "operator":
         caller.needs("approve")
-    sent_type = request.headers.get("content-type", _JSON_MEDIA_TYPE)
-    media_type = sent_type.partition(";")[0].strip().lower()
+
+    content_type = request.headers.get("content-type", _JSON_MEDIA_TYPE)
+    media_type = content_type.partition(";")[0].strip().lower()
     body = await request.body()
     try:
         spans: Any = body
@@ -498,16 +524,26 @@ async def receive_traces(
         raise Problem(
             status=400, code="invalid_traces", detail=f"not OTLP: {error}"
         ) from error
-    total = refused.total()
-    caller.setup.metrics.refused.inc(total)
+
+    caller.setup.metrics.refused.inc(refused.total())
+    return _export_response(refused, media_type)
+
+
+def _export_response(refused: Counter[str], media_type: str) -> Response:
+    """Return the answer to an export of spans, in the media type of the request.
+
+    `refused` has the reasons why spans were not stored, each with its number of spans.
+    """
     answer = {}
+    total = refused.total()
     if total:
-        reasons = [f"{spans} spans: {reason}" for reason, spans in refused.items()]
+        reasons = [f"{count} spans: {reason}" for reason, count in refused.items()]
         answer["partialSuccess"] = {
             # Protobuf writes 64-bit integers as text in JSON.
             "rejectedSpans": str(total),
             "errorMessage": "; ".join(reasons),
         }
+
     if media_type != PROTOBUF_TYPE:
         return Response(json.dumps(answer), media_type=_JSON_MEDIA_TYPE)
 

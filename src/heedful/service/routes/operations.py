@@ -27,6 +27,10 @@ router: APIRouter = APIRouter(tags=["health"])
 # for the writer: a read does not show that the writer is stuck, or that a server has
 # become a standby.
 READY_CACHE_SECONDS = 1.0
+# What the page of the documentation may load: nothing but its own style.
+DOCS_CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+)
 
 
 @router.get("/healthz")
@@ -62,6 +66,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
             work = await _state(setup.work.depth())
             readiness.states = {"store": readiness.damage or store, "work": work}
             readiness.probed = time.monotonic()
+
     status = "ready"
     response.status_code = 200
     if set(readiness.states.values()) != {"ok"}:
@@ -71,6 +76,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
 
 async def _state(call: Awaitable[object]) -> str:
+    """Return "ok", or the name of the StoreError that a call raises."""
     try:
         await call
     except StoreError as error:
@@ -89,6 +95,7 @@ async def metrics(request: Request) -> Response:
     with suppress(StoreError):
         depths = await setup.work.depth()
         behind = await setup.unembedded()
+
     text = setup.metrics.text(depths, behind)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
@@ -96,9 +103,9 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Return the API documentation as an HTML page without scripts."""
-    safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     return HTMLResponse(
-        request.app.state.page(), headers={"Content-Security-Policy": safe}
+        request.app.state.page(),
+        headers={"Content-Security-Policy": DOCS_CONTENT_POLICY},
     )
 
 
@@ -106,10 +113,9 @@ def documentation(app: FastAPI) -> bytes:
     """Return the page of `/docs`."""
     from jinja2 import Environment, FileSystemLoader
 
-    files = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True
-    )
-    return files.get_template("docs.html.j2").render(spec=app.openapi()).encode()
+    loader = FileSystemLoader(Path(__file__).parents[1])
+    template = Environment(loader=loader, autoescape=True).get_template("docs.html.j2")
+    return template.render(spec=app.openapi()).encode()
 
 
 keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Route)
