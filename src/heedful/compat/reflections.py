@@ -205,7 +205,6 @@ async def generate_reflection(
         require(isinstance(context.get(name), str), name, context.get(name), "a text")
     related = context.get("related_memory_ids") or []
     require(isinstance(related, list), "related_memory_ids", related, "a list of ids")
-    related_ids = [str(id) for id in related]
 
     if callable(model) and not isinstance(model, Model):
         model = Function(model)
@@ -219,7 +218,7 @@ async def generate_reflection(
         trust=trust,
         on_model_error=on_model_error,
         store=False,
-        related=related_ids,
+        related=[str(id) for id in related],
     )
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")

@@ -2,6 +2,7 @@
 
 A file is never half written. The HTML page has the look of the pages of `web/`, but no
 script, and loads nothing.
+
 Texts of a run are data on every page: secrets are redacted, hidden characters are
 shown, markup is escaped, and long texts are cut with a count. Policies are drawn with
 their Pareto front as an SVG file.
@@ -207,8 +208,8 @@ def _read(text: str) -> tuple[list[str], int]:
     if len(text) > MAX_OUTPUT_READ_CHARS:
         readable = readable[:-CUT_MARGIN_CHARS]
         unread = len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
-    readable = _indent_json(readable)
 
+    readable = _indent_json(readable)
     lines: list[str] = []
     if readable:
         for line in readable.split("\n"):
@@ -296,10 +297,12 @@ def marked(
         cuts = {begin, end}
         for first, behind, _ in spans:
             cuts |= {place for place in (first, behind) if begin < place < end}
+
         for low, high in pairwise(sorted(cuts)):
             faults = [why for first, behind, why in spans if first <= low < behind]
             part_kind = "same" if kind == "equal" else "new"
             parts.append((part_kind, "; ".join(faults), after[low:high]))
+
         begin = end
 
     return parts
@@ -320,6 +323,7 @@ def environment(escape: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
     # Templates call these functions by their names.
     functions: tuple[Callable[..., Any], ...] = (
         changes,
@@ -341,6 +345,7 @@ def environment(escape: bool) -> Environment:
         "CHECKS": MAX_ATTEMPT_CHECKS,
         "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
     }
+
     filters: tuple[Callable[..., Any], ...] = (clean, counted, cut, iso, text)
     environment.filters |= {function.__name__: function for function in filters}
     environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
@@ -354,7 +359,8 @@ def _is_markup(name: str | None) -> bool:
 
 
 def _finalized(value: Any) -> Any:
-    """Return a value of a template as it is written; a Markup is already safe."""
+    """Return a value as a template writes it: a text with hidden characters shown."""
+    # A Markup is a text, too, but of another type: it is safe already.
     return visible(value) if type(value) is str else value
 
 
@@ -394,11 +400,11 @@ def visible(text: str) -> str:
         return text
 
     # A joiner (U+200C or U+200D) between visible characters outside ASCII belongs to a
-    # script or an emoji; it is the group of the pattern. Other hidden characters are in
-    # no group.
-    listed = re.escape("".join(hidden))
-    seen = f"[^\\x00-\\x7f{listed}]"
-    pattern = re.compile(f"((?<={seen})[\u200c\u200d](?={seen}))|[{listed}]")
+    # script or an emoji, such as that of a family. It is the group of the pattern, and
+    # stays. Other hidden characters are in no group.
+    hidden_chars = re.escape("".join(hidden))
+    seen = f"[^\\x00-\\x7f{hidden_chars}]"
+    pattern = re.compile(f"((?<={seen})[\u200c\u200d](?={seen}))|[{hidden_chars}]")
     return pattern.sub(_code_point, text)
 
 

@@ -213,9 +213,8 @@ class NewAttempt(Body):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
-        has_output = self.output is not None or self.digest
         is_judged = self.evaluation is not None or self.checks
-        if not has_output and not is_judged:
+        if self.output is None and not self.digest and not is_judged:
             raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
@@ -297,10 +296,7 @@ def loop_record(stored: StoredLoop) -> Document:
         row = codec.to_document(attempt)
         attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
 
-    briefing = None
-    if stored.briefing is not None:
-        briefing = stored.briefing.plain()
-
+    briefing = stored.briefing.plain() if stored.briefing else None
     return {
         **stored.summary(),
         "task": head.task,

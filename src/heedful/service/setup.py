@@ -240,9 +240,8 @@ class Setup(Resources):
         total = 0
         space = space_of(self.embedder)
         for scope, since in list(self.behind.items()):
-            limit = MAX_COUNTED_TEXTS - total
             texts = await self.store.read(
-                scope, search.unplaced, space, 0, limit, since
+                scope, search.unplaced, space, 0, MAX_COUNTED_TEXTS - total, since
             )
             total += len(texts)
             if not texts:

@@ -95,10 +95,11 @@ class Share:
     def interval(self) -> tuple[float, float]:
         """Both ends of the interval at level 0.05.
 
-        A share outside it would give the counts less than 0.05 of the probability that
-        a uniform mixture of all shares gives them, which a true share does at any time
-        with probability 0.05 at most (Robbins, 1970, Statistical methods related to the
-        law of the iterated logarithm).
+        All shares from 0 to 1 together, each as likely as the others, give the counts
+        some probability. A share is outside of the interval if it gives them less than
+        0.05 of that. For the true share this happens with probability 0.05 at most,
+        however often one looks (Robbins, 1970, Statistical methods related to the law
+        of the iterated logarithm).
         """
         best = self.number / self.of if self.of else 0.5
         return self._find_end(best, 0.0), self._find_end(best, 1.0)
@@ -390,6 +391,7 @@ def listed(
         rule = f'"rule":{json.dumps(rule)}'
     if tag:
         tag = f'"check":{json.dumps(tag)}'
+
     newest = rows(
         db,
         scope,
@@ -404,6 +406,7 @@ def listed(
         limit=limit + 1,
         window=MAX_SEARCHED_LOOPS,
     )
+
     loops = [_summary(row) for row in newest]
     if len(loops) > limit:
         return loops[:limit], loops[limit - 1]["n"]
@@ -449,6 +452,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         first = head["attempts"] - limit + 1
     first = max(1, first)
     last = first + limit - 1
+
     attempts = [
         {**json.loads(row["record"]), "output": json.loads(row["value"])}
         for row in rows(db, scope, "attempts_of", n=n, first=first - 1, last=last)
@@ -459,11 +463,12 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     }
     latest = json.loads(head.pop("decision") or "{}")
 
-    briefing = head.pop("briefing")
-    facts: Plain = {"silence": "", "told": []}
-    if briefing:
-        memory = Briefing.of(json.loads(briefing))
-        facts = {"silence": memory.silence, "told": choices(memory)}
+    # What memory said to the loop before its first attempt, and what it withheld.
+    stored_briefing = head.pop("briefing")
+    memory_facts: Plain = {"silence": "", "told": []}
+    if stored_briefing:
+        briefing = Briefing.of(json.loads(stored_briefing))
+        memory_facts = {"silence": briefing.silence, "told": choices(briefing)}
 
     return {
         **head,
@@ -476,7 +481,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         "decided": decided,
         "latest": latest,
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        **facts,
+        **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS,
         "cost": 0.0,
     }
@@ -506,6 +511,7 @@ def replayable(
         limit=limit,
         most=MAX_REDECIDED_ATTEMPTS,
     )
+
     # By the ids of loops, from the newest to the oldest.
     attempts = defaultdict[str, list[Attempt]](list)
     heads = dict[str, Row]()
@@ -536,6 +542,7 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         digests=json.dumps(list(digests)),
         most=MAX_EPISODE_LIST_CHARS,
     )
+
     summaries = dict[str, Plain]()
     for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})

@@ -157,6 +157,7 @@ async def quarantine(visit: Visit) -> Document:
     visit.needs("read")
     source = visit.query.get("source", "")
     trust = visit.query.get("trust", "")
+
     waiting = await visit.caller.read(
         figures.waiting,
         MAX_PAGE_LESSONS + 1,
@@ -292,6 +293,7 @@ async def amend(visit: Visit) -> str:
         "retire": {"retired": True},
         "edit": {"text": words},
     }
+
     change = form.get("change")
     if change not in changes:
         raise InvalidInput("change", change, ", ".join(changes))
@@ -346,6 +348,7 @@ async def recall(visit: Visit) -> Document:
     text = visit.query.get("text", "")
     kind = visit.query.get("kind", "task")
     key = visit.query.get("key", "")
+
     if kind not in QUESTION_KINDS:
         raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
 

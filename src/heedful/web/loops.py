@@ -91,6 +91,7 @@ async def loops(visit: Visit) -> Document:
     """Show the newest loops that fit the filters."""
     names = ("state", "rule", "check", "key", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
+
     rows, cursor = await visit.caller.read(
         figures.listed,
         MAX_LIST_ROWS,
@@ -102,6 +103,7 @@ async def loops(visit: Visit) -> Document:
         before=visit.number("cursor"),
         since=since(visit),
     )
+
     return {
         "loops": rows,
         "filters": filters,
@@ -116,6 +118,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
+
     # To decide all of a long loop again would take seconds.
     if facts["long"]:
         return {**facts, "readings": _recorded_readings(facts["latest"])}
@@ -158,10 +161,10 @@ def _decided_facts(
     which are the numbers that a slider of the page can change.
     """
     rules = policy_from(policy)
-    knobs = _knobs(policy)
     loop = replace(stored.loop, improves=rules.improvement)
     explanation = stored.explain()
 
+    knobs = _knobs(policy)
     tried = {name: value for name, value in query.items() if value and name in knobs}
 
     return {
@@ -191,6 +194,7 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
             name = rule_name(rule)
             if part is not rule:
                 name = f"{name}: {rule_name(part)}"
+
             value, limit = _reading(loop, part)
             stops = part(loop) or ""
             rows.append({"rule": name, "now": value, "of": limit, "stops": stops})
@@ -245,6 +249,7 @@ def _decide_again(
         "why": "",
         "each": [],
     }
+
     try:
         numbers = {name: float(value) for name, value in tried.items()}
         rules = [_changed(rule, numbers) for rule in policy["rules"]]

@@ -28,6 +28,7 @@ def page_text(template: str, **values: Any) -> str:
 
 @cache
 def _pages() -> Environment:
+    """Return the environment of the pages: that of the reports, with more filters."""
     from jinja2 import ChoiceLoader, PackageLoader, Undefined
 
     packages = ("heedful.web", "heedful.pages")
@@ -73,9 +74,10 @@ def ago(at: float, now: float) -> str:
 def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     place = quote(path) if path != "/" else ""
-    # A name may end so; without this, it would be the address of the data.
+    # The id of a loop may end with `.json`, which would ask for the data of a page.
     if place.endswith(".json"):
         place = f"{place.removesuffix('.json')}%2Ejson"
+
     fields = {name: value for name, value in query.items() if value not in ("", None)}
     if not fields:
         return f"/ui{place}"

@@ -111,6 +111,7 @@ class Sessions:
         """Return the cookie and the record of a new session."""
         cookie = secrets.token_urlsafe(32)
         session = Session(authorization=authorization)
+
         self._sessions[_digest(cookie)] = session
         if len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
@@ -151,6 +152,7 @@ class Sessions:
 
 
 def _digest(secret: str) -> bytes:
+    """Return the digest under which a cookie or an invitation is kept."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -180,6 +182,7 @@ class Visit:
         sent = {
             name: value for name, value in fields.items() if value not in ("", None)
         }
+
         status, answer = await self.caller.ask(
             self.app, method, path, body=body, query=sent, headers=headers
         )
@@ -303,8 +306,9 @@ class Site:
         self._read_only = read_only
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
-        self._streams = 0
         self.sessions: Sessions = Sessions()
+        self._streams = 0  # streams of events that are open
+
         # The first route that fits an address answers.
         self._router = Router(
             [
@@ -327,19 +331,24 @@ class Site:
         try:
             _check_host(request)
             # The path is decoded after `.json` is taken off, because the id of a loop
-            # may end with it, quoted. The router gets a scope of its own, because it
-            # sets the route, and that of the request is `self`.
+            # may end with it, quoted.
             path = unquote(_page_path(request))
-            inside = {**scope, "path": path, "root_path": "", "path_params": {}}
-            await self._router(inside, receive, _with_page_headers(send))
+            # The router gets a scope of its own, because it sets the route, and that of
+            # the request is `self`.
+            site_scope = {**scope, "path": path, "root_path": "", "path_params": {}}
+            await self._router(site_scope, receive, _with_page_headers(send))
+
         except (HeedfulError, Problem, HTTPException) as error:
-            problems.answer(error, scope)  # logs an error of the service itself
+            # This logs an error of the service itself; its answer is not sent.
+            problems.answer(error, scope)
             problem = problems.of(error)
+
             # The person at this machine may see what is wrong with the store.
             if self.sessions.local and isinstance(error, StoreError):
                 problem = Problem(
                     status=problem.status, code=problem.code, detail=str(error)
                 )
+
             answer = self._problem(request, problem)
             await answer(scope, receive, _with_page_headers(send))
 
@@ -428,6 +437,7 @@ class Site:
     async def _visit(self, request: Request, person: bool = True) -> Visit:
         """Return who asks, and for what. Raises KeyRefused, Problem, Forbidden."""
         form = await _form_of(request)
+
         # The script of a live page sends this header when it loads the page again.
         if "heedful-live" in request.headers:
             person = False
@@ -469,6 +479,7 @@ class Site:
         """Return the function that answers requests for a page or its data."""
 
         async def show(request: Request) -> Response:
+            """Return the page as HTML, or its data as JSON."""
             visit = await self._visit(request)
             as_data = _is_data(request)
             # An address with its project can be passed on to others.
@@ -497,6 +508,7 @@ class Site:
         name = visit.path.removeprefix("/do/")
         if name not in self._actions:
             raise NotFound("action", name, "these pages")
+
         action = self._actions[name]
         if not visit.may(*action.may):
             reason = f"it needs {' or '.join(action.may)}"
@@ -529,7 +541,9 @@ class Site:
         try:
             deadline = time.monotonic() + MAX_STREAM_SECONDS
             seen_state = await visit.caller.read(figures.latest)
+            # If the stream ends, the browser asks again after 1,000 milliseconds.
             yield "retry: 1000\n\n"
+
             while time.monotonic() < deadline:
                 await asyncio.sleep(STREAM_POLL_SECONDS)
                 latest = await visit.caller.read(figures.latest)
@@ -588,6 +602,7 @@ def _html(
     if visit is not None:
         note = visit.session.note
         visit.session.note = ""
+
     text = page_text(template, visit=visit, title=title, note=note, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
@@ -609,6 +624,7 @@ async def _form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form that a page of this site sent. Raises Problem."""
     if request.method != "POST":
         return {}
+
     origin = request.headers.get("origin", "")
     if not origin or urlsplit(origin).netloc != request.headers.get("host", ""):
         raise Problem(

@@ -59,6 +59,7 @@ async def policies(visit: Visit) -> Document:
     lines = visit.query.get("policy", "").splitlines()
     notations = [line for line in lines if line.strip()] or sorted(PRESETS)
     notations = notations[:MAX_REPLAY_POLICIES]
+
     filters = _filters(visit)
     facts: Document = {"asked": "\n".join(notations), "filters": filters, "rows": []}
     try:
@@ -71,7 +72,9 @@ async def policies(visit: Visit) -> Document:
     marks = ["recorded", *map(str, range(1, len(replayed)))]
     chart = frontier([Point.of(result) for result in replayed], marks=marks)
     dots = chart["dots"][1:]  # without the oracle's
+
     rows = []
+    # The first row is what was recorded, which has no notation.
     for result, dot, notation in zip(replayed, dots, ["", *notations], strict=False):
         row = result.plain()
         row["notation"] = notation
@@ -155,6 +158,7 @@ async def compared(visit: Visit) -> Document:
         "loops": 0,
         "rows": [],
     }
+
     policies = []
     try:
         for notation in notations:

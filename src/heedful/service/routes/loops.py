@@ -193,9 +193,8 @@ async def loops(
         before=page.cursor or "",
         most=loop_store.MAX_LISTING_BYTES,
     )
-    summaries = [row.summary() for row in rows]
     next_cursor = rows[-1].id if more else None
-    return Page(items=summaries, next=next_cursor)
+    return Page(items=[row.summary() for row in rows], next=next_cursor)
 
 
 @router.get("/loops/{id:path}/explain")

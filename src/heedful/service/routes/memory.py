@@ -443,8 +443,10 @@ async def receive_episode(
     if trust == "operator":
         caller.needs("approve")
 
-    fields = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
-    run = {"events": [], **fields}
+    run = {
+        "events": [],
+        **new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True),
+    }
     [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, run)
     stored_episode = await asyncio.to_thread(to_stored_episode, episode, trust)
 

@@ -113,9 +113,10 @@ def documentation(app: FastAPI) -> bytes:
     """Return the page of `/docs`."""
     from jinja2 import Environment, FileSystemLoader
 
-    loader = FileSystemLoader(Path(__file__).parents[1])
-    template = Environment(loader=loader, autoescape=True).get_template("docs.html.j2")
-    return template.render(spec=app.openapi()).encode()
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True
+    )
+    return templates.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
 keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Route)
