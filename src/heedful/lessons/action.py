@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
@@ -22,13 +22,17 @@ from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
-# The line before the mend in a lesson from a session.
+# A shell, as the first of the three words of "/bin/bash -c COMMAND".
+_SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
+# The line before the fix in a lesson from a session.
 MEND_HEADING = "What put it right:"
 MAX_ACTION_CHARS = 4_096  # characters of an action that are read
 MAX_WORD_PAIRS = 128  # pairs of words that are compared
-# A path without its last part.
+# A path without its last part: "/srv/ann/" in "/srv/ann/app".
 _FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
+# A word of an action: "npm", "numpy.linalg", "build_docs". Numbers are none.
 _ACTION_WORD_PATTERN = re.compile(r"[A-Za-z_][\w.-]*\w")
+# A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
 )
@@ -51,25 +55,33 @@ class Action:
         return digest_of("action", f"{self.tool} {' '.join(words)}")
 
     def digests(self, error: str = "") -> tuple[str, ...]:
-        """Return the digests of the whole action and of its parts, without repetitions.
+        """Return the digests of the whole action and of its parts, each of them once.
 
-        Of an action that failed with `error`, only the part that the error quotes is
-        returned.
+        A part is a word, together with the word before it. If the action failed with an
+        `error`, only the parts with the name that the error quotes are returned.
         """
-        words = _ACTION_WORD_PATTERN.findall(self.text)[:MAX_WORD_PAIRS]
-        parts = {
-            pair: digest_of("part", f"{self.tool} {' '.join(pair)}")
-            for pair in pairwise(["", *map(str.lower, words)])
-        }
-        chosen = list(parts.values())
+        words = [word.lower() for word in _ACTION_WORD_PATTERN.findall(self.text)]
+        pairs = list(pairwise(["", *words[:MAX_WORD_PAIRS]]))
         if error:
-            # Of the three groups, one for each sort of quotes, one matches.
-            quoted = ("".join(q).lower() for q in QUOTED_TEXT_PATTERN.findall(error))
-            names = chain.from_iterable((q, q.rpartition(".")[2]) for q in quoted)
-            known_names = {name for _, name in parts}
-            first = next(filter(known_names.__contains__, names), None)
-            chosen = [part for (_, name), part in parts.items() if name == first]
-        return tuple(dict.fromkeys((self.whole, *chosen)))
+            name = _first_quoted(error, {word for _, word in pairs})
+            pairs = [pair for pair in pairs if pair[1] == name]
+
+        parts = [digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairs]
+        return tuple(dict.fromkeys([self.whole, *parts]))
+
+
+def _first_quoted(error: str, names: Set[str]) -> str:
+    """Return the first of the names that an error quotes; "" if it quotes none.
+
+    The quoted text 'numpy.linalg' names "numpy.linalg", and "linalg" too.
+    """
+    for groups in QUOTED_TEXT_PATTERN.findall(error):
+        # Of the three groups, one for each sort of quotes, two are empty.
+        quoted = "".join(groups).lower()
+        for name in (quoted, quoted.rpartition(".")[2]):
+            if name in names:
+                return name
+    return ""
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
@@ -87,19 +99,26 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
 
 
 def command_of(arguments: Mapping[str, Any] | str) -> str:
-    """Return the command of a call, which a text is; "" if its arguments have none."""
+    """Return the command of a call; "" if its arguments have none.
+
+    Arguments that are a text are the command. A command may also be a list of words, of
+    which only the last counts in ["bash", "-c", "make test"].
+    """
     if isinstance(arguments, str):
         return arguments.strip()
-    value = next(
-        (arguments[name] for name in COMMAND_ARGUMENTS if arguments.get(name)), ""
-    )
-    if isinstance(value, list | tuple):
-        words = [str(word) for word in value]
-        shell = len(words) == 3 and re.fullmatch(r"(?:.*/)?\w{0,4}sh", words[0])
-        if shell and words[1].startswith("-"):
-            return words[2].strip()
-        return shlex.join(words)
-    return value.strip() if isinstance(value, str) else ""
+
+    commands = (arguments[name] for name in COMMAND_ARGUMENTS if arguments.get(name))
+    command = next(commands, "")
+    if isinstance(command, str):
+        return command.strip()
+    if not isinstance(command, list | tuple):
+        return ""
+
+    words = [str(word) for word in command]
+    has_shell = len(words) == 3 and _SHELL_PATTERN.fullmatch(words[0])
+    if has_shell and words[1].startswith("-"):
+        return words[2].strip()
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +144,9 @@ class KnownFailure:
     """A failure of an action that has not worked since.
 
     `what` says what happened, and `fix` what fixed it, or "". `trust` and
-    `lesson_state` say how sure the fix is, `runs` in how many runs the action failed,
-    `failed` when it failed last, in seconds since 1970, and `state` in what state.
-    `lesson` is the id of the lesson. If `whole` is false, only a part of the action
-    failed.
+    `lesson_state` say how sure the fix is. The action failed in `runs` runs, last at
+    the time `failed`, in seconds since 1970, and in the state `state`. `lesson` is the
+    id of the lesson. If `whole` is false, only a part of the action failed.
     """
 
     lesson: int
@@ -144,13 +162,14 @@ class KnownFailure:
 
     def __str__(self) -> str:
         times = "once" if self.runs == 1 else f"in {self.runs} runs"
-        same = "this" if self.whole else "an action with this name"
+        subject = "this" if self.whole else "an action with this name"
         after = f" ({self.state})" if self.state else ""
-        sure = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
-        fix = sure if self.fix else "no fix is known"
-        return (
-            f"{same} failed {times} and has not worked since{after}: {self.what}\n{fix}"
-        )
+        failure = f"{subject} failed {times} and has not worked since{after}"
+
+        fix = "no fix is known"
+        if self.fix:
+            fix = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
+        return f"{failure}: {self.what}\n{fix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,12 +109,11 @@ class Example:
     @property
     def deltas(self) -> dict[str, float]:
         """The gain in each score that both outputs have, rounded to thousandths."""
-        before = self.before
-        after = self.after
-        names = sorted(before.keys() & after.keys())
-        return {
-            n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names
-        }
+        gains = {}
+        for name in sorted(self.before.keys() & self.after.keys()):
+            gain = thousandths(self.after[name]) - thousandths(self.before[name])
+            gains[name] = gain / 1000
+        return gains
 
     @property
     def difference(self) -> str:
@@ -125,6 +124,14 @@ class Example:
     def digest(self) -> str:
         """The digest of task and accepted output; it names an example of a lesson."""
         return short_digest(f"{self.task}\0{self.accepted}")
+
+
+# A rule that this many loops were shown and kept is shown to one loop in
+# `REMINDER_INTERVAL_LOOPS`. So is a rule that feedback does not fix, or fixes in less
+# than half of the loops but two.
+MIN_QUIET_LOOPS = 20
+MAX_FAILED_LOOPS = 2
+REMINDER_INTERVAL_LOOPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,37 +160,27 @@ class Cause:
 
         `verified` is true if a loop broke the rule of this lesson and then passed.
         """
-        if checks and self.checks and not set(checks) & set(self.checks):
+        if checks and self.checks and set(checks).isdisjoint(self.checks):
             return (
                 f"found by the check {self.checks[0]!r}, which this loop does not have"
             )
-        was_mended = verified or self.mended
-        if not was_mended and not self.fix:
+
+        was_fixed = verified or self.mended > 0
+        if not was_fixed and not self.fix:
             return f"fixed in none of {self.loops} loops, and no fix is known"
-        if not was_mended and self.loops < 2:
+        if not was_fixed and self.loops < 2:
             return (
                 "broken in 1 loop and fixed in none; shown once a second loop breaks it"
             )
-        failed = self.loops - 2 * self.mended
-        if failed > MAX_FAILED_LOOPS and failed % REMINDER_INTERVAL_LOOPS:
-            return (
-                f"fixed in {self.mended} of {self.loops} loops; shown to one loop in "
-                f"{REMINDER_INTERVAL_LOOPS}"
-            )
+
+        reminder = f"shown to one loop in {REMINDER_INTERVAL_LOOPS}"
+        # How many more loops failed to fix the rule than fixed it.
+        excess = (self.loops - self.mended) - self.mended
+        if excess > MAX_FAILED_LOOPS and excess % REMINDER_INTERVAL_LOOPS:
+            return f"fixed in {self.mended} of {self.loops} loops; {reminder}"
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
-            return (
-                f"kept by the last {self.quiet} loops; shown to one loop in "
-                f"{REMINDER_INTERVAL_LOOPS}"
-            )
+            return f"kept by the last {self.quiet} loops; {reminder}"
         return ""
-
-
-# A rule that this many loops were shown and kept is shown to one loop in
-# `REMINDER_INTERVAL_LOOPS`. So is a rule that feedback does not fix, or fixes in less
-# than half of the loops but two.
-MIN_QUIET_LOOPS = 20
-MAX_FAILED_LOOPS = 2
-REMINDER_INTERVAL_LOOPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,27 +270,22 @@ class Filter:
     since: float = 0.0
 
     def __post_init__(self) -> None:
-        tags = self.tags if isinstance(self.tags, str) else tuple(self.tags)
-        object.__setattr__(self, "tags", tags)
-        if isinstance(self.tags, str) or not all(
-            isinstance(t, str) and t for t in self.tags
-        ):
+        if not isinstance(self.tags, str):
+            object.__setattr__(self, "tags", tuple(self.tags))
+        are_texts = all(isinstance(tag, str) and tag for tag in self.tags)
+        if isinstance(self.tags, str) or not are_texts:
             raise InvalidInput("tags", self.tags, "a sequence of tags, each a text")
         require(self.match in ("any", "all"), "match", self.match, "any or all")
+
         kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
         if self.kind == "":
             kinds = ()
         object.__setattr__(self, "kind", kinds)
-        require(
-            all(kind in LESSON_KINDS for kind in kinds),
-            "kind",
-            self.kind,
-            f"one of {', '.join(LESSON_KINDS)}",
-        )
-        if not isinstance(self.error_type, str):
-            raise InvalidInput(
-                "error_type", self.error_type, "the type of an error, a text"
-            )
+        are_kinds = all(kind in LESSON_KINDS for kind in kinds)
+        require(are_kinds, "kind", self.kind, f"one of {', '.join(LESSON_KINDS)}")
+
+        is_text = isinstance(self.error_type, str)
+        require(is_text, "error_type", self.error_type, "the type of an error, a text")
         check_share("importance", self.importance)
         check_number("since", self.since, low=0, high=MAX_SCORE)
 
@@ -314,11 +306,11 @@ class Match:
     its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
     `trust` are those of the example, `meta` is the data stored with its lesson. Only
-    `Memory.query` returns
-    examples that are quarantined. `cause` is set if the memory key of a loop found the
-    lesson; then `worked` is the output that broke the rule and what was accepted,
-    unless they are long. `own` is true if the loop that asks has the memory key of the
-    example, and the key has rules.
+    `Memory.query` returns examples that are quarantined.
+
+    `cause` is set if the memory key of a loop found the lesson; then `worked` is the
+    output that broke the rule and what was accepted, unless they are long. `own` is
+    true if the loop that asks has the memory key of the example, and the key has rules.
     """
 
     id: int
@@ -425,8 +417,7 @@ class LoopExposures:
     waiting: int = 0
 
 
-MAX_SOURCE_NAME_CHARS = 500  # characters
-_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+MAX_SOURCE_NAME_CHARS = 500
 
 
 def check_trust(trust: object) -> None:
@@ -460,17 +451,29 @@ def check_memory(
     check_sequence("derived_from", parents, int, "ids of examples of this scope")
     if not isinstance(pinned, bool) or (pinned and trust != "operator"):
         raise InvalidInput("pinned", pinned, "False unless trust is operator")
-    if example is None:
-        return
-    require(isinstance(example, Example), "example", example, "an Example, or None")
-    check_texts(
-        **{f"example.{name}": getattr(example, name) for name in _EXAMPLE_TEXT_FIELDS}
-    )
-    for when, scores in (("before", example.before), ("after", example.after)):
-        numbers = scores.values() if isinstance(scores, Mapping) else [None]
-        finite = all(
-            isinstance(number, int | float) and isfinite(number) for number in numbers
+    if example is not None:
+        _check_example(example)
+
+
+_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+
+
+def _check_example(example: object) -> None:
+    """Raise InvalidInput unless `example` is an Example that can be stored."""
+    if not isinstance(example, Example):
+        raise InvalidInput("example", example, "an Example, or None")
+
+    texts = {f"example.{name}": getattr(example, name) for name in _EXAMPLE_TEXT_FIELDS}
+    check_texts(**texts)
+
+    for name, scores in (("before", example.before), ("after", example.after)):
+        are_numbers = isinstance(scores, Mapping) and all(
+            isinstance(score, int | float) and isfinite(score)
+            for score in scores.values()
         )
         require(
-            finite, f"example.{when}", scores, "a mapping of names to finite numbers"
+            are_numbers,
+            f"example.{name}",
+            scores,
+            "a mapping of names to finite numbers",
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Any
@@ -28,12 +28,17 @@ MIN_PATTERN_WORDS = 2
 MAX_SCOPE_PATTERNS = 2_048  # patterns kept for a scope
 MAX_PATTERN_CHARS = 1_024  # characters of a pattern
 MAX_PATTERN_TOKENS = 64  # tokens of a pattern that is compared
+# A token of a pattern: a quoted text, a name with its "=", or a word. `user="a b" is
+# out` has the tokens `user=`, `"a b"`, `is` and `out`.
 _PATTERN_TOKEN_PATTERN = re.compile(
     r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+"
 )
+# A token that is a word of letters, with at most one sign behind it: "failed:".
 _PATTERN_WORD_PATTERN = re.compile(r"[A-Za-z]+[.!?,:;=]?")
+# A mask of a signature: "<N>", "<PATH>".
 MASK_PATTERN = re.compile(r"<[A-Z]+>")
-# What continues a list of particulars, whose length is a particular too.
+# A token that continues a list of particulars: a hole, a bracket or a comma. How long a
+# list is, is a particular too.
 _LIST_TOKEN_PATTERN = re.compile(r"<\*>|[()\[\],]+")
 # Never a particular: quoted text, an unmasked number, punctuation, an exception, a
 # negation.
@@ -41,7 +46,9 @@ _FIXED_TOKEN_PATTERN = re.compile(
     r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)"
 )
 Tokens = tuple[str, ...]
-_Key = tuple[str, str]  # error type and first word
+# What all patterns of a group have in common: the error type and the first word.
+_Key = tuple[str, str]
+# The groups of each key by their templates; a group may have one pattern only.
 _Groups = dict[_Key, dict[Tokens, "Merge"]]
 
 
@@ -74,8 +81,11 @@ class Templates:
     'login failed for <*>'
     """
 
+    # The patterns by the digests of their signatures, for each key.
     branches: Mapping[_Key, Mapping[str, str]] = field(default_factory=dict)
+    # The digests of the patterns that belong to no group.
     apart: frozenset[str] = frozenset()
+    # The groups of the keys that were asked for.
     _groups: _Groups = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -83,15 +93,16 @@ class Templates:
     def learn(self, *signatures: Signature) -> Templates:
         """Return the templates with the patterns of these signatures added in order."""
         new = {
-            (_key(pattern), pattern.digest): pattern.pattern
+            pattern.digest: pattern
             for pattern in filter(is_learnable, signatures)
             if pattern.digest not in self.branches.get(_key(pattern), ())
         }
         room = MAX_SCOPE_PATTERNS - sum(map(len, self.branches.values()))
-        grown = {key: {**self.branches.get(key, {})} for key, _ in new}
-        for (key, digest), pattern in islice(new.items(), room):
-            grown[key][digest] = pattern
-        return replace(self, branches={**self.branches, **grown}) if new else self
+        branches = {key: dict(branch) for key, branch in self.branches.items()}
+        for pattern in islice(new.values(), room):
+            branch = branches.setdefault(_key(pattern), {})
+            branch[pattern.digest] = pattern.pattern
+        return replace(self, branches=branches) if new else self
 
     def group(self, pattern: Signature) -> str:
         """Return the name of the signature's group, or else the signature's digest."""
@@ -102,25 +113,23 @@ class Templates:
         """Return the group of the signature, or None if it has no group."""
         if not is_learnable(pattern) or pattern.digest in self.apart:
             return None
-        tokens = _parsed(pattern.pattern)
-        groups = self._grouped(_key(pattern))
+
+        groups = self._groups_of(_key(pattern))
         for merge in groups.values():
             if pattern.digest in merge.members:
                 return merge if len(merge.members) > 1 else None
+
+        # A pattern that was not learnt belongs to the group whose template it fits.
+        tokens = _parse(pattern.pattern)
         for template, merge in groups.items():
-            pairs = list(zip(tokens, template, strict=False))
-            fits = (
-                a == b or (b == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(a))
-                for a, b in pairs
-            )
-            if len(tokens) == len(template) and all(fits):
+            if _fits(tokens, template):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
     def merges(self) -> tuple[Merge, ...]:
         """Return every group of several patterns."""
         groups = chain.from_iterable(
-            self._grouped(key).values() for key in self.branches
+            self._groups_of(key).values() for key in self.branches
         )
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
@@ -128,23 +137,26 @@ class Templates:
         """Return the templates with these patterns excluded from all groups."""
         return replace(self, apart=self.apart | set(digests))
 
-    def _grouped(self, key: _Key) -> dict[Tokens, Merge]:
-        if key not in self._groups:
-            branch = self.branches.get(key, {}).items()
-            parsed = {
-                d: _parsed(pattern) for d, pattern in branch if d not in self.apart
-            }
-            rows = {row for row in parsed.values() if len(row) <= MAX_PATTERN_TOKENS}
-            groups = self._groups[key] = {}
-            for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
-                for template, merged in _grown(list(alike)):
-                    members = set(merged)
-                    digests = tuple(d for d, row in parsed.items() if row in members)
-                    groups[template] = Merge(digests[0], " ".join(template), digests)
-        return self._groups[key]
+    def _groups_of(self, key: _Key) -> dict[Tokens, Merge]:
+        """Return the groups of a key by their templates; they are formed only once."""
+        if key in self._groups:
+            return self._groups[key]
+
+        patterns = self.branches.get(key, {})
+        rows = {d: _parse(patterns[d]) for d in patterns if d not in self.apart}
+        short = {row for row in rows.values() if len(row) <= MAX_PATTERN_TOKENS}
+        in_order = sorted(short, key=lambda row: (len(row), row))
+
+        groups = self._groups.setdefault(key, {})
+        for _, same_length in groupby(in_order, len):
+            for template, members in _group_rows(list(same_length)):
+                digests = tuple(d for d, row in rows.items() if row in members)
+                groups[template] = Merge(digests[0], " ".join(template), digests)
+        return groups
 
 
 def _key(pattern: Signature) -> _Key:
+    """Return the error type and the first word of a pattern, "" for a masked word."""
     first = pattern.pattern.partition(" ")[0]
     return pattern.error_type, "" if "<" in first else first
 
@@ -156,57 +168,87 @@ def is_learnable(pattern: Signature) -> bool:
     return len(text) <= MAX_PATTERN_CHARS and not asserts
 
 
-def _parsed(pattern: str) -> Tokens:
+def _fits(tokens: Tokens, template: Tokens) -> bool:
+    """Return True if a pattern has a template's tokens, particulars in its holes."""
+    if len(tokens) != len(template):
+        return False
+
+    for token, wanted in zip(tokens, template, strict=True):
+        if token == wanted:
+            continue
+        if wanted != PATTERN_HOLE or _FIXED_TOKEN_PATTERN.fullmatch(token):
+            return False
+    return True
+
+
+def _parse(pattern: str) -> Tokens:
     """Return a pattern's tokens, masks as holes unless too few words would remain."""
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
-    opened = [""]
+    opened: list[str] = []
     for token in tokens:
         bare = MASK_PATTERN.sub("", token)
-        quotes = token[0] in "'\"`" and any(map(str.isalpha, bare))
-        token = token if quotes or bare == token else PATTERN_HOLE
-        if opened[-1] != PATTERN_HOLE or not _LIST_TOKEN_PATTERN.fullmatch(token):
+        is_quotation = token[0] in "'\"`" and any(map(str.isalpha, bare))
+        if bare != token and not is_quotation:
+            token = PATTERN_HOLE
+
+        # What continues a list of particulars is part of the hole before it.
+        after_hole = opened[-1:] == [PATTERN_HOLE]
+        if not after_hole or not _LIST_TOKEN_PATTERN.fullmatch(token):
             opened.append(token)
-    return tuple(opened[1:]) if _words(opened) >= MIN_PATTERN_WORDS else tokens
+
+    if _count_words(opened) < MIN_PATTERN_WORDS:
+        return tokens
+    return tuple(opened)
 
 
-def _words(tokens: Iterable[str]) -> int:
+def _count_words(tokens: Iterable[str]) -> int:
+    """Return how many of the tokens are words."""
     return sum(1 for token in tokens if _PATTERN_WORD_PATTERN.fullmatch(token))
 
 
-def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens]]]:
-    """Group rows that differ only in particulars; yield a template and its rows."""
+def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
+    """Group rows of one length that differ only in particulars.
+
+    Yield for each group its template, with holes for particulars, and its rows.
+    """
     columns = [set(column) for column in zip(*rows, strict=True)]
-    varying = [place for place, values in enumerate(columns) if len(values) > 1]
+    varying = [place for place, tokens in enumerate(columns) if len(tokens) > 1]
+    common = [next(iter(tokens)) for tokens in columns if len(tokens) == 1]
+
+    # The tokens at each varying place that are no particulars by themselves.
     fixed = {
         place: set(filter(_FIXED_TOKEN_PATTERN.fullmatch, columns[place]))
         for place in varying
     }
-    # Places where the rows differ, but in too few values to be particulars.
+    # The places where the rows differ, but not in particulars only.
     meaningful = [
         place
         for place in varying
-        if fixed[place]
-        or not (
-            PATTERN_HOLE in columns[place]
-            or len(columns[place]) >= MIN_PARTICULAR_VALUES
-        )
+        if fixed[place] or not _are_particulars(columns[place])
     ]
-    common = _words(next(iter(values)) for values in columns if len(values) == 1)
-    if not varying or (not meaningful and common >= len(varying)):
+    if not meaningful and _count_words(common) >= len(varying):
         template = tuple(
             PATTERN_HOLE if place in fixed else token
             for place, token in enumerate(rows[0])
         )
-        yield template, rows
+        yield template, set(rows)
         return
 
+    # Split the rows by the place with the fewest tokens; particulars stay together.
     split = min(meaningful or varying, key=lambda place: (len(columns[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for row in rows:
-        particular = fixed[split] and row[split] not in fixed[split]
-        parts["" if particular else row[split]].append(row)
+        token = row[split]
+        if fixed[split] and token not in fixed[split]:
+            token = ""
+        parts[token].append(row)
     for part in parts.values():
-        yield from _grown(part)
+        yield from _group_rows(part)
+
+
+def _are_particulars(tokens: Set[str]) -> bool:
+    """Return True if these tokens at one place of many patterns are particulars."""
+    return PATTERN_HOLE in tokens or len(tokens) >= MIN_PARTICULAR_VALUES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,16 @@ from itertools import product
 from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
-# (probability of being withheld, shown, outcome 0..1, more is better) -> how often
+# How often each result of a loop occurred: (the probability that the lesson is
+# withheld, whether it was shown, the outcome 0..1, of which more is better).
 Cells = Mapping[tuple[float, bool, float], int]
-# The bets, chosen by the widths of the intervals they give: centres m, evenly spread in
-# asin(sqrt(m)), and stakes b, as weighted parts of the largest stake that never leads
-# to debt.
+# A bet has a centre and a stake. The centres m are evenly spread in asin(sqrt(m)). The
+# stakes are parts of the largest stake that never leads to debt; small parts have less
+# weight. Both were chosen by the widths of the intervals that they give.
 BET_CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
 STAKE_PART_WEIGHTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
 BET_GRID = tuple(product(BET_CENTRES, STAKE_PART_WEIGHTS))
+# The logarithm of what each bet begins with; all bets together begin with 1.
 BET_LOG_WEIGHTS = tuple(
     log(STAKE_PART_WEIGHTS[part] / sum(STAKE_PART_WEIGHTS.values()) / len(BET_CENTRES))
     for _, part in BET_GRID
@@ -34,12 +36,17 @@ BET_LOG_WEIGHTS = tuple(
 @lru_cache(64)
 def stakes(share: float) -> tuple[float, ...]:
     """Return the stake of each bet, for a lesson withheld with probability `share`."""
+    # The divisor is the most that a bet of 1 can lose.
     return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BET_GRID)
 
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return what a loop's result `value`, 0..1, adds to the log of each wealth."""
+    """Return what a loop's result `value`, 0..1, adds to the log of each bet's wealth.
+
+    `share` is the probability that the lesson is withheld, and `shown` says whether it
+    was shown.
+    """
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BET_GRID, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -47,10 +54,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The logarithm of the wealth of each bet on a gain above 0; wealth is evidence."""
+    """What each bet on a gain above 0 has won; wealth is evidence for the gain.
+
+    `logs` are the logarithms of the wealth of each bet. `tosses` say how often the coin
+    decided with which stakes.
+    """
 
     logs: tuple[float, ...]
-    tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
+    tosses: tuple[tuple[tuple[float, ...], int], ...]
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
@@ -60,32 +71,42 @@ class Wealth:
         for (share, was_shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
             gains = payoffs(share, was_shown, value)
-            logs = [log + n * gain for log, gain in zip(logs, gains, strict=True)]
+            logs = [old + n * gain for old, gain in zip(logs, gains, strict=True)]
+
         stakes_tossed = tuple((stakes(share), n) for share, n in tosses.items())
         return cls(tuple(logs), stakes_tossed)
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the log of the evidence for a gain above `gain`, and its slope."""
+        """Return the log of the evidence for a gain above `gain`, and its slope.
+
+        The evidence is the wealth of all bets together.
+        """
         logs = list(self.logs)
         slopes = [0.0] * len(BET_GRID)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
                 logs[i] -= n * log1p(stake * gain)
                 slopes[i] -= n * stake / (1 + stake * gain)
+
+        # The wealth of each bet as a part of the largest, so that nothing overflows.
         top = max(logs)
         parts = [exp(log_wealth - top) for log_wealth in logs]
         slope = sum(part * slope for part, slope in zip(parts, slopes, strict=True))
         return top + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """Return the smallest gain not refuted at this level, by Newton's method."""
+        """Return the smallest gain that is not refuted at the significance `level`.
+
+        A gain is refuted if the evidence for more than it exceeds 1 / `level`. Newton's
+        method finds the gain with just this evidence.
+        """
         gain = -1.0
         enough = -log(level)
         for _ in range(100):
-            worth, slope = self.at(gain)
-            if worth - enough < 1e-9 or gain >= 1:
+            evidence, slope = self.at(gain)
+            if evidence - enough < 1e-9 or gain >= 1:
                 break
-            gain -= (worth - enough) / slope
+            gain -= (evidence - enough) / slope
         return min(gain, 1.0)
 
 
@@ -103,7 +124,8 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 
 
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
-# The result of one opportunity: (share, shown, right at once, recurred, calls).
+# What came of a lesson for one loop: (the probability that it is withheld, whether it
+# was shown, whether the first attempt passed, whether the error recurred, model calls).
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[str | None, Mapping[Case, int]]
@@ -153,13 +175,13 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return one sentence: shares in percent, the uplift in percentage points."""
-        gain, low, high = map(
-            _percent, (self.uplift.gain, self.uplift.low, self.uplift.high)
-        )
-        points = f"{gain:+d} points, between {low:+d} and {high:+d}".replace("-", "−")
-        with_lesson = _percent(self.uplift.shown)
-        without = _percent(self.uplift.withheld)
+        uplift = self.uplift
+        with_lesson = _percent(uplift.shown)
+        without = _percent(uplift.withheld)
         shares = f"right at the first try {with_lesson} % against {without} %"
+
+        ends = f"{_percent(uplift.low):+d} and {_percent(uplift.high):+d}"
+        points = f"{_percent(uplift.gain):+d} points, between {ends}".replace("-", "−")
         counts = f"shown {self.shown}, withheld {self.withheld}"
         return f"{counts}: {shares}; {points}; {self.conclusion}"
 
@@ -196,8 +218,9 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     """
     tables, low, high = _tables(cases)
     level = PROOF_ERROR_LEVEL / 2
-    pooled = _Table.of(None, cases.get(None, {})).compared(level, level)
-    return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
+    pooled = _Table.of(None, cases.get(None, {})).compare(level, level)
+    lessons = tuple(table.compare(low, high) for table in tables)
+    return Proof(pooled, lessons, pending)
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
@@ -205,13 +228,12 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     tables, low, high = _tables(cases)
     comparisons = []
     for table in tables:
+        # The intervals take most of the time: compute them only if one may exclude 0.
         may_help = table.evidence(better=True) >= -log(low) - 1e-6
-        may_hurt = may_help or table.evidence(better=False) >= -log(high) - 1e-6
-        if not (may_help or may_hurt):
-            continue
-        comparison = table.compared(low, high)
-        if comparison.conclusion in ("helps", "hurts"):
-            comparisons.append(comparison)
+        if may_help or table.evidence(better=False) >= -log(high) - 1e-6:
+            comparison = table.compare(low, high)
+            if comparison.conclusion in ("helps", "hurts"):
+                comparisons.append(comparison)
     return tuple(comparisons)
 
 
@@ -226,14 +248,19 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the significance level by e-BH; `evidence` has a log for each lesson."""
+    """Return the significance level of each lesson by e-BH.
+
+    `evidence` has the log of the evidence for each lesson.
+    """
     level = PROOF_ERROR_LEVEL / 2
     count = max(len(evidence), 1)
-    rejected = 1  # the largest rank whose evidence is enough
+
+    # How many lessons have enough evidence, those with the most first; at least one.
+    proven = 1
     for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
         if log_evidence >= log(count / (level * rank)):
-            rejected = rank
-    return level * rejected / count
+            proven = rank
+    return level * proven / count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +275,8 @@ class _Table:
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
         """Return the table of the cases that a coin decided, or else of all cases."""
-        cases = {case: n for case, n in cases.items() if case[0]} or cases
+        # Where no coin decided, the lesson is withheld with the probability 0.
+        cases = {case: n for case, n in cases.items() if case[0] > 0} or cases
         right = Counter[tuple[float, bool, float]]()
         again = Counter[tuple[float, bool, float]]()
         calls = Counter[tuple[float, bool, float]]()
@@ -264,26 +292,34 @@ class _Table:
         gain = _difference(self.right)
         if not gain or (gain > 0) != better:
             return -inf
+
         cells = self.right if better else mirror(self.right)
         log_evidence, _ = Wealth.of(cells).at(0.0)
         return log_evidence
 
-    def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the levels of the uplift."""
+    def compare(self, low: float, high: float) -> Comparison:
+        """Compare the loops with and without the lesson.
+
+        `low` and `high` are the significance levels of the two ends of the uplift.
+        """
         uplift = _effect(self.right, low, high)
         half = PROOF_ERROR_LEVEL / 2
         recurrence = _effect(self.again, half, half, fewer=True)
         calls = _effect(self.calls, half, half, fewer=True, unit=MAX_COUNTED_CALLS)
+
         conclusion: Conclusion = "insufficient data"
-        if uplift.low > 0 or uplift.high < 0:
-            conclusion = "helps" if uplift.low > 0 else "hurts"
+        if uplift.low > 0:
+            conclusion = "helps"
+        elif uplift.high < 0:
+            conclusion = "hurts"
         elif uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
             conclusion = "no difference shown"
-        exposed = sum(n for (_, was_shown, _), n in self.right.items() if was_shown)
+
+        shown = sum(n for (_, was_shown, _), n in self.right.items() if was_shown)
         return Comparison(
             self.lesson,
-            exposed,
-            withheld=sum(self.right.values()) - exposed,
+            shown,
+            withheld=sum(self.right.values()) - shown,
             uplift=uplift,
             recurrence=recurrence,
             calls=calls,
@@ -294,7 +330,11 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect with its interval in `unit`; with `fewer`, less is better."""
+    """Return the effect that `cells` show, and its interval at these levels.
+
+    With `fewer`, less is better. A value of 1 counts as `unit` in the result, such as
+    10 calls.
+    """
     better = mirror(cells) if fewer else cells
     gain_low = -1.0
     gain_high = 1.0
@@ -303,6 +343,7 @@ def _effect(
         gain_low, gain_high = interval(better, low, high)
         gain_low = min(gain_low, gain)
         gain_high = max(gain_high, gain)
+
     return Effect(
         _scaled(_mean(cells, was_shown=True), unit),
         _scaled(_mean(cells, was_shown=False), unit),
@@ -313,14 +354,17 @@ def _effect(
 
 
 def _scaled(value: float | None, unit: float) -> float | None:
+    """Return a value in this unit; None if there is no value."""
     return None if value is None else unit * value
 
 
 def _percent(share: float | None) -> int:
+    """Return a share in whole percent; 0 for None."""
     return round(100 * (share or 0.0))
 
 
 def _difference(cells: Cells) -> float | None:
+    """Return the mean with the lesson less that without; None if one is missing."""
     with_lesson = _mean(cells, was_shown=True)
     without = _mean(cells, was_shown=False)
     if with_lesson is None or without is None:
@@ -329,14 +373,15 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, was_shown: bool) -> float | None:
-    """Return the mean over loops with or without a lesson, weighted as in `Effect`."""
-    cells = {case: n for case, n in cells.items() if case[1] == was_shown}
-    if not cells:
-        return None
+    """Return the mean over loops with or without a lesson; None without such loops.
+
+    The loops are weighted as `Effect` says.
+    """
     weights = []
     weighted_values = []
-    for (share, _, value), n in cells.items():
-        probability = 1 - share if was_shown else share
-        weights.append(n / probability)
-        weighted_values.append(n / probability * value)
-    return fsum(weighted_values) / fsum(weights)
+    for (share, shown, value), n in cells.items():
+        if shown == was_shown:
+            probability = 1 - share if was_shown else share
+            weights.append(n / probability)
+            weighted_values.append(n / probability * value)
+    return fsum(weighted_values) / fsum(weights) if weights else None

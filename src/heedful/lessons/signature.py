@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
@@ -35,7 +34,7 @@ def signature(error_type: str, text: str) -> Signature:
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
-    pattern = " ".join(_pattern(error_type, text.strip()).split())
+    pattern = " ".join(_pattern_of(error_type, text.strip()).split())
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
     return Signature(
         exact, pattern, digest=digest_of(error_type, pattern), error_type=error_type
@@ -56,83 +55,103 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure behind a lesson; a strategy's pattern has it."""
+    """Return the digest of the failure that a lesson with this signature is about.
+
+    The pattern of a strategy contains it; for any other lesson, it is its own `digest`.
+    """
     if pattern.startswith(_STRATEGY_PREFIX):
         return pattern.removeprefix(_STRATEGY_PREFIX).partition(":")[0]
     return digest
 
 
-def _pattern(error_type: str, text: str) -> str:
+def _pattern_of(error_type: str, text: str) -> str:
+    """Return an error's text, or JSON data, with its particulars masked."""
     if len(text) > MAX_SIGNATURE_CHARS:
         half = MAX_SIGNATURE_CHARS // 2
-        text = f"{text[:half]}\n{text[-half:]}"
-    elif (
-        text[:1] in ("[", "{")
-        and text.count("[") + text.count("{") <= MAX_JSON_BRACKETS
-    ):
-        with suppress(ValueError):
+        return _mask_particulars(error_type, f"{text[:half]}\n{text[-half:]}")
+
+    brackets = text.count("[") + text.count("{")
+    if text.startswith(("[", "{")) and brackets <= MAX_JSON_BRACKETS:
+        with suppress(ValueError):  # it is no JSON after all
             return _data_pattern(error_type, json.loads(text))
-    return _masked(error_type, text)
+    return _mask_particulars(error_type, text)
 
 
 def _data_pattern(error_type: str, value: Any) -> str:
     """Return the pattern of JSON data, whatever the order of a list's items."""
     if isinstance(value, list) and value:
-        patterns = {_masked(error_type, _plain(item)) for item in value}
+        patterns = {_mask_particulars(error_type, _as_text(item)) for item in value}
         return f"[{', '.join(sorted(patterns))}]"
-    return _masked(error_type, _plain(value))
+    return _mask_particulars(error_type, _as_text(value))
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a text, or other JSON data as a text with its keys in order."""
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, ensure_ascii=False).replace("\\n", "\n")
 
 
-def _masked(error_type: str, text: str) -> str:
-    pieces = split_assertions(error_type, text)
-    mask = partial(compiled(_PARTICULAR_PATTERN).sub, _mask)
-    return "".join(piece if asserted else mask(piece) for piece, asserted in pieces)
+def _mask_particulars(error_type: str, text: str) -> str:
+    """Return a text with its particulars masked, but not what an assertion expects."""
+    pattern = ""
+    for piece, is_asserted in split_assertions(error_type, text):
+        if not is_asserted:
+            piece = compiled(_PARTICULAR_PATTERN).sub(_mask, piece)
+        pattern += piece
+    return pattern
 
 
-MAX_WHERE_VALUES = 20
-MAX_STATEMENT_CHARS = 8_192
+MAX_WHERE_VALUES = 20  # lines of pytest that are read after an assertion
+MAX_STATEMENT_CHARS = 8_192  # characters of an assertion with its values named
 # A text without one of these words has no assertion.
 _ASSERTION_WORDS = ("assert", "expect", "want")
+# A value: a number, a text in quotes or angle brackets, a collection, True or null.
 _VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
     r"|[\[({][^\n]{0,100}[\])}]|(?i:true|false|none|null|nil|undefined|nan)\b)"
 )
+# Between a word and its value: "got: 3", "got = 3", "got 3".
 _GAP_REGEX = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
+# Between two values: "1 != 2", "expected 1 to equal 2".
 _COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be))"
+# A line with an assertion, without its comment. In a report of pytest the first group
+# is the mark: "E   assert total(3) == 4". The second group is the statement.
 _ASSERT_STATEMENT_PATTERN = (
     r"(?m)^[ \t]*(E[ \t]+|>[ \t]+)?(?:AssertionError: )?(assert\s"
     r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?"
 )
-# What pytest adds: the expressions whose values an assertion shows, and how the values
-# differ.
+# A line in which pytest says which expression has a value of an assertion: "E  +  where
+# 5 = total(3)". The groups are the value and the expression.
 _WHERE_LINE_PATTERN = (
     r"(?m)^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?"
 )
+# The lines in which pytest says how the values differ: "E     At index 0 diff: 1 != 2".
 _ASSERT_DETAIL_PATTERN = r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+"
+# An assertion that compares two values and nothing else: "assert 5 == 4".
 _COMPARED_VALUES_PATTERN = (
     rf"assert {_VALUE_REGEX}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE_REGEX}\s*)"
 )
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
-# and Rust.
+# and Rust. What stands `before` and `after` it stays.
 _ACTUAL_VALUE_PATTERNS = (
+    # A line of its own: "Received: 5".
     (
         r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)"
         r"(?!.*\bwant\b).+(?P<after>)"
     ),
+    # Before the expected value: "5 != 4", "expected 5 to equal 4".
     (
         rf"(?<![^\s:])(?P<before>){_VALUE_REGEX}"
         rf"(?P<after> {_COMPARISON_REGEX} {_VALUE_REGEX})"
     ),
+    # As in Go: "Total(3) = 5, want 4".
     rf"(?P<before>= ){_VALUE_REGEX}(?P<after>[,;] (?:want|expected))",
+    # After a word: "but was 5".
     rf"\b(?P<before>(?i:actual|received|got|was){_GAP_REGEX}){_VALUE_REGEX}(?P<after>)",
 )
+# The expected value, once the actual one is masked: the rest of a `line` ("Expected:
+# 4"), the `value` after a word ("want 4"), or the `other` of two ("<ACTUAL> != 4").
 _EXPECTED_VALUE_PATTERN = (
     r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
@@ -147,27 +166,33 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     if not any(word in words for word in _ASSERTION_WORDS):
         yield text, False
         return
+
     statements = list(compiled(_ASSERT_STATEMENT_PATTERN).finditer(text))
     ends = [statement.start() for statement in statements] + [len(text)]
-    yield from _compared(text[: ends[0]])
+    yield from _split_values(text[: ends[0]])
     for statement, end in zip(statements, ends[1:], strict=True):
         after = text[statement.end() : end]
         values = compiled(_WHERE_LINE_PATTERN).findall(after)[:MAX_WHERE_VALUES]
-        yield _asserted(statement[2], values), True
+        yield _without_values(statement[2], values), True
+
+        # What pytest adds to the statement are its values again, so it is left out.
         if values:
             after = compiled(_WHERE_LINE_PATTERN).sub("", after)
-        if statement[1]:  # pytest marked the line of the statement
+        if statement[1]:
             after = compiled(_ASSERT_DETAIL_PATTERN).sub("", after, count=1)
-        yield from _compared(after)
+        yield from _split_values(after)
 
 
-def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return a statement with each value replaced by the expression that had it."""
-    comparison = None
+def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
+    """Return an assertion with each of its values replaced by the expression behind it.
+
+    `values` are pairs of a value and its expression. Without any, "assert 5 == 4"
+    becomes "assert <ACTUAL> == 4".
+    """
     if not values:
         comparison = compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)
-    if comparison:
-        return f"assert <ACTUAL>{comparison['rest']}"
+        return f"assert <ACTUAL>{comparison['rest']}" if comparison else statement
+
     for value, expression in values:
         literal = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
         statement = literal.sub(expression.replace("\\", r"\\"), statement, count=1)
@@ -175,10 +200,11 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
     return statement
 
 
-def _compared(text: str) -> Iterator[tuple[str, bool]]:
+def _split_values(text: str) -> Iterator[tuple[str, bool]]:
     """Mask actual values; yield each piece, and True if it is an expected value."""
     for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
+
     end = 0
     for expected in compiled(_EXPECTED_VALUE_PATTERN).finditer(text):
         start, stop = expected.span(expected.lastgroup or 0)
@@ -191,31 +217,37 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
 # The shapes of particulars; a name without its digit is the mask. The first that
 # matches counts.
 _PARTICULAR_SHAPES = {
-    # A path or a web address: from a scheme, a drive or a slash on, or a name, a slash
-    # and more.
+    # A path or a web address, from a scheme, a drive or a slash on: "/srv/app",
+    # "C:\app", "https://a.test/x". Or a name, a slash and more: "src/app.py".
     "PATH": (
         r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
         r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
         r"(?>(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))+)"
     ),
+    # A mail address: "ann@mail.test".
     "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+\b",
+    # The name of a computer: "db.example.com".
     "HOST2": (
         r"(?<!-)(?:[A-Za-z0-9][\w-]*\.){2,}(?:[a-z]{2}|com|net|org|edu|gov)\b"
         r"(?!\.\w|\()"
     ),
-    # Groups of hexadecimal digits, an address, and a measure, a version or a time.
+    # Groups of hexadecimal digits, as in a UUID: "0a-1b-2c".
     "N1": (
         r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
         r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
     ),
+    # An address in memory: "0x7f3a".
     "N2": r"0x[\da-fA-F]+(?!\w)",
+    # A number, a measure, a version or a time: "-3", "12.5 s", "v1.2", "2026-01-31
+    # 10:15Z".
     "N3": (
         r"[<>~≤≥]?[+-]?v?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
         r"(?:\s?(?:[nuµm]?s|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
     ),
+    # A word with a digit; `_mask` looks for ids in it.
     "WORD": r"\w*\d\w*",
 }
-# The names of day and month before a time.
+# The names of day and month before a time: "Mon Jan " in "Mon Jan 31 10:15".
 _DATE_PREFIX_REGEX = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
 # A shape is tried only at the start of a date or of a word that is not all letters, so
 # most of a text is passed in one step. The time is linear: each character is looked at
@@ -228,40 +260,46 @@ _PARTICULAR_PATTERN = (
     rf"(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
     rf"(?:{'|'.join(_PARTICULAR_GROUPS)})"
 )
-# The part of a name, between underscores, that is an id: hexadecimal, or letters and
-# digits.
+# The part of a name, between underscores, that is an id: "3fa9c1" (hexadecimal) in
+# "job_3fa9c1", "x7k2m9q1" (letters and digits) in "run_x7k2m9q1".
 _ID_SEGMENT_PATTERN = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
-# The words before a number that names an error, and how far before it they begin.
+# The words right before a number that names an error: "exit status " before 127.
 _ERROR_NUMBER_PATTERN = (
     r"(?i)(?:code|exit|status|errno|signal|http/[\d.]+)[\"']?[ :=\[\"]{1,3}\Z"
 )
+# How many characters before the number are searched for these words.
 _MAX_CODE_DISTANCE_CHARS = 24
 
 
 def _mask(match: re.Match[str]) -> str:
-    mask = (match.lastgroup or "").rstrip("123")
-    start = match.start()
-    if mask == "WORD":
+    """Return what stands for a particular in a pattern; a number of an error stays."""
+    if match.lastgroup == "WORD":
         return compiled(_ID_SEGMENT_PATTERN).sub("<N>", match[0])
+
+    start = match.start()
     before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
     if match[0].isdecimal() and compiled(_ERROR_NUMBER_PATTERN).search(before):
-        return match[0]  # the number names the error
+        return match[0]
+
+    mask = (match.lastgroup or "").rstrip("123")
     return f"<{mask}>"
 
 
-# What stands before the words of an error: a type, a tool, a level, a place; and how
-# many of them.
+# What stands before the words of an error: a type ("KeyError: "), a tool, a level, or a
+# masked place ("<PATH>:<N>: "). The group has its name, unless it is a place.
 _ERROR_TITLE_PATTERN = (
     r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)"
 )
-MAX_ERROR_TITLES = 3
+MAX_ERROR_TITLES = 3  # titles of one error that are read
 
 
 def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield a pattern's titles, in lower case, and its words; one title more each time.
+    """Yield a pattern without its first titles: without none, without one, and so on.
+
+    A pair has the titles that were left out, in lower case, and the words that remain.
 
     >>> [words for _, words in untitled("Bash: cp: no such file")]
     ['Bash: cp: no such file', 'cp: no such file', 'no such file']
@@ -272,7 +310,9 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
         title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
         if title is None:
             return
-        titles |= {(title[1] or "").lower()} - {""}
+
+        if title[1]:
+            titles |= {title[1].lower()}
         pattern = pattern[title.end() :]
         yield titles, pattern
 
@@ -280,12 +320,14 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
 def words_of(error_type: str, pattern: str, titled: bool) -> str:
     """Return the digest by which a lesson is found without its type or tool.
 
-    That is the pattern without its error type or, if it is `titled`, without its first
-    title.
+    It is the digest of the pattern without its first title, if this is the error type
+    or if the pattern is `titled`.
     """
     title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
-    if title and (titled or (title[1] or "").lower() == error_type.lower()):
-        pattern = pattern[title.end() :]
+    if title is not None:
+        name = title[1] or ""
+        if titled or name.lower() == error_type.lower():
+            pattern = pattern[title.end() :]
     return bare_digest(pattern)
 
 
