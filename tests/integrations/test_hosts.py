@@ -33,9 +33,10 @@ TASK = "Give the severity of the ticket: the pump leaks"
 KILLED = """
 import asyncio, importlib, pathlib, sys
 from tests.integrations.doubles import Call, Say
-from tests.integrations.test_hosts import TASK, judging, memory_in
+from tests.integrations.test_hosts import TASK, host_that_judges, memory_in
 
-host, turns = judging(memory_in(pathlib.Path(sys.argv[2]))), [Say("high"), Call("kill")]
+host = host_that_judges(memory_in(pathlib.Path(sys.argv[2])))
+turns = [Say("high"), Call("kill")]
 asyncio.run(importlib.import_module(sys.argv[1]).drive(host, TASK, turns, id="one"))
 """
 

@@ -30,6 +30,7 @@ from heedful.loop.explain import Line
 from heedful.loop.record import Evaluation
 from heedful.pages import render
 from heedful.sanitize import delimit, delimiter, sanitize
+from heedful.service.wire import SentLessonState, Shape, lesson_state_from_wire
 from heedful.store import shown
 from heedful.validation import check_options
 
@@ -127,7 +128,7 @@ class RememberAnswer:
     does it.
     """
 
-    lesson: Remembered
+    lesson: Annotated[Remembered, Shape(state=SentLessonState)]
     quarantine: str
 
 
@@ -229,7 +230,8 @@ async def remember(
 
     answer = await _ask("POST", "/v1/reflections", body)
     quarantine = _take_release("the lesson", answer)
-    return RememberAnswer(Remembered(**answer), quarantine)
+    state = lesson_state_from_wire(answer.pop("state"))
+    return RememberAnswer(Remembered(**answer, state=state), quarantine)
 
 
 async def report_attempt(
