@@ -138,8 +138,7 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
             client, "remember", error="EACCES: denied", lesson="Ask for the folder."
         )
         assert remembered["lesson"]["trust"] == "measured"
-        # The word of the API for a lesson that is not verified.
-        assert remembered["lesson"]["state"] == "candidate"
+        assert remembered["lesson"]["state"] == "unverified"
         assert remembered["quarantine"] == ""
 
 

@@ -30,7 +30,7 @@ from heedful.loop.explain import Line
 from heedful.loop.record import Evaluation
 from heedful.pages import render
 from heedful.sanitize import delimit, delimiter, sanitize
-from heedful.service.wire import SentLessonState, Shape, lesson_state_from_wire
+from heedful.service.wire import lesson_state_from_wire
 from heedful.store import shown
 from heedful.validation import check_options
 
@@ -128,7 +128,7 @@ class RememberAnswer:
     does it.
     """
 
-    lesson: Annotated[Remembered, Shape(state=SentLessonState)]
+    lesson: Remembered
     quarantine: str
 
 
