@@ -205,7 +205,7 @@ async def evaluated(
 
     for check in _list_judges(checks, evaluate):
         try:
-            answer = await _ask(check, candidate, at, tries)
+            answer = await _ask_check(check, candidate, at, tries)
             if check is evaluate and not isinstance(answer, Evaluation):
                 expected = "an Evaluation, as Evaluation(scores={'quality': 0.8})"
                 raise _answer_error(check, answer, expected)
@@ -252,6 +252,7 @@ async def worded(
     """
 
     def failed(error: BaseException) -> errors.GenerateFailed:
+        """Return the error for an exception of `feedback`."""
         message = f"{type(error).__name__}: {redact(str(error))[:300]}"
         return errors.GenerateFailed(
             f"feedback raised {message}; correct it and run again"
@@ -279,7 +280,7 @@ def _count_asks(check: Any) -> int:
     return asks
 
 
-async def _ask(
+async def _ask_check(
     check: Callable[..., Any], candidate: Any, at: Context, tries: int
 ) -> Any:
     """Return what a check answers; a check that raises is called `tries` times."""

@@ -282,6 +282,7 @@ def _check_columns(
     """Make a check of the columns in `bounds`, or of all columns with numbers."""
 
     def judge(data: Any, _: Context) -> Iterator[Finding]:
+        """Yield the findings about each column."""
         table = tables.open_table(data, tuple(bounds))
         columns = _read_columns(table, bounds)
         if not bounds:
@@ -582,6 +583,7 @@ def results(
     names = _column_names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
+        """Yield the findings about the file: its path, its age, then its rows."""
         if not isinstance(file, Path):
             yield table_finding(
                 MISSING_TABLE_CHECK,
@@ -824,9 +826,10 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
 
 
 def _shuffled_finding(pairs: Pairs) -> Finding | None:
-    """Return a warning if predictions are spread like the actual values by chance.
+    """Return a warning if the predictions seem to be in other rows than they belong to.
 
-    The mean and the spread are alike, but both values of a row do not go together.
+    Their mean and spread are then like those of the actual values, but the two values
+    of a row have nothing to do with each other.
     """
     actual = pairs.actual
     predicted = pairs.predicted

@@ -100,13 +100,13 @@ class PythonTests:
         """Run the program with the tests, and return a finding for each failed test."""
         text = read(_PYTHON_TESTS_CHECK, candidate)
         if isinstance(text, Finding):
-            return [text, *(_not_run(step) for step in self.steps if step.test)]
+            return [text, *(_not_run_finding(step) for step in self.steps if step.test)]
 
         program = text
         if fenced := _FENCED_PROGRAM_PATTERN.fullmatch(text):
             program = fenced["program"] or "\n"
         records, code = await _run_tests(self.request, program)
-        findings = list(_findings(self, records, code))
+        findings = list(_list_findings(self, records, code))
 
         # Only the first finding says how the program ran.
         if findings:
@@ -400,7 +400,7 @@ async def _collect_output(
     return bytes(output), in_time
 
 
-def _findings(
+def _list_findings(
     check: PythonTests, records: list[Record], code: int | None
 ) -> Iterator[Finding]:
     """Yield the findings of a run: why it ended early, then the failed tests."""
@@ -411,17 +411,17 @@ def _findings(
     last_step = state.get("step", -1)
     if "done" not in state:
         running = check.steps[last_step] if last_step >= 0 else None
-        yield _early_end(check.request, state, code, running)
+        yield _early_end_finding(check.request, state, code, running)
 
     failures = {record["failed"]: record for record in records if "failed" in record}
     for number, step in enumerate(check.steps):
         if number in failures:
-            yield _failure(step, failures[number])
+            yield _failure_finding(step, failures[number])
         elif step.test and number > last_step:
-            yield _not_run(step)
+            yield _not_run_finding(step)
 
 
-def _failure(step: ProgramStatement, failure: Record) -> Finding:
+def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
     """Return the finding of a step that failed: an assert, or any other exception."""
     if not failure["own"]:
         message = f"`{step.source}` raises {failure['type']}: {failure['message']}"
@@ -448,7 +448,7 @@ def _failure(step: ProgramStatement, failure: Record) -> Finding:
     )
 
 
-def _not_run(step: ProgramStatement) -> Finding:
+def _not_run_finding(step: ProgramStatement) -> Finding:
     """Return the finding of a test that did not run."""
     return _finding(f"not run: `{step.source}`", "", step.source, severity=0.3)
 
@@ -460,15 +460,15 @@ def _finding(
     evidence = "\n".join(trace)[:_MAX_TRACE_CHARS]
     return Finding(
         _PYTHON_TESTS_CHECK,
-        _storable(message),
-        fix=_storable(fix),
+        _escape_text(message),
+        fix=_escape_text(fix),
         severity=severity,
-        key=_storable(key),
-        evidence=_storable(evidence),
+        key=_escape_text(key),
+        evidence=_escape_text(evidence),
     )
 
 
-def _storable(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape characters that a store refuses.
 
     Memory addresses are masked, because they differ between runs.
@@ -477,7 +477,7 @@ def _storable(text: str) -> str:
     return _MEMORY_ADDRESS_PATTERN.sub("0x…", escaped)
 
 
-def _early_end(
+def _early_end_finding(
     request: Record, state: Record, code: int | None, running: ProgramStatement | None
 ) -> Finding:
     """Return the finding that says why the tests did not run to the end.

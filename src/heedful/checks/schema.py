@@ -1,8 +1,8 @@
 """A check that an answer is JSON that fits a JSON Schema or a pydantic model.
 
 A text is parsed first; words around the JSON are a finding, and the JSON is still
-checked. `_by_schema` and `_by_model` then yield the problems of the value, each with a
-JSON path and a fix.
+checked. A judge of the schema (`_make_schema_judge`) or the model (`_make_model_judge`)
+then yields the problems of the value, each with a JSON path and a fix.
 """
 
 import json
@@ -55,13 +55,13 @@ class JsonSchema:
             try:
                 candidate = json.dumps(candidate)
             except (TypeError, ValueError) as error:
-                return [_not_data(error)]
+                return [_not_data_finding(error)]
 
         text = read(_JSON_SCHEMA_CHECK, candidate)
         if isinstance(text, Finding):
             return [text]
 
-        parsed = _parse(text)
+        parsed = _parse_json(text)
         if isinstance(parsed, Finding):
             return [parsed]
 
@@ -69,7 +69,7 @@ class JsonSchema:
         try:
             json.dumps(parsed.value, allow_nan=False)
         except ValueError as error:
-            findings.append(_not_data(error))
+            findings.append(_not_data_finding(error))
 
         problems = self.problems(parsed.value, parsed.text)
         return [*findings, *islice(problems, MAX_SCHEMA_PROBLEMS)]
@@ -87,9 +87,9 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     `$ref` outside of it.
     """
     if isinstance(schema, Mapping):
-        return JsonSchema(schema, _by_schema(schema))
+        return JsonSchema(schema, _make_schema_judge(schema))
     if hasattr(schema, "model_validate_json"):
-        return JsonSchema(schema, _by_model(schema))
+        return JsonSchema(schema, _make_model_judge(schema))
     raise InvalidInput(
         "schema", schema, "a JSON Schema as a mapping or a pydantic model class"
     )
@@ -114,7 +114,7 @@ class ParsedJson(NamedTuple):
     findings: list[Finding]
 
 
-def _parse(text: str) -> ParsedJson | Finding:
+def _parse_json(text: str) -> ParsedJson | Finding:
     """Return the JSON in a text, or the finding that there is none.
 
     Words before and after the JSON are a finding beside it.
@@ -148,13 +148,15 @@ def _parse(text: str) -> ParsedJson | Finding:
     return _finding(message, _BARE_JSON_FIX, "not JSON")
 
 
-def _not_data(error: Exception) -> Finding:
+def _not_data_finding(error: Exception) -> Finding:
     """Return the finding that a value cannot be written as JSON."""
     fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
     return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
 
 
-def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> Finding:
+def _problem_finding(
+    parts: Iterable[str | int], message: str, kind: str, fix: str
+) -> Finding:
     """Return the finding about the value at a path, of which `parts` are the keys.
 
     `kind` is the rule that the value breaks.
@@ -173,7 +175,7 @@ def _problem(parts: Iterable[str | int], message: str, kind: str, fix: str) -> F
     return _finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
 
 
-def _by_schema(schema: Mapping[str, Any]) -> Problems:
+def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
     """Return the function that judges values by a JSON Schema. Raises InvalidInput."""
     from jsonschema import exceptions, validators
     from referencing import Registry
@@ -206,7 +208,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
                     kind = error.message  # it names the key that is missing
                     fix = "add it"
 
-                yield _problem(
+                yield _problem_finding(
                     error.absolute_path, error.message[:240], kind[:240], fix
                 )
         except Unresolvable as unresolved:
@@ -217,7 +219,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
     return problems
 
 
-def _by_model(model: "type[BaseModel]") -> Problems:
+def _make_model_judge(model: "type[BaseModel]") -> Problems:
     """Return the function that judges values by a pydantic model."""
     from pydantic import ValidationError
 
@@ -234,6 +236,6 @@ def _by_model(model: "type[BaseModel]") -> Problems:
                 else:
                     message += f", it is {shorten(problem['input'])}"
 
-                yield _problem(problem["loc"], message, problem["type"], fix)
+                yield _problem_finding(problem["loc"], message, problem["type"], fix)
 
     return problems

@@ -215,6 +215,7 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
     """Open columns in memory; they have to be of the same length when they are read."""
 
     def read(names: Sequence[str]) -> Batches:
+        """Yield slices of the columns. Raises TableError if their lengths differ."""
         lengths = {name: len(columns[name]) for name in names}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -423,6 +424,7 @@ def _open_csv(path: Path) -> DataTable:
         )
 
     def read(names: Sequence[str]) -> Batches:
+        """Yield batches of rows as columns. Raises TableError for a damaged file."""
         positions = [header.index(name) for name in names]
         rows = islice(_csv_rows(path), 1, None)
         batch_rows = max(1, BATCH_ROWS // CSV_ROW_COST)

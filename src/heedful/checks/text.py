@@ -96,7 +96,9 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     Whitespace separates words; use `characters` for scripts without spaces. Raises
     InvalidInput without any bound, or for bounds that no text can meet.
     """
-    return _length("words", lambda text: len(text.split()), at_least, at_most)
+    return _make_length_check(
+        "words", lambda text: len(text.split()), at_least, at_most
+    )
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
@@ -104,10 +106,10 @@ def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 
     Raises what `words` raises.
     """
-    return _length("characters", len, at_least, at_most)
+    return _make_length_check("characters", len, at_least, at_most)
 
 
-def _length(
+def _make_length_check(
     unit: str, size: Callable[[str], int], at_least: int, at_most: int | None
 ) -> TextCheck:
     """Make the check `words` or `characters`; `size` counts the units of a text."""
@@ -123,6 +125,7 @@ def _length(
     )
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
+        """Yield a finding if the text is too short or too long."""
         count = size(text)
         size_text = f"{count} {unit}" if count != 1 else f"1 {unit[:-1]}"
 
@@ -151,7 +154,7 @@ def contains(*needles: str) -> TextCheck:
     Each missing needle is a finding. Raises InvalidInput without needles or for an
     empty needle.
     """
-    return _occurrence("contains", needles)
+    return _make_occurrence_check("contains", needles)
 
 
 def excludes(*needles: str) -> TextCheck:
@@ -160,10 +163,10 @@ def excludes(*needles: str) -> TextCheck:
     Each needle that occurs is a finding with its first position. Raises what `contains`
     raises.
     """
-    return _occurrence("excludes", needles)
+    return _make_occurrence_check("excludes", needles)
 
 
-def _occurrence(
+def _make_occurrence_check(
     name: Literal["contains", "excludes"], needles: Sequence[str]
 ) -> TextCheck:
     """Make the check `contains` or `excludes`."""
@@ -173,6 +176,7 @@ def _occurrence(
         require(is_text, "needles", needle, "text that is not empty")
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
+        """Yield a finding for each needle that is missing, or that must not occur."""
         folded = text.casefold()
         for needle in dict.fromkeys(needles):
             position = folded.find(needle.casefold())

@@ -164,6 +164,7 @@ def self_correcting(
         options["memory"] = Memory.of(":memory:", options.get("scope"))
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
+        """Return the function whose calls run loops; async if `function` is."""
         call = _TaskFunction.of(function)
         settings = dict(options)
         if settings.get("memory_key") is None:
@@ -186,6 +187,7 @@ def self_correcting(
 
         @functools.wraps(function)
         def drive_in_background(*args: Any, **named: Any) -> Any:
+            """Do what `drive` does, and block the caller until it ends."""
             # Inside a background loop, wait in the next one: this one is blocked.
             level = _level.get()
             with suppress(RuntimeError):

@@ -76,9 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with suppress(KeyboardInterrupt):
             if session:
-                _work(event, session, strict)
+                _do_work(event, session, strict)
             else:
-                _answer(event, agent, strict)
+                _answer_event(event, agent, strict)
     except Exception as error:  # the edge to the agent, which must not fail by us
         _report_failure(error, event, agent, strict)
 
@@ -137,7 +137,7 @@ def _take_option(words: list[str], name: str) -> str:
     return value
 
 
-def _answer(event: str, agent: str, strict: bool) -> None:
+def _answer_event(event: str, agent: str, strict: bool) -> None:
     """Print the answer to an event, and start the work that it leaves."""
     data = read_event(sys.stdin.buffer)
     folder = _project_folder(data)
@@ -167,7 +167,7 @@ def _answer(event: str, agent: str, strict: bool) -> None:
         detach(reply.work, reply.session, folder)
 
 
-def _work(event: str, session: str, strict: bool) -> None:
+def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
     settings = read_settings(_project_folder({"cwd": str(Path.cwd())}))
     _log_ignored(event, settings["ignored"])
@@ -230,6 +230,7 @@ class _WarningLines(logging.Handler):
         self._event = event
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a warning as one line."""
         error = getattr(record, "error", "")
         _log(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
@@ -363,7 +364,7 @@ def _default_database(
         elif path.exists() or (path.parent == root and repository(folder)):
             database = database or str(path)
 
-    return database or str(_home() / DEFAULT_DATABASE_FILE)
+    return database or str(_home_folder() / DEFAULT_DATABASE_FILE)
 
 
 def _database_in(folder: Path, db: Any) -> str:
@@ -390,7 +391,7 @@ def approvals() -> dict[str, dict[str, str]]:
     """Return what the user has approved: `files`, and `trust` for all projects."""
     approved: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
     with suppress(OSError, ValueError):
-        approved |= json.loads((_home() / APPROVALS_FILE).read_text("utf-8"))
+        approved |= json.loads((_home_folder() / APPROVALS_FILE).read_text("utf-8"))
     return approved
 
 
@@ -400,13 +401,13 @@ def approve(kind: str, more: Mapping[str, str]) -> None:
     approved[kind] |= more
 
     # The file is replaced at once, so that no hook reads half of it.
-    draft = _home() / f"{APPROVALS_FILE}.{os.getpid()}"
+    draft = _home_folder() / f"{APPROVALS_FILE}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8", opener=private) as file:
         json.dump(approved, file, indent=2)
-    draft.replace(_home() / APPROVALS_FILE)
+    draft.replace(_home_folder() / APPROVALS_FILE)
 
 
-def _home() -> Path:
+def _home_folder() -> Path:
     """Return the folder of what belongs to no repository, which is private."""
     folder = own_db().parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -444,7 +445,7 @@ def _log(line: str) -> None:
 
     # A RuntimeError says that the user has no home.
     with suppress(OSError, RuntimeError):
-        path = _home() / "hook.log"
+        path = _home_folder() / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
         mode = "w" if is_long else "a"
         now = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -117,7 +117,7 @@ class Agent:
     block: Form = _named("reason", decision="block")
 
     def event_of(self, kind: Kind) -> str:
-        """Return its name of one of our events, "" if it has none."""
+        """Return the agent's name for an event of this kind, "" if it has none."""
         return next((name for name, other in self.events.items() if other == kind), "")
 
 
@@ -342,7 +342,7 @@ async def reply(
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
     data = {
-        field: _cut(value, encoded=field in _JSON_TEXT_FIELDS)
+        field: _cut_texts(value, encoded=field in _JSON_TEXT_FIELDS)
         for field, value in data.items()
     }
     session = data.get(row.fields.get("session_id", "session_id"))
@@ -357,12 +357,12 @@ async def reply(
 
     # A stop is not limited in time here: the commands of the project take theirs.
     if kind == "stop":
-        return await _stop(moment)
+        return await _on_stop(moment)
     if kind == "end":
         return Reply(None, "end", run.id)
 
-    answers = {"start": _start, "prompt": _prompt, "before": _before}
-    answer = answers.get(kind, _after)
+    answers = {"start": _on_start, "prompt": _on_prompt, "before": _before_call}
+    answer = answers.get(kind, _after_call)
     return await host.guarded(f"answer {name}", answer(moment), Reply())
 
 
@@ -376,7 +376,7 @@ async def work(host: Host, session: str, what: Work) -> None:
         await host.sweep()
 
 
-def _cut(value: Any, encoded: bool = False) -> Any:
+def _cut_texts(value: Any, encoded: bool = False) -> Any:
     """Cut each long text of a value before it is cleaned.
 
     An `encoded` text is JSON, whose inner texts are cut.
@@ -385,17 +385,17 @@ def _cut(value: Any, encoded: bool = False) -> Any:
         data = json_data(value) if encoded else value
         if isinstance(data, str):
             return cut_middle(value, MAX_HOOK_TEXT_CHARS)
-        return _cut(data)
+        return _cut_texts(data)
 
     if isinstance(value, Mapping):
-        return {key: _cut(content) for key, content in value.items()}
+        return {key: _cut_texts(content) for key, content in value.items()}
     if isinstance(value, list):
-        return [_cut(content) for content in value]
+        return [_cut_texts(content) for content in value]
     return value
 
 
 def _short_id(id: str) -> str:
-    """Return an id, or its digest if it is long or has characters without a form."""
+    """Return an id, or its digest if it is long or not printable."""
     fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
     return id if fits else _digest(id)
 
@@ -473,7 +473,7 @@ class _Moment:
         return Reply(answer, work, self.run.id)
 
 
-async def _start(moment: _Moment) -> Reply:
+async def _on_start(moment: _Moment) -> Reply:
     """Show what came back most often; in Claude Code, also how many lessons wait."""
     opening = moment.advise(await moment.run.opening())
     host = moment.run.host
@@ -493,7 +493,7 @@ async def _start(moment: _Moment) -> Reply:
     return replace(opening, answer={**(opening.answer or {}), "systemMessage": note})
 
 
-async def _prompt(moment: _Moment) -> Reply:
+async def _on_prompt(moment: _Moment) -> Reply:
     """Show what fits the words of the user.
 
     Words of a machine are left out, because those of the user are trusted.
@@ -506,7 +506,7 @@ async def _prompt(moment: _Moment) -> Reply:
     return moment.advise(advice)
 
 
-async def _before(moment: _Moment) -> Reply:
+async def _before_call(moment: _Moment) -> Reply:
     """Show how the action failed before; deny it if the settings ask for it."""
     run = moment.run
     advice = await run.before(
@@ -538,7 +538,7 @@ async def _is_first_try(moment: _Moment) -> bool:
     return not tried
 
 
-async def _after(moment: _Moment) -> Reply:
+async def _after_call(moment: _Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
     response = json_data(moment.get("tool_response"))
     interrupted = moment.get("is_interrupt") is True
@@ -602,7 +602,7 @@ def _result_text(response: Any) -> str:
     return "" if response is None else str(response)
 
 
-async def _stop(moment: _Moment) -> Reply:
+async def _on_stop(moment: _Moment) -> Reply:
     """Run the commands that the project wants before a turn ends, and decide.
 
     The turn is a loop like any other, and each stop is an attempt of it. A subagent's

@@ -183,7 +183,7 @@ class HostRun:
         for lesson in await memory.top(MAX_COMMON_LESSONS):
             if _may_open(lesson):
                 useful[lesson["id"]] = lesson["text"]
-        lessons = _fitting(useful, MAX_MOMENT_CHARS)
+        lessons = _fitting_texts(useful, MAX_MOMENT_CHARS)
         holdout = memory.holdout
 
         def announce(db: Db, scope: Scope) -> frozenset[int]:
@@ -198,7 +198,7 @@ class HostRun:
             )
 
         announced = await memory.store.read(memory.scope, announce)
-        return _facts("", lessons, announced)
+        return _announced_facts("", lessons, announced)
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
@@ -301,7 +301,7 @@ class HostRun:
     ) -> Verdict | None:
         """Report an output that is new to the loop; return the last verdict."""
         loop = self.loop or await self._open()
-        data = _data(output)
+        data = _plain_data(output)
         attempts = loop.loop.attempts
         if attempt is not None:
             is_new = attempt > len(attempts)
@@ -441,7 +441,7 @@ class HostRun:
             return
 
         events = await self.events()
-        failures = _failures(events)
+        failures = _list_failures(events)
         outcomes: list[Outcome] = []
         for name, digest, shown_at in opportunities:
             later = [digests for start, digests in failures if start > shown_at]
@@ -498,7 +498,7 @@ class HostRun:
 
         self.loop = await open_loop(
             self.id,
-            _data(self.task),
+            _plain_data(self.task),
             memory=host.own_memory,
             memory_key=host.memory_key,
             checks=host.checks,
@@ -562,9 +562,9 @@ class HostRun:
         self, history: ActionHistory | Seen, lessons: Mapping[int, str], event: Event
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep the event."""
-        fit = _fitting(lessons, self.room)
+        fit = _fitting_texts(lessons, self.room)
         announced = await self._announce(list(fit), [event])
-        return _facts(history.release, fit, announced)
+        return _announced_facts(history.release, fit, announced)
 
     async def _announce(
         self, lessons: Sequence[int], events: Sequence[Event] = ()
@@ -579,6 +579,7 @@ class HostRun:
         too_late = False
 
         def record(db: Db, scope: Scope) -> frozenset[int]:
+            """Write both in one transaction."""
             # The call before a lesson was shown is no opportunity to follow it.
             episodes.append_events(db, scope, self.id, rows)
             return exposures.announce(
@@ -611,7 +612,7 @@ def _may_open(lesson: Mapping[str, Any]) -> bool:
     return MEND_HEADING in lesson["text"] or lesson["trust"] == "operator"
 
 
-def _failures(
+def _list_failures(
     events: Sequence[Mapping[str, Any]],
 ) -> list[tuple[float, frozenset[str]]]:
     """Return the failures: when the call began, and the digests of its error."""
@@ -630,7 +631,7 @@ def _failures(
     return failures
 
 
-def _data(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     """Return JSON data of dataclasses and pydantic objects; a text stays as it is."""
     if isinstance(value, str):
         return value
@@ -640,7 +641,7 @@ def _data(value: Any) -> Any:
     return to_jsonable_python(value, fallback=repr)
 
 
-def _facts(
+def _announced_facts(
     release: str, lessons: Mapping[int, str], announced: frozenset[int]
 ) -> Advice:
     """Return the `announced` lessons as facts, or why there are none.
@@ -657,7 +658,7 @@ def _facts(
     return Advice(silence=HOLDOUT_REASON if lessons else "nothing is known")
 
 
-def _fitting(texts: Mapping[int, str], room: int) -> dict[int, str]:
+def _fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
     """Return the first texts that have room; only the first may be cut to have it.
 
     `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at.
@@ -680,7 +681,7 @@ def facts(
 
     Only the first is cut, in its middle, if it alone has more than `room` characters.
     """
-    fit = _fitting(dict(enumerate(texts)), room).values()
+    fit = _fitting_texts(dict(enumerate(texts)), room).values()
     texts_by_name = {f"{label}-{number}": text for number, text in enumerate(fit, 1)}
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

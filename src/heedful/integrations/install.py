@@ -65,7 +65,7 @@ TRUST_QUESTION = (
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of a file: its text now and then, None if there is no file."""
+    """A change of a file: its text before and after, None if there is no file."""
 
     path: Path
     before: str | None
@@ -236,9 +236,9 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
             event_hooks = [local] if has_database else []
         elif url and kind == "stop":
             # The service runs no command of the project.
-            event_hooks = [_request(url), local]
+            event_hooks = [_request_hook(url), local]
         elif url:
-            event_hooks = [_request(url)]
+            event_hooks = [_request_hook(url)]
 
         if not event_hooks:
             continue
@@ -253,7 +253,7 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
     return groups
 
 
-def _request(url: str) -> dict[str, Any]:
+def _request_hook(url: str) -> dict[str, Any]:
     """Return a hook that is a request to the service."""
     hook: dict[str, object] = {
         "type": "http",
@@ -542,7 +542,7 @@ def parse(path: str, text: str) -> Node:
 
 
 def _blank_comment(match: re.Match[str]) -> str:
-    """Return a string as it is, and as many blanks as a comment has characters."""
+    """Replace a comment by blanks, so that positions stay; leave a string unchanged."""
     return match[1] or re.sub(r"[^\r\n]", " ", match[0])
 
 

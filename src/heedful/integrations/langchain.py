@@ -423,7 +423,7 @@ class _JudgeNode:
         return advice
 
     def _noted(self, text: str) -> dict[str, Any]:
-        """Return the update with a text for the node that answers."""
+        """Return the update that shows a text to the node that answers."""
         if not self.is_chat:
             return {self.feedback: text}
         return {self.answer: [_note_message(text)] if text else []}

@@ -502,6 +502,7 @@ def _refuse_unknown_arguments(call_tool: Callable[..., Any]) -> Callable[..., An
     options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool. Raises InvalidInput for an argument that it does not have."""
         check_options(name, arguments, list(options.get(name, arguments)))
         return await call_tool(name, arguments, context)
 

@@ -40,10 +40,12 @@ def to_document(record: Any) -> Plain:
     """Return a record and all records inside it as JSON data."""
     document = {}
     kind: Any = type(record)  # mypy takes no class for hashable
-    for name, default in _defaults(kind):
+    for name, default in _omitted_values(kind):
         value = getattr(record, name)
         if default is MISSING or value != default:
-            document[name] = value if type(value) in _SCALAR_TYPES else _plain(value)
+            document[name] = (
+                value if type(value) in _SCALAR_TYPES else _plain_value(value)
+            )
 
     return document
 
@@ -54,14 +56,14 @@ def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
     Unknown fields, which a newer version may have written, are ignored.
     """
     values = {}
-    for name, read in _readers(kind).items():  # type: ignore[arg-type]
+    for name, read in _find_readers(kind).items():  # type: ignore[arg-type]
         if name in document:
             values[name] = read(document[name]) if read else document[name]
     return kind(**values)
 
 
 @cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _omitted_values(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return each field with the value that documents omit, MISSING for none."""
     required = _REQUIRED_FIELDS.get(kind)
     defaults = []
@@ -76,23 +78,23 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     return tuple(defaults)
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return the value of a field as JSON data."""
     if hasattr(value, "__dataclass_fields__"):
         return to_document(value)
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
 @cache
-def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
+def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
     """Return for each field the function that reads its value; None for plain JSON."""
     hints = get_type_hints(kind)
-    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    return {field.name: _find_reader(hints[field.name]) for field in fields(kind)}
 
 
-def _reader(hint: Any) -> Callable[[Any], Any] | None:
+def _find_reader(hint: Any) -> Callable[[Any], Any] | None:
     """Return the function that reads a value of this type from JSON data.
 
     It is None if the JSON data are the value.
@@ -102,13 +104,13 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
         return partial(from_document, hint)
 
     if get_origin(hint) is tuple:
-        read_item = _reader(arguments[0])
+        read_item = _find_reader(arguments[0])
         if read_item is None:
             return tuple
         return lambda values: tuple(map(read_item, values))
 
     if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
-        read = _reader(arguments[0])
+        read = _find_reader(arguments[0])
         if read is not None:
             return lambda value: None if value is None else read(value)
 
@@ -191,7 +193,7 @@ def rule_from(document: Mapping[str, Any]) -> StopRule:
 
 def rules_from(document: Mapping[str, Any]) -> tuple[StopRule, ...]:
     """Return the built-in rules that `document["rules"]` lists. Raises InvalidInput."""
-    return tuple(map(rule_from, _rules(document)))
+    return tuple(map(rule_from, _listed_rules(document)))
 
 
 def policy_to(policy: Policy) -> Plain:
@@ -210,11 +212,11 @@ def policy_to(policy: Policy) -> Plain:
 
 def policy_from(document: Mapping[str, Any]) -> Policy:
     """Return the policy that `document` describes, without rules that are user code."""
-    rules = _rules(document)
+    rules = _listed_rules(document)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
     goals = tuple(from_document(Goal, goal) for goal in document.get("goals", ()))
     if rules and not shipped:
-        shipped = (_silent,)
+        shipped = (_never_stop,)
     return Policy(
         shipped,
         improvement_from(document),
@@ -235,10 +237,10 @@ def improvement_from(document: Mapping[str, Any]) -> Improvement:
 
 def is_complete(document: Mapping[str, Any]) -> bool:
     """Return True if `policy_from` restores the whole policy: it has no user code."""
-    return not any(map(_has_own_code, _rules(document)))
+    return not any(map(_has_own_code, _listed_rules(document)))
 
 
-def _rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _listed_rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the rules in the document of a policy. Raises InvalidInput."""
     rules = document.get("rules")
     if not isinstance(rules, list | tuple) or not all(
@@ -251,10 +253,11 @@ def _rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _has_own_code(document: Mapping[str, Any]) -> bool:
+    """Return whether a rule, or a member of it, is user code."""
     return bool(document.get("custom")) or any(
         map(_has_own_code, document.get("rules", ()))
     )
 
 
-def _silent(loop: Loop) -> None:
+def _never_stop(loop: Loop) -> None:
     """Never stop the loop; this replaces user code, which cannot be restored."""

@@ -135,7 +135,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     loop = _with_improvement(loop, policy)
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
-    for stop, names in _stops(loop, policy, evaluation):
+    for stop, names in _find_stops(loop, policy, evaluation):
         index = _lifting_override(loop, names)
         if index is None:
             stops.append(stop)
@@ -186,7 +186,7 @@ def check_override(
     an actor and a decision, and `until` must be after `at` (seconds since 1970). The
     loop must not have passed.
     """
-    names = _liftable(policy.rules)
+    names = _liftable_names(policy.rules)
     if override.rule not in names:
         liftable = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(
@@ -268,7 +268,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     return tuple(reasons)
 
 
-def _stops(
+def _find_stops(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
     """Return the stops by precedence, each with the rules whose override lifts it."""
@@ -290,7 +290,7 @@ def _stops(
             allowed = "a text that says why the loop must end, or None"
             raise InvalidInput(name, detail, allowed)
         if detail:
-            stops.append((Stop(rule_name(rule), detail), _liftable((rule,))))
+            stops.append((Stop(rule_name(rule), detail), _liftable_names((rule,))))
 
     return sorted(stops, key=lambda pair: _precedence(pair[0].rule))
 
@@ -305,7 +305,7 @@ def _precedence(rule: str) -> int:
     return max(places, default=len(RULE_PRECEDENCE))
 
 
-def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
+def _liftable_names(rules: Iterable[StopRule]) -> frozenset[str]:
     """Return the names of rules, and of members of `All`, that an override can lift."""
     return LIFTABLE_RULES & {rule_name(part) for part in flat(rules)}
 

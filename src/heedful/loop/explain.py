@@ -67,11 +67,11 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
         return ()
 
     case = (loop, policy)
-    was = _ends(verdict)[0]
+    was = _kind_and_rules(verdict)[0]
     smallest = []
-    for knob in _knobs(loop, policy):
+    for knob in _list_knobs(loop, policy):
         for direction in (1, -1):
-            change = _smallest(case, knob, direction, was)
+            change = _smallest_change(case, knob, direction, was)
             if change is not None:
                 smallest.append(change)
 
@@ -94,30 +94,34 @@ class _Knob(NamedTuple):
     path: Path
 
 
-def _smallest(case: Case, knob: _Knob, direction: int, was: str) -> Change | None:
+def _smallest_change(
+    case: Case, knob: _Knob, direction: int, was: str
+) -> Change | None:
     """Return the smallest change in one direction that gives another verdict.
 
     `was` is the verdict without a change. None means that no change gives another one.
     """
 
     def change_by(steps: int) -> Change | None:
+        """Return the change by a number of steps; None if its value is not allowed."""
         steps *= direction
         value = knob.now + steps
         if not isinstance(knob.now, int):
             value = round(knob.now + steps * 0.001, 3)
 
         try:
-            loop, policy = _with(case, knob.path, value)
+            loop, policy = _copy_with(case, knob.path, value)
             record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
 
-        outcome = _ends(decide(loop, policy))[0]
+        outcome = _kind_and_rules(decide(loop, policy))[0]
         return Change(
             knob.name, knob.now, to=value, outcome=outcome, loop=loop, policy=policy
         )
 
     def keeps_verdict(steps: int) -> bool:
+        """Return whether a change by these steps is allowed and gives the verdict."""
         change = change_by(steps)
         return change is not None and change.outcome == was
 
@@ -143,10 +147,10 @@ def _smallest(case: Case, knob: _Knob, direction: int, was: str) -> Change | Non
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
     """Return True if `policy` gives the same verdict, stopped by the same rules."""
-    return _ends(decide(loop, policy)) == _ends(verdict)
+    return _kind_and_rules(decide(loop, policy)) == _kind_and_rules(verdict)
 
 
-def _ends(verdict: Verdict) -> tuple[str, ...]:
+def _kind_and_rules(verdict: Verdict) -> tuple[str, ...]:
     """Return the kind of a verdict and the names of the rules that stopped the loop."""
     if isinstance(verdict, Again):
         return ("again",)
@@ -154,7 +158,7 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-def _knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
+def _list_knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
     """Yield the scores of the last attempt, and all thresholds, that can change."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     scores = last.scores if last is not None else {}
@@ -174,15 +178,15 @@ def _knobs(loop: Loop, policy: Policy) -> Iterator[_Knob]:
     yield _Knob("min_gain", min_gain, (1, "improvement", "min_gain"))
 
     for index, rule in enumerate(policy.rules):
-        yield from _rule_knobs(rule, "", (1, "rules", index))
+        yield from _list_rule_knobs(rule, "", (1, "rules", index))
 
 
-def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[_Knob]:
+def _list_rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[_Knob]:
     """Yield the numbers among the settings of a rule and of its members."""
     if isinstance(rule, All):
         for index, member in enumerate(rule.rules):
             member_prefix = f"{prefix}{rule.name}: "
-            yield from _rule_knobs(member, member_prefix, (*path, "rules", index))
+            yield from _list_rule_knobs(member, member_prefix, (*path, "rules", index))
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
@@ -192,7 +196,7 @@ def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[_Knob]:
                 yield _Knob(name, now, (*path, field.name))
 
 
-def _with(record: Any, path: Path, value: Any) -> Any:
+def _copy_with(record: Any, path: Path, value: Any) -> Any:
     """Return a copy of a record, tuple or mapping with `value` at the end of `path`."""
     if not path:
         return value
@@ -201,13 +205,13 @@ def _with(record: Any, path: Path, value: Any) -> Any:
     deeper = path[1:]
     if isinstance(step, int):  # an index of a tuple
         parts = list(record)
-        parts[step] = _with(parts[step], deeper, value)
+        parts[step] = _copy_with(parts[step], deeper, value)
         return tuple(parts)
 
     if isinstance(record, Mapping):
-        return {**record, step: _with(record[step], deeper, value)}
+        return {**record, step: _copy_with(record[step], deeper, value)}
 
-    part = _with(getattr(record, step), deeper, value)
+    part = _copy_with(getattr(record, step), deeper, value)
     if isinstance(record, All):
         return All(*part)
     return replace(record, **{step: part})
@@ -278,7 +282,9 @@ def explain(
         if attempt.evaluation:
             reasons = triggers(attempt.evaluation, loop.goals)
             wrong = tuple(trigger.detail for trigger in reasons)
-        lines.append(Line(attempt.number, wrong, _decided(verdicts[attempt.number])))
+        lines.append(
+            Line(attempt.number, wrong, _describe_decision(verdicts[attempt.number]))
+        )
 
     would_change = changes(loop, policy, verdict)
     otherwise = ""
@@ -322,7 +328,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     return verdicts
 
 
-def _decided(verdict: Verdict) -> str:
+def _describe_decision(verdict: Verdict) -> str:
     """Return in words what a verdict decided, by which rules or overrides."""
     if isinstance(verdict, Again):
         lifted = [

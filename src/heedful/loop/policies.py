@@ -84,7 +84,7 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     changes = dict(value)
     base = preset(str(changes.pop("preset", "default")))
-    return _changed(base, changes) if changes else base
+    return _change_policy(base, changes) if changes else base
 
 
 def goal(value: Any) -> Goal:
@@ -167,7 +167,7 @@ def _read_policy(text: str) -> Policy:
     if goals:
         changes.setdefault("goals", goals)
 
-    return _changed(base, {"name": text.strip(), **changes}) if changes else base
+    return _change_policy(base, {"name": text.strip(), **changes}) if changes else base
 
 
 def _read_literal(text: str) -> Any:
@@ -178,7 +178,7 @@ def _read_literal(text: str) -> Any:
         return text
 
 
-def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
+def _change_policy(base: Policy, changes: Mapping[str, Any]) -> Policy:
     """Return the policy `base` with these changes, as `policy` describes them.
 
     A new goal replaces the goal with its score and direction. Raises InvalidInput,

@@ -85,10 +85,12 @@ def reach(policy: Policy, most: int = MAX_TRIED_HISTORIES) -> tuple[Reach, ...]:
     `most` is the number of histories to try for each rule. Raises InvalidInput.
     """
     check_types(Loop(""), policy)
-    return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
+    return tuple(
+        _search_history(policy, place, most) for place in range(len(policy.rules))
+    )
 
 
-def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
+def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
     """Search a history that only the rule at this `place` of the policy stops."""
     rule = policy.rules[place]
     others = policy.rules[:place] + policy.rules[place + 1 :]
@@ -96,9 +98,11 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
     if _has_user_code(parts):
         return Reach(rule, None)
 
-    alphabet = _alphabet(parts)
+    alphabet = _list_symbols(parts)
     scope_echoes = [
-        part.times for part in _of(parts, stop.Echo) if part.across == "scope"
+        part.times
+        for part in _rules_of_type(parts, stop.Echo)
+        if part.across == "scope"
     ]
     # Histories of equal length in which no rule stops yet; the next round extends them.
     waiting: list[History] = [
@@ -114,9 +118,9 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
             break
 
         longer: list[History] = []
-        for history in _extended(waiting, alphabet):
+        for history in _extend_histories(waiting, alphabet):
             tried += 1
-            loop = _loop(policy, parts, history)
+            loop = _loop_of(policy, parts, history)
             other_stops = [rule_name(other) for other in others if other(loop)]
             stopped_before.update(other_stops)
             fires = bool(rule(loop))
@@ -126,7 +130,7 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
                 continue
 
             # Of the histories that rules treat alike, only the first is extended.
-            view = _view(policy, parts, loop, history)
+            view = _view_of(policy, parts, loop, history)
             if view not in views:
                 views.add(view)
                 longer.append(history)
@@ -143,7 +147,7 @@ def _reach(policy: Policy, place: int, max_tries: int) -> Reach:
     return Reach(rule, None, proof)
 
 
-def _extended(
+def _extend_histories(
     histories: Iterable[History], alphabet: Iterable[Symbol]
 ) -> Iterator[History]:
     """Yield each history with one more attempt, of each kind in `alphabet`."""
@@ -163,7 +167,7 @@ def _fatigue_proof(rule: StopRule, others: Iterable[StopRule]) -> str:
     if not isinstance(rule, stop.Fatigue):
         return ""
 
-    limits = [attempts.limit for attempts in _of(others, stop.MaxAttempts)]
+    limits = [attempts.limit for attempts in _rules_of_type(others, stop.MaxAttempts)]
     reruns = min(limits, default=1001) - 1
     level = reruns * thousandths(rule.increment) / 1000
     if thousandths(level) >= thousandths(rule.limit):
@@ -173,7 +177,7 @@ def _fatigue_proof(rule: StopRule, others: Iterable[StopRule]) -> str:
     return f"{reruns} reruns reach {reached} < {record.format_score(rule.limit)}"
 
 
-def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
+def _rules_of_type(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
     """Return the rules of this type."""
     return [rule for rule in rules if isinstance(rule, kind)]
 
@@ -183,23 +187,29 @@ def _has_user_code(parts: Iterable[StopRule]) -> bool:
     return any(type(part) not in stop.STOP_RULES.values() for part in parts)
 
 
-def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
+def _list_symbols(parts: Sequence[StopRule]) -> list[Symbol]:
     """Return the kinds of attempts that a rule can tell apart."""
-    floors = {part.floor for part in _of(parts, stop.Plateau) if part.floor is not None}
+    floors = {
+        part.floor
+        for part in _rules_of_type(parts, stop.Plateau)
+        if part.floor is not None
+    }
     findings: list[tuple[str, ...]] = [()]
     if floors:
         findings.append((NEW_FINDING_KEY,))
-    if _of(parts, stop.Echo):
+    if _rules_of_type(parts, stop.Echo):
         findings.append((PERSISTENT_FINDING_KEY,))
 
     seen = [""]
-    if _of(parts, stop.Repeat):
+    if _rules_of_type(parts, stop.Repeat):
         seen += ["near", "same"]
 
     # The highest severity, and one just below each floor.
     severities = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
 
-    spending = dict.fromkeys([NO_USAGE, *_spending(_of(parts, stop.Budget))])
+    spending = dict.fromkeys(
+        [NO_USAGE, *_list_spending(_rules_of_type(parts, stop.Budget))]
+    )
 
     combinations = product((True, False), seen, findings, severities, spending)
     return [
@@ -214,7 +224,7 @@ def _alphabet(parts: Sequence[StopRule]) -> list[Symbol]:
     ]
 
 
-def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
+def _list_spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
     """Yield usages that reach one limit of each budget."""
     names = ("calls", "tokens", "cost", "seconds")
     limits = []
@@ -234,11 +244,11 @@ def _spending(budgets: Sequence[stop.Budget]) -> Iterator[Usage]:
         )
 
 
-def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
+def _loop_of(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     """Convert a history to a loop in which no attempt passes."""
     other_loops, symbols = history
     goals = policy.goals or (Goal("quality", 1.0),)
-    met = 0.0 if _of(parts, stop.NothingMet) else 0.5
+    met = 0.0 if _rules_of_type(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(policy.improvement.min_gain))
 
     attempts = []
@@ -253,10 +263,10 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         elif number > 1:
             worse = 1
 
-        scores = {goal.score: _missing(goal, 1000) for goal in goals}
-        scores[goals[0].score] = _missing(goals[0], shortfall + worse)
+        scores = {goal.score: _missing_score(goal, 1000) for goal in goals}
+        scores[goals[0].score] = _missing_score(goals[0], shortfall + worse)
 
-        findings = tuple(_finding(symbol, key, number) for key in symbol.found)
+        findings = tuple(_finding_of(symbol, key, number) for key in symbol.found)
         same_as = 1 if symbol.seen == "same" else number
         near_repeat = 1 if symbol.seen == "near" and number > 1 else None
         attempt = Attempt(
@@ -277,7 +287,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     )
 
 
-def _finding(symbol: Symbol, key: str, number: int) -> record.Finding:
+def _finding_of(symbol: Symbol, key: str, number: int) -> record.Finding:
     """Return the finding with this key in attempt `number`; a new one has a new key."""
     if key == NEW_FINDING_KEY:
         key = f"{NEW_FINDING_KEY} {number}"
@@ -291,14 +301,14 @@ def _finding(symbol: Symbol, key: str, number: int) -> record.Finding:
     )
 
 
-def _missing(goal: Goal, by: int) -> float:
+def _missing_score(goal: Goal, by: int) -> float:
     """Return a score that misses the goal by `by` thousandths."""
     distance = -by if goal.direction == "at_least" else by
     score = (thousandths(goal.threshold) + distance) / 1000
     return max(-record.MAX_SCORE, min(record.MAX_SCORE, score))
 
 
-def _view(
+def _view_of(
     policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History
 ) -> Any:
     """Return what built-in rules read of a history.
@@ -307,9 +317,9 @@ def _view(
     where no rule tells them apart.
     """
     rules = tuple(stop.flat(policy.rules))
-    max_attempts = [part.limit for part in _of(parts, stop.MaxAttempts)]
+    max_attempts = [part.limit for part in _rules_of_type(parts, stop.MaxAttempts)]
     counts = [rule.times for rule in rules if isinstance(rule, stop.Repeat | stop.Echo)]
-    counts += [rule.patience or 0 for rule in _of(rules, stop.Plateau)]
+    counts += [rule.patience or 0 for rule in _rules_of_type(rules, stop.Plateau)]
     highest = 1 + max(counts, default=0)
 
     echoes, symbols = history
@@ -329,5 +339,8 @@ def _view(
         min(highest, len(repeats)),
         min(highest, len(exact_repeats)),
         min(highest, len(persistent)),
-        tuple(thousandths(part.level(loop)) for part in _of(rules, stop.Fatigue)),
+        tuple(
+            thousandths(part.level(loop))
+            for part in _rules_of_type(rules, stop.Fatigue)
+        ),
     )

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 else:
 
     class lazy(cached_property):  # noqa: N801 - as the class that it replaces
-        """A `cached_property` without a lock, which takes Python 3.11 longer than most
-        values.
+        """A `cached_property` without its lock, which in Python 3.11 takes longer than
+        most values that are computed here.
         """
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:

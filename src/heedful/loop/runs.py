@@ -332,10 +332,14 @@ def stage_feedback(
 def with_stage_feedback(
     verdict: Verdict, loop: Loop, stage: StageHead | None
 ) -> Verdict:
-    """Return `verdict`; of a `stage` that goes on, with `stage_feedback` in it."""
+    """Return the verdict on the last attempt of a stage, with the stage's own feedback.
+
+    It is unchanged if the loop ends, has no evaluation or is not that of a stage.
+    """
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if stage is None or evaluation is None or not isinstance(verdict, Again):
         return verdict
+
     feedback = stage_feedback(stage.name, evaluation, loop.goals)
     return replace(verdict, feedback=feedback)
 
@@ -396,7 +400,7 @@ def report_stage(
 
 
 def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
-    """Return the action of a stage without a failure that could not be judged."""
+    """Return the action of a stage in which nothing failed, but not all was judged."""
     if all(result.status != "not_validated" for result in last.checks):
         return "passed"  # no check raised an error: the stage has no checks
     return "halted" if stage.on_unvalidated == "halt" else "continued"
@@ -410,7 +414,7 @@ def report_attempt(
 ) -> StageAttempt:
     """Return the report of an attempt; without a `decision`, its time is 0."""
     evaluation = attempt.evaluation or Evaluation()
-    checks = tuple(_results(evaluation, goals, attempt.judged_by))
+    checks = tuple(_list_results(evaluation, goals, attempt.judged_by))
     statuses = {check.status for check in checks}
     statuses.add("passed" if attempt.judged_by or goals else "not_validated")
     status = next(status for status in STATUS_ORDER if status in statuses)
@@ -462,7 +466,7 @@ def _function_output(stage: str, text: str) -> str:
     return text
 
 
-def _results(
+def _list_results(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[CheckResult]:
     """Yield a result for each check without a finding, each finding and each goal.

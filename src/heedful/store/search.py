@@ -150,7 +150,7 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the columns of a vector, given as the bytes of `blob`, in a vector space.
+    """Return the columns of a stored vector: its vector space, and the bytes of `blob`.
 
     The column `near` is for pgvector; it is None on SQLite.
     """

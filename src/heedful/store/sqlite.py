@@ -88,9 +88,11 @@ class Connection(sqlite3.Connection, Db):
     place: DatabasePath = DatabasePath(IN_MEMORY_PATH)
 
     def check(self) -> None:
+        """Check that the file may still be written. Raises StoreError."""
         self.place.check()
 
     def close(self) -> None:
+        """Close the connection, and note that it is lost."""
         self.lost = True
         super().close()
 

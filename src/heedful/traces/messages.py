@@ -244,7 +244,7 @@ class EpisodeReader:
         fields = _canonical_names(value)
         builder = EpisodeBuilder(self._limits, self.source)
         for event in objects(fields["events"], "events"):
-            builder.add(_event(event))
+            builder.add(_read_event(event))
 
         outcome = fields.get("outcome")
         require(
@@ -267,7 +267,7 @@ class EpisodeReader:
             task=text_field(fields, "task") if "task" in fields else None,
             goal=text_field(fields, "goal"),
             outcome=outcome,
-            fault=_fault(first_of(fields, "fault", "error")),
+            fault=_read_fault(first_of(fields, "fault", "error")),
             id=text_field(fields, "id"),
             session=text_field(fields, "session"),
             tools=tools,
@@ -459,7 +459,10 @@ def _item_events(
 
 
 def _without_notes(event: Event) -> Event:
-    """Return a message; the program writes its own notes in the name of the user."""
+    """Return an event of Codex; a note that Codex wrote as the user is a system event.
+
+    Such a note begins with a tag, such as `<environment_context>`.
+    """
     if event.type == "user_message" and event.content.startswith("<"):
         return replace(event, type="system_event")
     return event
@@ -519,7 +522,7 @@ def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
     return renamed | others
 
 
-def _event(value: Mapping[str, Any]) -> Event:
+def _read_event(value: Mapping[str, Any]) -> Event:
     """Return an event; fields that `Event` lacks are stored in its `meta`."""
     fields = _canonical_names(value)
     error = fields.get("error")
@@ -567,7 +570,7 @@ def _event(value: Mapping[str, Any]) -> Event:
     )
 
 
-def _fault(value: Any) -> Fault | None:
+def _read_fault(value: Any) -> Fault | None:
     """Return the fault of an episode, by the names that heedful writes or older ones.
 
     None stays None. Raises InvalidInput.

@@ -85,7 +85,7 @@ def from_json(document: Any) -> Iterator[Span]:
             scope = scope_spans.get("scope")
             name = scope.get("name") if isinstance(scope, Mapping) else ""
             for span in objects(scope_spans.get("spans"), "spans"):
-                yield _span(span, name)
+                yield _read_span(span, name)
 
 
 def from_request(data: bytes, longest: int = MAX_INTEGER) -> Iterator[Span]:
@@ -99,10 +99,10 @@ def from_request(data: bytes, longest: int = MAX_INTEGER) -> Iterator[Span]:
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 
     try:
-        for _, resource in _fields(memoryview(data), {1}):
-            for _, scope_spans in _fields(resource, {2}):
+        for _, resource in _read_fields(memoryview(data), {1}):
+            for _, scope_spans in _read_fields(resource, {2}):
                 scope = ""
-                for number, content in _fields(scope_spans, {1, 2}):
+                for number, content in _read_fields(scope_spans, {1, 2}):
                     if number == 1:
                         scope = InstrumentationScope.FromString(content).name
                     else:
@@ -136,24 +136,24 @@ def _decoded_span(content: memoryview, scope: str, longest: int) -> Span:
     fields["spanId"] = message.span_id.hex()
     fields["parentSpanId"] = message.parent_span_id.hex()
 
-    return _span(fields, scope)
+    return _read_span(fields, scope)
 
 
-def _fields(
+def _read_fields(
     message: memoryview, wanted: Collection[int]
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield number and content of fields of a protobuf message. Raises IndexError."""
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
+        tag, position = _read_varint(message, position)
         wire_type = tag & 7
         if wire_type == 0 and tag:
-            _, position = _varint(message, position)
+            _, position = _read_varint(message, position)
             continue
 
         size = {1: 8, 5: 4}.get(wire_type, MAX_INTEGER)
         if wire_type == 2:
-            size, position = _varint(message, position)
+            size, position = _read_varint(message, position)
         if size > len(message) - position or not tag >> 3:
             raise IndexError("a field ends too late, or has no number")
 
@@ -162,7 +162,7 @@ def _fields(
         position += size
 
 
-def _varint(message: memoryview, start: int) -> tuple[int, int]:
+def _read_varint(message: memoryview, start: int) -> tuple[int, int]:
     """Return the number at `start`, and the position after it. Raises IndexError."""
     value = 0
     for index in range(10):
@@ -174,7 +174,7 @@ def _varint(message: memoryview, start: int) -> tuple[int, int]:
     raise IndexError("a number is too long")
 
 
-def _span(fields: Mapping[str, Any], scope: Any) -> Span:
+def _read_span(fields: Mapping[str, Any], scope: Any) -> Span:
     """Return a span in OTLP JSON. Raises InvalidInput."""
     status = fields.get("status") or {}
     require(isinstance(status, Mapping), "status", status, "an object with a code")
@@ -186,21 +186,21 @@ def _span(fields: Mapping[str, Any], scope: Any) -> Span:
         id=text_field(fields, "spanId"),
         parent=text_field(fields, "parentSpanId"),
         name=text_field(fields, "name"),
-        start=_integer(fields, "startTimeUnixNano"),
-        end=_integer(fields, "endTimeUnixNano"),
-        attributes=_attributes(fields.get("attributes")),
+        start=_read_integer(fields, "startTimeUnixNano"),
+        end=_read_integer(fields, "endTimeUnixNano"),
+        attributes=_read_attributes(fields.get("attributes")),
         message=text_field(status, "message"),
     )
 
     if isinstance(code, int | str):
         span.status = SPAN_STATUS_CODES.get(code, "")
     span.events = [
-        (text_field(record, "name"), _attributes(record.get("attributes")))
+        (text_field(record, "name"), _read_attributes(record.get("attributes")))
         for record in records
     ]
 
     # Bits of OTLP 1.1: it is known whether the parent is remote, and it is.
-    span.remote = _integer(fields, "flags", "bits") & 0x300 == 0x300
+    span.remote = _read_integer(fields, "flags", "bits") & 0x300 == 0x300
 
     if scope == OWN_SPAN_SCOPE:  # heedful's own spans only connect a trace
         return replace(span, attributes={}, message="", events=())
@@ -208,17 +208,17 @@ def _span(fields: Mapping[str, Any], scope: Any) -> Span:
     return span
 
 
-def _integer(
+def _read_integer(
     fields: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970"
 ) -> int:
     """Return the field `name` as a whole number of 64 bits. Raises InvalidInput."""
-    value = _number(fields.get(name) or 0)
+    value = _read_number(fields.get(name) or 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise InvalidInput(name, value, f"whole {unit}")
     return value
 
 
-def _number(value: Any) -> Any:
+def _read_number(value: Any) -> Any:
     """Convert a whole number in a text or a float to int; return others unchanged."""
     if isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
         return int(value)
@@ -227,27 +227,30 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _attributes(pairs: Any) -> Attributes:
-    listed = objects(pairs, "attributes")
-    return {text_field(pair, "key"): _value(pair.get("value")) for pair in listed}
+def _read_attributes(pairs: Any) -> Attributes:
+    """Return attributes by their keys. Raises InvalidInput."""
+    attributes = {}
+    for pair in objects(pairs, "attributes"):
+        attributes[text_field(pair, "key")] = _read_value(pair.get("value"))
+    return attributes
 
 
-def _value(value: Any) -> Any:
+def _read_value(value: Any) -> Any:
     """Decode the value of an attribute, an object such as {"intValue": "3"}."""
     if not isinstance(value, Mapping) or not value:
         return None
 
     kind, content = next(iter(value.items()))
     if kind == "intValue":
-        return _number(content)
+        return _read_number(content)
     if kind not in ("arrayValue", "kvlistValue"):
         return content
 
     values = content.get("values") if isinstance(content, Mapping) else None
     if kind == "kvlistValue":
-        return _attributes(values)
+        return _read_attributes(values)
 
-    return [_value(part) for part in objects(values, "values")]
+    return [_read_value(part) for part in objects(values, "values")]
 
 
 @dataclass(slots=True)
@@ -295,12 +298,12 @@ def step_of(span: Span) -> SpanStep:
     if not kind:
         return step
 
-    step.agent = text_of(_field(attributes, "agent"))
+    step.agent = text_of(_find_attribute(attributes, "agent"))
     if str(attributes.get(OPENINFERENCE_KIND)).upper() == "AGENT":
         # The agent of a decorated function is named by its span alone.
         step.agent = step.agent or span.name
 
-    step.session = text_of(_field(attributes, "session"))
+    step.session = text_of(_find_attribute(attributes, "session"))
     if kind == "tool":
         _add_tool(step, span)
     elif attributes.get(OPENINFERENCE_KIND):
@@ -314,10 +317,7 @@ def step_of(span: Span) -> SpanStep:
         for event in step.inputs
     )
     step.outputs = tuple(
-        event
-        if not author and event.type in ANSWER_EVENTS
-        else replace(event, origin=author or "external")
-        for event in step.outputs
+        replace(event, origin=_output_origin(event, author)) for event in step.outputs
     )
 
     return step
@@ -330,7 +330,14 @@ def _prompt_origin(event: Event, kind: Kind, author: Origin) -> Origin:
     return author
 
 
-def _field(attributes: Attributes, name: str) -> Any:
+def _output_origin(event: Event, author: Origin) -> Origin:
+    """Return whose words an output holds; only the answers are those of the model."""
+    if not author and event.type in ANSWER_EVENTS:
+        return event.origin
+    return author or "external"
+
+
+def _find_attribute(attributes: Attributes, name: str) -> Any:
     """Return a field of `FIELD_ATTRIBUTES`, or None."""
     for attribute in FIELD_ATTRIBUTES[name]:
         if attribute in attributes:
@@ -367,20 +374,20 @@ def _error_of(span: Span) -> Error | None:
 def _add_tool(step: SpanStep, span: Span) -> None:
     """Add the call of a tool, and the response if a result or an error is recorded."""
     attributes = span.attributes
-    tool = text_of(_field(attributes, "tool"))
+    tool = text_of(_find_attribute(attributes, "tool"))
     tool = tool or span.name.removeprefix("execute_tool ")
     call = Event(
         "tool_call",
         agent=step.agent,
         tool=tool,
-        arguments=messages.arguments_of(_field(attributes, "arguments")),
-        call=text_of(_field(attributes, "call")),
+        arguments=messages.arguments_of(_find_attribute(attributes, "arguments")),
+        call=text_of(_find_attribute(attributes, "call")),
     )
     step.inputs = (call,)
 
-    result = _field(attributes, "result")
+    result = _find_attribute(attributes, "result")
     if result is None:
-        documents = _listed(attributes, "retrieval.documents.")
+        documents = _unflatten(attributes, "retrieval.documents.")
         contents = [text_of(document.get("content")) for document in documents]
         result = "\n".join(contents) or None
 
@@ -407,19 +414,19 @@ def _add_genai(step: SpanStep, attributes: Attributes) -> None:
 
     instructions = json_data(attributes.get("gen_ai.system_instructions"))
     if instructions is not None:
-        step.inputs += _events([{"parts": instructions}], "system")
+        step.inputs += _read_events([{"parts": instructions}], "system")
 
     prompt = json_data(attributes.get("gen_ai.input.messages"))
     answer = json_data(attributes.get("gen_ai.output.messages"))
-    step.inputs += _events(prompt, "user")
-    step.outputs += _events(answer, "assistant")
+    step.inputs += _read_events(prompt, "user")
+    step.outputs += _read_events(answer, "assistant")
 
 
 def _add_inferred(step: SpanStep, attributes: Attributes) -> None:
     """Add the chat of a model or an agent, by the conventions of OpenInference."""
     schemas = [
         tool if "name" in tool else json_data(tool.get("json_schema"))
-        for tool in _listed(attributes, "llm.tools.")
+        for tool in _unflatten(attributes, "llm.tools.")
     ]
     with suppress(InvalidInput):
         step.tools = messages.offered_tools(schemas)
@@ -434,7 +441,7 @@ def _inferred_events(
 
     `role` is that of messages without a role, and of a side that is only a text.
     """
-    chat = _listed(attributes, f"llm.{side}_messages.")
+    chat = _unflatten(attributes, f"llm.{side}_messages.")
     for message in chat:
         contents = message.pop("contents", None)
         if isinstance(contents, list):
@@ -443,16 +450,16 @@ def _inferred_events(
                 part for part in contents if part.get("type") != "tool_use"
             ]
 
-    events = _events(chat, role)
+    events = _read_events(chat, role)
     value = attributes.get(f"{side}.value")
     is_json = attributes.get(f"{side}.mime_type") == "application/json"
     if events or not isinstance(value, str) or (is_json and step.kind != "model"):
         return events
 
-    return _events([{"content": value}], role)
+    return _read_events([{"content": value}], role)
 
 
-def _listed(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
+def _unflatten(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
     """Return the objects flattened in attributes such as `PREFIX0.message.role`."""
     tree: dict[str, object] = {}
     for name, value in attributes.items():
@@ -491,7 +498,7 @@ def _in_order(tree: Any) -> Any:
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _events(chat: Any, role: str) -> tuple[Event, ...]:
+def _read_events(chat: Any, role: str) -> tuple[Event, ...]:
     """Return the events of messages; those against the conventions become one text."""
     events: list[Event] = []
     try:

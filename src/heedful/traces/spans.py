@@ -1,10 +1,10 @@
 """Turn the spans of traces, in any order, into one episode for each trace. Pure.
 
 A span is an operation with a start and an end; an episode is a list of events. First
-the starts and ends of all spans of a trace are put in order (`_moments`), then a log
-records the input of a span at its start and its output at its end (`_EventLog`). Each
-call of a model repeats the chat so far, and a tool call appears in the model's answer,
-in the tool's span and in the next prompt, so the log records an event once.
+the starts and ends of all spans of a trace are put in order (`_list_moments`), then a
+log records the input of a span at its start and its output at its end (`_EventLog`).
+Each call of a model repeats the chat so far, and a tool call appears in the model's
+answer, in the tool's span and in the next prompt, so the log records an event once.
 
 Spans of a trace that has not ended wait in the store as `Piece`s, without what no
 episode needs.
@@ -84,7 +84,10 @@ class SpanReader(EpisodeReader):
         return []
 
     def _shared(self, step: SpanStep, event: Event) -> Event:
-        """Return the event, cut; of equal events of a chat, the one that came first."""
+        """Return the event with short texts, or the equal event that came before it.
+
+        Spans of a chat repeat its events, so that equal ones share their memory.
+        """
         limit = self._limits.content
         # The texts of all spans stay in memory until the end, so they are cut at once.
         if len(repr(event)) > limit:
@@ -100,7 +103,7 @@ class SpanReader(EpisodeReader):
         episodes: list[Episode] = []
         for trace, steps in self._traces.items():
             if any(step.kind for step in steps.values()):
-                episodes.append(_episode(trace, steps, self._limits))
+                episodes.append(_episode_of(trace, steps, self._limits))
         return episodes
 
 
@@ -122,7 +125,7 @@ class _Visit:
     leaves: bool = False
 
 
-def _moments(steps: Steps) -> list[_Moment]:
+def _list_moments(steps: Steps) -> list[_Moment]:
     """Return the starts and ends of all spans in order, parents before children.
 
     A child without an agent gets the agent of its parent. A model span that contains
@@ -316,11 +319,11 @@ def _content_key(event: Event) -> Hashable:
     return event.type, event.content, event.error, arguments
 
 
-def _episode(trace: str, steps: Steps, limits: Limits) -> Episode:
+def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     """Return the episode of a trace; its last failed root is its fault."""
     log = _EventLog(limits)
     started: list[SpanStep] = []
-    for time, _, step, ends in _moments(steps):
+    for time, _, step, ends in _list_moments(steps):
         if not ends:
             started.append(step)
         if step.kind:
@@ -400,7 +403,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
 
-        record = _record(span)
+        record = _encode_span(span)
         if span.long or len(record) > MAX_SPAN_BYTES:
             refused[f"they have more than {MAX_SPAN_BYTES} bytes"] += 1
             continue
@@ -417,7 +420,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
     return accepted, refused
 
 
-def _record(span: Span) -> str:
+def _encode_span(span: Span) -> str:
     """Return a span as JSON: what episodes use of its attributes, and exceptions."""
     kind, _ = otlp.kind_of(span.attributes)
     attributes = {

@@ -41,14 +41,14 @@ def ground(
     if a value in one of these cells rounds to it. `lexicon` is the vocabulary of a
     subject. No model is asked. Raises InvalidInput.
     """
-    index = _index(evidence, lexicon)
+    index = _index_evidence(evidence, lexicon)
     found_claims: list[Claim] = []
     for sentence in sentences(text, index):
         found_claims += claims(sentence)
     return tuple(sorted(found_claims, key=lambda claim: claim.span))
 
 
-def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
+def _index_evidence(evidence: Any, lexicon: Terms | None) -> Evidence:
     """Return evidence of any shape as an index; an index is returned unchanged."""
     return evidence if isinstance(evidence, Evidence) else Evidence(evidence, lexicon)
 
@@ -61,11 +61,11 @@ def index_source(
     If `source` is such a function itself, its result is indexed at each call.
     """
     if not callable(source):
-        index = _index(source, lexicon)
+        index = _index_evidence(source, lexicon)
         return lambda candidate, state: index
 
     def index_result(candidate: Any, state: Any) -> Evidence:
-        return _index(source(candidate, state), lexicon)
+        return _index_evidence(source(candidate, state), lexicon)
 
     return index_result
 
@@ -91,6 +91,7 @@ def grounding(
     source = index_source(evidence, lexicon)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
+        """Yield a finding for each claim that the evidence does not support."""
         index = source(text, context.data)
         if not index:
             message = "there is no evidence to compare the text with"

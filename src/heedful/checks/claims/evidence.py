@@ -232,7 +232,7 @@ def _open_table(value: Any) -> tables.DataTable:
         ) from error
 
 
-def _parse(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     """Parse JSON, a Python literal, CSV or "name: value" lines.
 
     Any other text is returned unchanged.
@@ -474,7 +474,7 @@ class Evidence:
         # capital there.
         self._named: dict[str, list[tuple[EvidenceRow, bool]]] = defaultdict(list)
 
-        data = _parse(evidence) if isinstance(evidence, str) else evidence
+        data = _parse_text(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(data, (), "$", depth=0):
             self._index_row(row)
             self.tables[row.table].rows.append(row)

@@ -109,6 +109,7 @@ def insights(
     require(bool(values), "metrics", value=None, allowed="given, or columns or results")
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
+        """Yield a finding for each citation of something that the run does not have."""
         measured = _resolve(metrics, text, context)
         names = _resolve(columns, text, context)
         predictions = _resolve(results, text, context)
@@ -298,6 +299,7 @@ def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     index = index_source(evidence)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
+        """Yield a finding if the text has too many numbers."""
         claims = ground(text, index(text, context.data))
         numbers = [claim for claim in claims if claim.kind == "number"]
         if len(numbers) <= at_most:

@@ -4,14 +4,14 @@ A claim is judged by rules, and no model is asked. `sentences` splits the text a
 in each sentence what it is about: the tokens, the dates, and the mentions, which are
 words that name rows of the evidence. `claims` then applies five rules to a sentence:
 
-- `_numbers`: each number is bound to cells of the evidence. Its rows are those that the
-  sentence named last before it; its columns are named by the words around it. A number
-  that a cell rounds to is supported, any other bound number is contradicted. A number
-  without cells is supported if it occurs anywhere in the evidence.
-- `_dates`: weekdays and dates have to agree with a date of the evidence.
-- `_names`: capitalised words have to occur in the evidence.
-- `_extremes`: "the lowest RMSE" has to be that of the row that is named.
-- `_statement`: a sentence that shares few words with the evidence is not found.
+- `_number_claims`: each number is bound to cells of the evidence. Its rows are those
+  that the sentence named last before it; its columns are named by the words around it.
+  A number that a cell rounds to is supported, any other bound number is contradicted. A
+  number without cells is supported if it occurs anywhere in the evidence.
+- `_date_claims`: weekdays and dates have to agree with a date of the evidence.
+- `_name_claims`: capitalised words have to occur in the evidence.
+- `_extreme_claims`: "the lowest RMSE" has to be that of the row that is named.
+- `_statement_claims`: a sentence that shares few words with the evidence is not found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -269,11 +269,17 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield the claims of a sentence."""
-    for rule in (_numbers, _dates, _names, _extremes, _statement):
+    for rule in (
+        _number_claims,
+        _date_claims,
+        _name_claims,
+        _extreme_claims,
+        _statement_claims,
+    ):
         yield from rule(sentence)
 
 
-def _numbers(sentence: Sentence) -> Iterator[Claim]:
+def _number_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each number in digits, or that refers to cells of evidence."""
     waiting = sentence.quantities[::-1]
     while waiting:
@@ -461,7 +467,7 @@ def _has_like_word(phrase: Words, term: str) -> bool:
     return any(likeness(word, term) > 1 for word in phrase)
 
 
-def _dates(sentence: Sentence) -> Iterator[Claim]:
+def _date_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each weekday and date.
 
     It is supported if the evidence has a matching date.
@@ -492,7 +498,7 @@ def _date_claim(sentence: Sentence, date: Token | Date, *, supported: bool) -> C
     )
 
 
-def _names(sentence: Sentence) -> Iterator[Claim]:
+def _name_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each capitalised name that the evidence does not contain.
 
     After "the" or "to" the verdict is "contradicted", because the evidence should
@@ -518,7 +524,7 @@ def _names(sentence: Sentence) -> Iterator[Claim]:
         )
 
 
-def _statement(sentence: Sentence) -> Iterator[Claim]:
+def _statement_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield the sentence as one claim if few of its words are in the evidence."""
     evidence = sentence.evidence
     stems = words.content_stems(
@@ -536,7 +542,7 @@ def _statement(sentence: Sentence) -> Iterator[Claim]:
         )
 
 
-def _extremes(sentence: Sentence) -> Iterator[Claim]:
+def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each superlative about the only rows that are named."""
     if len(sentence.mentions) != 1:
         return
