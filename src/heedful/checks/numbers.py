@@ -998,6 +998,7 @@ def predictions(
         )
 
     def judge(data: Any, context: Context) -> Iterator[Finding]:
+        """Yield the findings about the age of a file, then about its predictions."""
         yield from _check_age(data, newer_than, context)
         yield from _judge_predictions(columns, limits, data)
 

@@ -456,6 +456,7 @@ def _open_parquet(path: Path) -> DataTable:
     parquet = load_package("pyarrow.parquet", "reading Parquet")
 
     def read(names: Sequence[str]) -> Batches:
+        """Yield batches of rows as columns. Raises TableError for a damaged file."""
         with (
             _report_damage(path),
             parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file,

@@ -215,6 +215,7 @@ def equals(expected: str) -> TextCheck:
     expected_text = _normalize(expected)
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
+        """Yield a finding if the text is another one."""
         if _normalize(text) != expected_text:
             message = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"

@@ -563,6 +563,7 @@ async def _evaluation(
         return None
 
     async def as_reported(*_: object) -> record.Evaluation:
+        """Return the reported evaluation, as an evaluator."""
         return reported or record.Evaluation()
 
     evaluate = None if reported is None else as_reported

@@ -98,6 +98,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         return _run_now(self._begin(state, get_config()))
 
     async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
+        """Ask memory about the task."""
         return await self._begin(state, get_config())
 
     def wrap_model_call(
@@ -109,6 +110,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
+        """Show the model what memory tells, and count its usage."""
         return _count_usage(request, await handler(await self._informed(request)))
 
     def wrap_tool_call(
@@ -384,6 +386,7 @@ class _JudgeNode:
         return self.answer == "messages"
 
     def judge_sync(self, state: Any, config: RunnableConfig) -> Command[Any]:
+        """Do what `judge` does, for a synchronous graph."""
         return _run_now(self.judge(state, config))
 
     async def judge(self, state: Any, config: RunnableConfig) -> Command[Any]:

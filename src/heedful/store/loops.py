@@ -186,6 +186,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
 @lru_cache(64)  # most loops of a process have one policy
 def _policy_from(text: str) -> Policy:
+    """Return the policy that is stored as this JSON."""
     return codec.policy_from(json.loads(text))
 
 
@@ -450,14 +451,17 @@ _json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 @lru_cache(64)  # most loops of a process have the same goals and policy
 def _dump_again(text: str) -> str:
+    """Return JSON as `dump` writes it: without secrets."""
     return dump(json.loads(text))
 
 
 def _loop_key(scope: Scope, id: str) -> dict[str, Any]:
+    """Return the parameters that select a loop by its id."""
     return {**key_of(scope), "id": id}
 
 
 def _lease_lost(id: str) -> LeaseLost:
+    """Return the error for a writer whose loop another process has claimed."""
     return LeaseLost(
         f"loop {id!r} was taken over by another process; nothing was written"
     )
@@ -682,6 +686,7 @@ def _head_from(row: Row) -> Head:
 
 
 def _override_from(part: Row) -> Override:
+    """Return the override in a row of `read_parts`."""
     # The statement `read_parts` has one set of columns for the parts of all kinds.
     return Override(
         part["record"],

@@ -346,6 +346,7 @@ class File:
             finalize(self, thread.close, thread.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
+        """Run `work` on the thread for reads, and return its result."""
         return await self.reader.run(work)
 
     async def write(

@@ -351,6 +351,7 @@ def _clean_data(
 
 @lru_cache(1_000)
 def _short_name(name: str) -> str:
+    """Return the name of an agent or a tool, redacted and cut."""
     return shorten(name, MAX_TRACE_NAME_CHARS)
 
 

@@ -84,6 +84,7 @@ def message_events(
 
 
 def _call_event(part: Mapping[str, Any], agent: str) -> Event:
+    """Return the event of a tool call in a message."""
     return Event(
         "tool_call",
         agent=agent,
@@ -174,6 +175,7 @@ def text_of(value: Any) -> str:
 
 
 def _is_part(value: Any) -> bool:
+    """Return whether a value is a typed part of a message: {"type": "text", …}."""
     return isinstance(value, Mapping) and isinstance(value.get("type"), str)
 
 
@@ -220,6 +222,7 @@ class _Session:
     seen: set[str] = field(default_factory=set)
 
     def add(self, message: Mapping[str, Any]) -> None:
+        """Add the events of a chat message. Raises InvalidInput."""
         for event in chat_events(message, self.names):
             self.builder.add(event)
 
@@ -234,6 +237,7 @@ class EpisodeReader:
         self._sessions = defaultdict[str, _Session](self._session)
 
     def _session(self) -> _Session:
+        """Return a new session."""
         return _Session(EpisodeBuilder(self._limits, self.source))
 
     def add(self, value: Any) -> list[Episode]:

@@ -229,10 +229,8 @@ def _read_number(value: Any) -> Any:
 
 def _read_attributes(pairs: Any) -> Attributes:
     """Return attributes by their keys. Raises InvalidInput."""
-    attributes = {}
-    for pair in objects(pairs, "attributes"):
-        attributes[text_field(pair, "key")] = _read_value(pair.get("value"))
-    return attributes
+    listed = objects(pairs, "attributes")
+    return {text_field(pair, "key"): _read_value(pair.get("value")) for pair in listed}
 
 
 def _read_value(value: Any) -> Any:

@@ -65,6 +65,7 @@ def index_source(
         return lambda candidate, state: index
 
     def index_result(candidate: Any, state: Any) -> Evidence:
+        """Call the function, and index its result."""
         return _index_evidence(source(candidate, state), lexicon)
 
     return index_result
