@@ -314,6 +314,7 @@ class Judge:
             scores[BIAS_SCORE] = max(severities, default=0.0)
 
         goodness = self.goodness(scores)
+
         level: Level = "note"
         severity = round(1 - goodness, 3)
         key = ""

@@ -209,6 +209,7 @@ async def evaluated(
             if check is evaluate and not isinstance(answer, Evaluation):
                 expected = "an Evaluation, as Evaluation(scores={'quality': 0.8})"
                 raise _answer_error(check, answer, expected)
+
             check_findings = _read_findings(check, answer)
             check_asks = _count_asks(check)
         except (errors.CheckFailed, errors.ModelError) as error:
@@ -232,6 +233,7 @@ async def evaluated(
             met_asks += check_asks * met_share
 
     met = met_asks / asks if asks else None
+
     if isinstance(candidate, str) and not candidate.strip():
         if EMPTY_ANSWER_FINDING not in findings:  # an evaluator may have reported it
             findings.insert(0, EMPTY_ANSWER_FINDING)
@@ -319,6 +321,7 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
             findings.append(_redact_finding(Finding(rule_name(check), item)))
         elif item is not None and item is not True and item != "":
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
+
     return findings
 
 

@@ -93,6 +93,7 @@ class TableCheck:
             check = error.check
             if not check:
                 check = self.names[0] if len(self.names) == 1 else self.name
+
             findings.append(
                 table_finding(check, error.kind, error.what, error.fix, severity=0.9)
             )
@@ -457,6 +458,7 @@ def _judge_keys(
         database.execute(_CREATE_KEYS)
         database.execute("begin")
         database.executemany(_ADD_KEY, _row_keys(data, key_columns))
+
         ((rows_count,),) = database.execute("select coalesce(sum(own), 0) from keys")
         if not rows_count:
             yield table_finding(
@@ -491,6 +493,7 @@ def _key_findings(
         return
 
     count, first_key = counted_keys[0]
+
     message = f"{count} {problem.what}"
     if first_key:
         examples = []

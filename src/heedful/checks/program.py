@@ -223,6 +223,7 @@ def _statements_to_run(
             _refuse_test_class(node)
         if isinstance(node, ast.Expr) and ast.unparse(node).startswith(test_calls):
             continue
+
         yield 0, node
 
     for scope, function in enumerate(test_functions, 1):
@@ -345,9 +346,11 @@ async def _run_tests(
     complete_lines = output.split(b"\n")[:-1]
     record_lines = [line for line in complete_lines if line.startswith(prefix)]
     records = [json.loads(line.removeprefix(prefix)) for line in record_lines]
+
     if not records:
         reason = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {reason}")
+
     return records, code
 
 
@@ -385,6 +388,7 @@ async def _collect_output(
                     if not part:
                         break
                     output += part
+
                 in_time = True
     finally:
         # Other processes of the group may still run after the first has ended.

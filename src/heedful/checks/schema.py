@@ -130,6 +130,7 @@ def _parse_json(text: str) -> ParsedJson | Finding:
     end = max(text.rfind("}"), text.rfind("]")) + 1
     with suppress(ValueError):
         value = json.loads(text[start:end])
+
         outside = f"{text[:start].strip()} … {text[end:].strip()}".strip()
         message = f"there is text around the JSON: {shorten(outside, 60)}"
         finding = _finding(message, _BARE_JSON_FIX, "text around")

@@ -232,6 +232,7 @@ def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
                 if hasattr(cells, "to_list"):
                     cells = cells.to_list()
                 batch.append(cells)
+
             yield batch
 
     return DataTable(tuple(columns), read)
@@ -286,6 +287,7 @@ def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
         frame = narwhals.from_native(data, allow_series=True)
         if isinstance(frame, narwhals.Series):
             return _open_arrays([frame.to_list()], array_names)
+
         frame = frame.lazy().collect()
         native_names = frame.columns
     except narwhals.exceptions.NarwhalsError as error:
@@ -311,6 +313,7 @@ def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
         name = str(native_name)
         if isinstance(native_name, tuple):  # pandas has columns called ("price", "max")
             name = " ".join(map(str, native_name))
+
         columns[name] = frame.get_column(native_name)
     return _open_columns(columns)
 

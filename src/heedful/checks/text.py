@@ -182,6 +182,7 @@ def _make_occurrence_check(
             position = folded.find(needle.casefold())
             quoted = shorten(needle, 120)
             key = f"{name} {needle!r}"
+
             if name == "contains" and position < 0:
                 yield Finding(
                     name, f"{quoted} is missing", fix=f"write {quoted} in it", key=key

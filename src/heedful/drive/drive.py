@@ -521,9 +521,11 @@ class Run(Generic[C]):
                     value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
+
             if limit < budget_left:
                 await self._record_failure(seconds)
                 raise self._late(state) from None
+
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
@@ -607,6 +609,7 @@ class Run(Generic[C]):
         near_repeat = None
         if loop.attempts:
             near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+
         model_wrote = isinstance(self._generate, Writer) and self.revise is None
         usage = answer.usage + evaluation.usage
         attempt = record.Attempt(

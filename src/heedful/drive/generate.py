@@ -80,6 +80,7 @@ def _request_parts(context: Context) -> list[str]:
         if not isinstance(last_answer, str):
             last_answer = json.dumps(last_answer)
         last_answer = redact(last_answer)
+
         if len(last_answer) > MAX_REWRITE_CHARS:
             last_answer = cut_middle(last_answer, MAX_PREVIOUS_ANSWER_CHARS)
             parts.append(f"Your last answer:\n{last_answer}")
@@ -293,6 +294,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
             text = rewrite(task, candidate[part.start : part.end], part.findings)
             if hasattr(text, "__await__"):
                 text = await text
+
             if isinstance(text, Answer):
                 usage = usage + text.usage
                 text = text.text

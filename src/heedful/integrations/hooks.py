@@ -544,6 +544,7 @@ async def _after_call(moment: _Moment) -> Reply:
     interrupted = moment.get("is_interrupt") is True
     if isinstance(response, Mapping) and response.get("interrupted") is True:
         interrupted = True
+
     # The user stopped the call, so it did not fail.
     if interrupted:
         return Reply()

@@ -303,6 +303,7 @@ class HostRun:
         loop = self.loop or await self._open()
         data = _plain_data(output)
         attempts = loop.loop.attempts
+
         if attempt is not None:
             is_new = attempt > len(attempts)
         else:

@@ -528,6 +528,7 @@ def _refuse_with(
             kind = refusal
             if missing is not None and getattr(error, "status", 0) == 404:
                 kind = missing
+
             raise kind(str(error)) from error
 
     return refusing

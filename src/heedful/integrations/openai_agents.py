@@ -98,6 +98,7 @@ async def run_streamed(
         attempt = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
         )
+
         try:
             async for event in attempt.stream_events():
                 yield event
@@ -111,6 +112,7 @@ async def run_streamed(
 
         output = attempt.final_output
         result = await attempts.judge(attempt)
+
         if result is None:
             yield Judged(output=output, feedback=attempts.feedback)
 

@@ -220,6 +220,7 @@ class _Run(Heedful):
         except Exception as error:
             lessons = (await self.run.seen(name, str(error), id)).lessons
             is_known = lessons and lessons <= advice.lessons
+
             # The model sees a lesson once.
             if is_known and id in self.run.call_advice:
                 self.run.call_advice[id].pop()

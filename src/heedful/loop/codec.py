@@ -73,6 +73,7 @@ def _omitted_values(kind: type) -> tuple[tuple[str, Any], ...]:
             default = field.default_factory()
         if required is not None and field.name in required:
             default = MISSING
+
         defaults.append((field.name, default))
 
     return tuple(defaults)

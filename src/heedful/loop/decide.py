@@ -133,6 +133,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Done(loop.best, passed=True)
 
     loop = _with_improvement(loop, policy)
+
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
     for stop, names in _find_stops(loop, policy, evaluation):
@@ -258,6 +259,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     for goal in goals:
         name = goal.score
         score = evaluation.scores.get(goal.score)
+
         if score is None:
             reasons.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
@@ -289,6 +291,7 @@ def _find_stops(
             name = f"the result of rule {rule_name(rule)!r}"
             allowed = "a text that says why the loop must end, or None"
             raise InvalidInput(name, detail, allowed)
+
         if detail:
             stops.append((Stop(rule_name(rule), detail), _liftable_names((rule,))))
 

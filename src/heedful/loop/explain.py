@@ -68,6 +68,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
     case = (loop, policy)
     was = _kind_and_rules(verdict)[0]
+
     smallest = []
     for knob in _list_knobs(loop, policy):
         for direction in (1, -1):

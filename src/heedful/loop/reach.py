@@ -123,6 +123,7 @@ def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
             loop = _loop_of(policy, parts, history)
             other_stops = [rule_name(other) for other in others if other(loop)]
             stopped_before.update(other_stops)
+
             fires = bool(rule(loop))
             if fires and not other_stops:
                 return Reach(rule, loop)
@@ -269,6 +270,7 @@ def _loop_of(policy: Policy, parts: Sequence[StopRule], history: History) -> Loo
         findings = tuple(_finding_of(symbol, key, number) for key in symbol.found)
         same_as = 1 if symbol.seen == "same" else number
         near_repeat = 1 if symbol.seen == "near" and number > 1 else None
+
         attempt = Attempt(
             number,
             record.Candidate.of(f"candidate {same_as}"),

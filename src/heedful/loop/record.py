@@ -571,6 +571,7 @@ class Loop:
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None
+
         for attempt, rank in zip(self.attempts, self.ranks, strict=True):
             evaluation = attempt.evaluation
             if evaluation is None or rank is None:

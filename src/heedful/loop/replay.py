@@ -180,6 +180,7 @@ def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
     results = []
     worths = []
     regret = 0
+
     for record in recorded:
         result = replay(record.loop, policy)
         results.append(result)

@@ -250,6 +250,7 @@ class _Child(subprocess.Popen[bytes]):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
         pipe = subprocess.PIPE
+
         try:
             command = [sys.executable, "-P", str(EMBEDDED_CHILD_FILE)]
             super().__init__(command, stdin=pipe, stdout=pipe, stderr=self.diagnostics)

@@ -222,6 +222,7 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             timeout=FETCH_LOCK_SECONDS,
             isolation_level=None,
         )
+
         with closing(lock):
             tell(0, "waiting for other processes")
             lock.execute("begin exclusive")
@@ -249,6 +250,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     if target.is_file():
         if _is_verified(weights, target, target):  # another process fetched it
             return
+
         cached = f"damaged, its SHA-256 is not {weights.sha256}"
     tried = ["path: none was given", f"cache {target}: {cached}"]
 
@@ -322,6 +324,7 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
         ) as response:
             while chunk := response.read(CHUNK_BYTES):
                 yield chunk
+
             # `read` does not raise if the body ends early.
             missing_bytes = response.length
     except (OSError, ValueError, http.client.HTTPException) as error:

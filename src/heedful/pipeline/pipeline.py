@@ -371,10 +371,12 @@ class PipelineRun:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
         self.pipeline: Pipeline = pipeline
         self.state: Any = state
+
         # The run is claimed even if its id is new, so that others see it in progress.
         self._lease = Lease(pipeline.store, pipeline.scope, self.id, may_exist=True)
         self._journal = Journal(pipeline.store, pipeline.scope, self._lease)
         self._reports: list[runs.StageReport] = []
+
         self._began = time.time()
         self._active = False  # True once a stage has run in this process
 
@@ -388,6 +390,7 @@ class PipelineRun:
         names = [stage.name for stage in pipeline.stages]
         task = {"pipeline": pipeline.name, "stages": names}
         head = Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
+
         with self._lease:
             run = await self._lease.open(head)
             past: Mapping[str, StoredLoop] = {}

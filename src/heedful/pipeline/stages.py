@@ -234,6 +234,7 @@ def fields_of(state: Any) -> dict[str, Any]:
         slots = _slots_of(type(state))
         settable = bool(slots) or hasattr(state, "__dict__")
         values = {name: getattr(state, name) for name in slots if hasattr(state, name)}
+
         # pydantic stores undeclared fields separately.
         for attribute in ("__dict__", "__pydantic_extra__"):
             values |= getattr(state, attribute, None) or {}

@@ -101,6 +101,7 @@ def refusable_digests(
     """
     texts = [] if kind == "example" else [text]
     digests = set[str]()
+
     if example is not None:
         for answer_or_task in (example.accepted, example.task):
             is_long = len(answer_or_task.split()) >= MIN_REJECTED_ANSWER_WORDS
@@ -452,6 +453,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         lesson_words = _lesson_words(values["text"], values["pattern"])
 
     values = {**values, "about": lesson_words}
+
     place = None
     if lesson.vector is not None:
         place = placed(db, lesson.space, blob(lesson.vector))
@@ -462,6 +464,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
         lesson.trust in QUARANTINE_TRUST
         or lowest_trust([lesson.trust, row["trust"]]) != lesson.trust
     )
+
     digest = ""
     wrote: Wrote = "nothing"
     if lesson.example is not None:

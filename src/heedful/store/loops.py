@@ -543,6 +543,7 @@ def _fence(
         "lease": LOOP_LEASE_SECONDS,
     }
     row = db.first("fence" if owner else "advance", values)
+
     if row is not None:
         if entry.head is not None:
             # It was resumed with other goals or under another policy.
@@ -622,6 +623,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
         if outputs:
             value = json.loads(part["value"])
             values.append(value)
+
             # A text is stored only if it differs from the value.
             text = json.loads(part["text"]) if part["text"] else value
             document["candidate"]["text"] = text

@@ -412,6 +412,7 @@ def search(
     for id in ids:
         row = parameters.rows[id]
         example_words = frozenset(row["words"].split(" "))
+
         match = from_row(
             Match,
             row,

@@ -223,6 +223,7 @@ def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
         with WorkGuard((item,), translate_error):
             if not db.in_transaction:
                 db.execute("begin")
+
             value = item.work(db)
             if item is items[-1]:
                 db.execute("rollback")
@@ -337,10 +338,12 @@ class File:
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = DatabasePath(path)
         open_file = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
+
         self.writer: Thread = Thread(open_file, writes=True)
         self.reader: Thread = self.writer
         if path != IN_MEMORY_PATH:
             self.reader = Thread(partial(open_file, reads=True), writes=False)
+
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
@@ -489,4 +492,5 @@ def _split_statements(name: str) -> list[str]:
         if sqlite3.complete_statement(statement):
             statements.append(statement)
             statement = ""
+
     return statements

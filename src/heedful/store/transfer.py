@@ -665,10 +665,12 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
     columns = ", ".join(table.columns[:-1])
     for row in db.execute(f"select {columns}, {table.tenant} from {table.name} t"):
         cells = list(row)
+
         for index, cell in enumerate(cells):
             # PostgreSQL cannot hold the character NUL.
             if isinstance(cell, str):
                 cells[index] = cell.replace("\0", "?")
+
         if table.name == "vector":
             cells.append(short(row["data"]))
         yield cells

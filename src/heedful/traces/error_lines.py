@@ -153,6 +153,7 @@ def _find_error(failure: str) -> tuple[list[str], int]:
     text = f"\n{output(failure) or failure}"
     _, traceback, last = text.rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
+
     if traceback:
         for position, line in enumerate(lines):
             if position > 0 and not line[0].isspace():

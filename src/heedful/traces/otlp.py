@@ -471,6 +471,7 @@ def _unflatten(attributes: Attributes, prefix: str) -> list[dict[str, Any]]:
                     inner = {}
                     branch[part] = inner
                 branch = inner
+
             branch[last] = value
 
     entries = _in_order(tree)
@@ -503,6 +504,7 @@ def _read_events(chat: Any, role: str) -> tuple[Event, ...]:
         for message in objects(chat, "messages"):
             calls = json_data(message.get("tool_calls"))
             author = str(message.get("role") or role)
+
             message = {**message, "role": author, "tool_calls": calls or None}
             events += messages.chat_events(message, {})
     except InvalidInput:

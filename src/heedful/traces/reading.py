@@ -59,6 +59,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
                 line = number
                 if reader is None:
                     reader = FORMATS[_format(value)](limits)
+
                 yield from reader.add(value)
     except TraceFileError as error:
         damage = error

@@ -830,6 +830,7 @@ def _tool_sources(run: Course, position: int) -> frozenset[str]:
     if call is not None:
         tool = tool or run.events[call].tool
         arguments = given_to(run.events[call])
+
     if isinstance(arguments, Mapping):
         texts = [value for value in arguments.values() if isinstance(value, str)]
 

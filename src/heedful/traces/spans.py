@@ -301,6 +301,7 @@ class _EventLog:
             self._open.setdefault(tool, {})[call] = event.arguments
         elif call:
             self._open.get(tool, {}).pop(call, None)
+
         self._calls.add((event.type, call))
 
         author = event.agent
@@ -326,6 +327,7 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     for time, _, step, ends in _list_moments(steps):
         if not ends:
             started.append(step)
+
         if step.kind:
             record = log.end if ends else log.begin
             record(step, time)

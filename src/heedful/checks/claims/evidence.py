@@ -180,8 +180,10 @@ def _to_plain_data(value: Any) -> Any:
         return _frame_rows(value)
     if hasattr(cls, "keys"):  # a Series, a row of a database
         return dict(value)
+
     if hasattr(cls, "isoformat"):
         return str(value.isoformat()).removesuffix("T00:00:00")
+
     if hasattr(cls, "__fspath__"):
         raise InvalidInput(
             "evidence", str(value), "the content of the file: text or a data frame"
@@ -341,6 +343,7 @@ def _flatten(
             cell = _to_plain_data(cell)
             if _is_table(cell) and len(cell) == 1:
                 cell = cell[0]
+
             if isinstance(cell, Mapping):
                 if len(path) < MAX_EVIDENCE_DEPTH - depth:
                     yield from _flatten(cell, path, depth)

@@ -206,6 +206,7 @@ class Sentence:
             low = self.low(position)
             if position in self._numbered or low in _PHRASE_BREAKS:
                 break
+
             if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
                 phrase_words += split_name(low)
             elif low[0].isalnum():
@@ -245,6 +246,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
         gap = "\n"  # the end of the text ends a line too
         if end < len(tokens):
             gap = text[token.end : tokens[end].start]
+
         is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
         if not is_end and end - start < MAX_SENTENCE_TOKENS:
             continue
@@ -284,6 +286,7 @@ def _number_claims(sentence: Sentence) -> Iterator[Claim]:
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
+
         if waiting and _are_joined(sentence, quantity, waiting[-1]):
             second = waiting.pop()
             cell, second_cell = _paired_cells(sentence, quantity, second)
@@ -370,6 +373,7 @@ def _referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
             if cells:
                 in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
                 return in_table or cells
+
     return []
 
 
@@ -436,6 +440,7 @@ def _paired_cells(
                 score += 1
             if second.fits(second_cell.value):
                 score += 1
+
             if score > best_score:
                 best_score = score
                 best = ([cell], [second_cell])
