@@ -163,6 +163,7 @@ def seen(
         "lessons": result.lessons,
         "lines": result.lines,
     }
+
     lessons_with_text = [lesson for lesson in result.lessons if lesson["text"]]
     answer(
         document,
@@ -412,6 +413,7 @@ def unmerge(
         await memory.set_apart(*digests, by=by, why=why, apart=not undo)
 
     ask(set_apart)
+
     state = "mergeable again" if undo else "kept apart"
     words = f"{counted(len(digests), 'pattern')} {state}"
     document = {"patterns": digests, "apart": not undo, "by": by, "why": why}
@@ -475,6 +477,7 @@ def reembed() -> int:
                 "recall compares words here, which needs no vectors; for meanings "
                 "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
             )
+
         watch = partial(progress().counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 

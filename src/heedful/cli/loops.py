@@ -272,6 +272,7 @@ def runs(
 
     reports = ask_memory(read)
     rows = list(map(_run_row, reports))
+
     pipeline_name = f" {pipeline!r}" if pipeline else ""
     empty = f"no run of a pipeline{pipeline_name} in {where()}"
     then = following("why", reports[0].run) if reports else ""
@@ -291,6 +292,7 @@ def runs(
     table: list[object] = []
     if failed_checks:
         table = [TextTable(CHECK_COLUMNS, failed_checks), CHECK_COLUMNS_LEGEND]
+
     return answer(document, f"runs: {counts.runs}; {retries} took {cost}", table, then)
 
 
@@ -480,6 +482,7 @@ def override(
         "until": until,
         **codec.verdict_to(verdict),
     }
+
     suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
     state = _state_words(stored_loop.id, verdict)
     words = f"{suspended}; loop {clean(stored_loop.id, MAX_LOOP_ID_CHARS)} {state}"

@@ -53,7 +53,8 @@ def list_waiting(limit: Limit = 50) -> int:
     rows = []
     for entry in waiting:
         row = asdict(entry)
-        del row["provenance"]  # only `show` prints it
+        # Only `show` prints where a text comes from.
+        del row["provenance"]
         row["of"] = lesson_ids.get(entry.id, 0)
         rows.append(row)
 

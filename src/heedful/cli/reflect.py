@@ -98,13 +98,15 @@ def reflect(
     results: list[EpisodeResult] = []
 
     async def work(store: Store) -> None:
+        """Reflect on every episode of the files, and keep the results."""
         async with AsyncExitStack() as stack:
+            memory = memory_of(values, store)
             model: Model | None = None
             if names_model:
                 model = await stack.enter_async_context(opened_model(values))
-            memory = memory_of(values, store)
 
             async def reflect_on(episode: Episode) -> reflecting.Reflected | None:
+                """Reflect on one episode with this memory and this model."""
                 return await reflecting.reflect(
                     episode,
                     memory=memory,

@@ -100,9 +100,10 @@ def replay(
         "policies": [row.plain() for row in figures],
         "notes": notes,
     }
-    attempts = sum(len(judged_loop.loop.attempts) for judged_loop in judged_loops)
     if any(row.beyond for row in figures):
         notes = [UNKNOWN_OUTCOME_LEGEND, *notes]
+
+    attempts = sum(len(judged_loop.loop.attempts) for judged_loop in judged_loops)
     return answer(
         document,
         f"{counted(recorded.loops, 'loop')}, {counted(attempts, 'attempt')}; "

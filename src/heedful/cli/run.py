@@ -378,9 +378,11 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
             table = TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}])
         if rows and task_run.page is not None:
             page = f"report {task_run.page}"
+
         failed = [row.loop for row in rows if not row.passed]
         if failed:
             then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
+
         answer(document, table, page, then)
 
     if failure is None:
@@ -433,6 +435,7 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
     names: Iterable[str] = (f"{_stem(task_run.path)}-{number}" for number in count(1))
     if task_run.given:
         names = [task_run.given]
+
     for name in names:
         loops_of_name, _ = await store.read(
             scope, loops.newest, limit=1, prefix=f"{name}/"
@@ -446,6 +449,7 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
             if claimed.epoch == 1:
                 return name
 
+    # Only a given name can be taken: the numbers have no end.
     message = "add --resume to continue it, or give another name"
     raise errors.UsageError(f"run {task_run.given!r} exists; {message}")
 

@@ -315,7 +315,8 @@ async def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str
     for pins in values.pins.values():
         pinned_keys |= {pin for pin in pins if pin.startswith(KEY_SOURCE_PREFIX)}
 
-    stored_keys = []  # with their pins; a key may be missing
+    # Each pin with its key; None for a key that is not stored.
+    stored_keys = []
     for pin in pinned_keys:
         id = pin.removeprefix(KEY_SOURCE_PREFIX)
         stored_keys.append((pin, await setup.store.read(Scope(), keys.find, id)))

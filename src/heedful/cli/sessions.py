@@ -175,6 +175,7 @@ def learn_sessions(
         "waiting": {db: sorted(entries) for db, entries in survey.waiting.items()},
         "failures": failures,
     }
+
     text = page(
         "sessions",
         report=survey,
@@ -229,12 +230,14 @@ async def _learn(
         for number, file in enumerate(files, 1):
             progress().counted("learning", number, len(files), "files")
             survey.files += 1
+
             try:
                 db = await asyncio.to_thread(_database_of, file, values)
                 if db not in memories:
                     store = open_store(prepare_database(db))
                     stack.push_async_callback(store.close)
                     memories[db] = memory_of(values, store)
+
                 await _learn_file(file, memories[db], db, survey)
             except OSError as error:
                 survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
@@ -274,6 +277,7 @@ def _database_of(file: Path, values: Settings) -> str:
 
     with file.open("rb") as opened:
         match = SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
+
     root = None
     if match:
         root = repository(Path(match[1].decode("utf-8", "replace")))
@@ -294,6 +298,7 @@ async def _learn_file(
     with file.open("rb") as opened:
         file_hash = await asyncio.to_thread(hashlib.file_digest, opened, "sha256")
     file_digest = file_hash.hexdigest()
+
     if await memory.store.read(memory.scope, episodes.state, file_digest):
         survey.sessions += 1
         survey.known += 1
@@ -302,6 +307,7 @@ async def _learn_file(
     sessions: list[Episode] = []
 
     def read_file() -> None:
+        """Add the sessions one by one, so that an error loses only what follows it."""
         sessions.extend(read(file, WHOLE_SESSION_LIMITS))
 
     try:

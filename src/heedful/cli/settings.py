@@ -140,6 +140,7 @@ def settings(**options: Any) -> Settings:
     """
     origins = _values_by_origin({**current_command().options, **options})
     try:
+        # A ChainMap returns the value of the first mapping that has a name.
         values = Settings(**ChainMap(*reversed(origins.values())))
     except ValidationError as error:
         raise UsageError("; ".join(_describe_problems(error, origins))) from error

@@ -129,9 +129,11 @@ class Caller:
         messages: list[Message] = []
 
         async def receive() -> Message:
+            """Return the body; after it, the client seems to be gone."""
             return unsent.pop() if unsent else {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
+            """Keep a message of the answer."""
             messages.append(message)
 
         fields = {"content-type": "application/json", **(headers or {})}
@@ -149,6 +151,7 @@ class Caller:
             "headers": raw_headers,
             "state": {"caller": self},
         }
+
         with Effects(actor=self.actor):
             await app(scope, receive, send)
 
@@ -242,11 +245,13 @@ class Callers:
         digest = sha256(token.encode()).digest()
         now = time.monotonic()
         key, until = self._cached.get(digest, (None, 0.0))
-        if key is None or until < now or (key.expires or inf) <= time.time():
-            key = await keys.holder(self._setup.store, token)
-            if len(self._cached) >= MAX_CACHED_KEYS:
-                self._cached.clear()
-            self._cached[digest] = key, now + KEY_CACHE_SECONDS
+        if key is not None and now <= until and time.time() < (key.expires or inf):
+            return key
+
+        key = await keys.holder(self._setup.store, token)
+        if len(self._cached) >= MAX_CACHED_KEYS:
+            self._cached.clear()
+        self._cached[digest] = key, now + KEY_CACHE_SECONDS
         return key
 
     async def _store_has_keys(self) -> bool:
@@ -255,6 +260,7 @@ class Callers:
         now = time.monotonic()
         if self._keys_made == keys_made and now <= self._keyless_until:
             return False
+
         if await self._setup.store.read(Scope(), keys.any_key):
             return True
 

@@ -37,10 +37,10 @@ Address = tuple[str, int]
 
 @dataclass
 class _Open:
-    """An open connection. `header_bytes` have arrived since its last request ended.
+    """An open connection, and how many bytes arrived since its last request ended.
 
-    They are negative as long as the body of that request, which nothing has read, may
-    still arrive.
+    `header_bytes` counts them. It begins below 0 if nothing has read the body of that
+    request, because the body may still arrive.
     """
 
     transport: asyncio.Transport
@@ -95,6 +95,7 @@ class OpenConnections:
         unread_bytes = _declared_bytes(scope)
 
         async def receive_part() -> Message:
+            """Receive a part of the body, and note when the body is read whole."""
             nonlocal unread_bytes
             message = await receive()
             if not message.get("more_body"):
@@ -122,6 +123,7 @@ class OpenConnections:
                 # `close` would wait for a client that reads nothing.
                 connection.transport.abort()
                 break
+
         if ERROR_THROTTLE.allows("connections"):
             log.warning(
                 "%d connections are open; those that wait longest for a request are "

@@ -333,6 +333,7 @@ async def answer_once(
     if stored_answer is None:
 
         def write(db: Db, number: int, effect: Any) -> None:
+            """Store the result of a write of this call with the write itself."""
             write_effect(db, call, number, effect)
 
         with Effects(write, earlier.effects, caller.actor):
@@ -348,9 +349,10 @@ async def answer_once(
     ]
     if earlier.digest:
         headers.append((b"idempotent-replayed", b"true"))
+
     status = stored_answer["status"]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
     content = stored_answer["body"].encode("latin-1")
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 
@@ -383,6 +385,7 @@ async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, An
     messages: list[Message] = []
 
     async def hold(message: Message) -> None:
+        """Keep a message of the answer instead of sending it."""
         messages.append(message)
 
     await app(scope, receive, hold)
@@ -592,6 +595,7 @@ def _receive_of(body: bytes, receive: Receive) -> Receive:
     bodies = [body]
 
     async def receive_body() -> Message:
+        """Return the body the first time, then what the client sends."""
         if not bodies:
             return await receive()
         return {"type": "http.request", "body": bodies.pop(), "more_body": False}

@@ -210,12 +210,15 @@ class PostgresQueue(jobs.Work):
         """Register the periodic tasks, so that this worker runs them, too."""
 
         async def sweep() -> None:
+            """Queue the jobs of dead workers again, and all unfinished work."""
             await self._revive()
             await jobs.sweep(self, tools)
 
         async def nightly() -> None:
+            """Queue the daily maintenance, and forget what failed long ago."""
             await jobs.night(self, tools)
-            with _translate_errors():  # failed jobs stay visible for 30 days
+            # Failed jobs stay visible for 30 days.
+            with _translate_errors():
                 await self._app.job_manager.delete_old_jobs(
                     nb_hours=720, include_failed=True
                 )
@@ -273,6 +276,7 @@ class PostgresQueue(jobs.Work):
                 if job.attempts + 1 >= MAX_JOB_TRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
                     continue
+
                 try:
                     await manager.retry_job(job)
                 except failures.UniqueViolation:
